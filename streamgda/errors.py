@@ -1,0 +1,43 @@
+"""Exceptions and warnings; each is also the built-in kind that a caller would expect."""
+
+import numpy as np
+
+
+class StreamGDAError(Exception):
+    """Base of every error that streamgda raises on purpose."""
+
+
+class InvalidDataError(StreamGDAError, ValueError):
+    """Rows, labels or weights that cannot be used: NaN, wrong width, wrong length, wrong kind."""
+
+
+class InvalidParameterError(StreamGDAError, ValueError):
+    """A parameter value that is out of range, or that does not fit the data."""
+
+
+class MergeError(StreamGDAError, ValueError):
+    """Moments that cannot be combined: other width, other structure, or more removed than added."""
+
+
+class SingularCovarianceError(StreamGDAError, np.linalg.LinAlgError):
+    """A class covariance that has no inverse; the message names classes, ranks and remedies."""
+
+
+class MemoryBudgetError(StreamGDAError, MemoryError):
+    """The work needs more memory than ``max_memory`` allows; raised before any work is done."""
+
+
+class FormatError(StreamGDAError, ValueError):
+    """A saved file that is not ours, is of an unknown version, or is damaged."""
+
+
+class SourceError(StreamGDAError, ValueError):
+    """A store or file that exists but does not hold what is due there."""
+
+
+class SourceNotFoundError(StreamGDAError, FileNotFoundError):
+    """A store or file that is not there."""
+
+
+class ConstantFeatureWarning(UserWarning):
+    """Features that are constant over all the data were left out of the density."""

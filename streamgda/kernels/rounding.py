@@ -1,0 +1,54 @@
+"""Exact integer moments to centred float64 ones: all in integers until one last rounding.
+
+A sum s over n rows is written ``s = n m + r`` with an integer quotient m and ``0 <= r < n``. Then
+``sum (x - s/n)(x - s/n)' = S - m s' - r m' - r r'/n``. Every term but the last fits in 64 bits
+(the additions may wrap on the way, what they sum to fits), and the last is split into an integer
+quotient and a proper fraction.
+"""
+
+from streamgda.kernels import kernel
+
+
+@kernel
+def centre_scatter(count, total, quotient, rest, square, scatter):
+    """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
+
+    One group for each class, or one for all of them.
+    """
+    n_groups, d = square.shape[0], square.shape[1]
+    per_class = n_groups == count.shape[0]
+    for g in range(n_groups):
+        classes = range(g, g + 1) if per_class else range(count.shape[0])
+        for i in range(d):
+            for j in range(i + 1):
+                whole = square[g, i, j]
+                part = 0.0
+                for k in classes:
+                    n = count[k]
+                    if n > 0:
+                        product = rest[k, i] * rest[k, j]
+                        fraction = product // n
+                        whole -= quotient[k, i] * total[k, j] + rest[k, i] * quotient[k, j]
+                        whole -= fraction
+                        part += (product - fraction * n) / n
+                scatter[g, i, j] = whole - part
+
+
+@kernel
+def centre_squares(count, total, quotient, rest, square, scatter):
+    """Centre int64 `square` (groups, d) into float64 `scatter`, as `centre_scatter` does."""
+    n_groups, d = square.shape
+    per_class = n_groups == count.shape[0]
+    for g in range(n_groups):
+        classes = range(g, g + 1) if per_class else range(count.shape[0])
+        for j in range(d):
+            whole = square[g, j]
+            part = 0.0
+            for k in classes:
+                n = count[k]
+                if n > 0:
+                    product = rest[k, j] * rest[k, j]
+                    fraction = product // n
+                    whole -= quotient[k, j] * total[k, j] + rest[k, j] * quotient[k, j] + fraction
+                    part += (product - fraction * n) / n
+            scatter[g, j] = whole - part

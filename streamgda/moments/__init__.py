@@ -1,0 +1,5 @@
+"""Class moments: per class the count, the mean and the scatter of the rows seen so far."""
+
+from streamgda.moments.class_moments import ClassMoments
+
+__all__ = ["ClassMoments"]

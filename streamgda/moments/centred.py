@@ -1,0 +1,240 @@
+"""Class moments in float64: counts, means in two parts, scatter about the mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.grouping import first_rows
+from streamgda.kernels.scatter import add_outer
+from streamgda.kernels.sums import count_rows
+from streamgda.moments.structure import Structure
+from streamgda.moments.sums import Sums, blocks, check_array, two_sum, window_rows
+
+
+class CentredSums(Sums):
+    """Count, mean and scatter about the mean, in float64.
+
+    The mean is the sum of two float64 numbers, ``mean + mean_low``: at an offset of 1e8 one
+    alone is off by 1e-8, and merging would carry that error times the distance of the means
+    into the scatter.
+
+    Attributes
+    ----------
+    count : ndarray of int64, or of float64 once weights are used, shape (n_classes,)
+    mean, mean_low : ndarray of float64, shape (n_classes, n_features)
+    scatter : ndarray of float64
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        count: np.ndarray,
+        mean: np.ndarray,
+        mean_low: np.ndarray,
+        scatter: np.ndarray,
+    ) -> None:
+        self.structure = structure
+        self.count = count
+        self.mean = mean
+        self.mean_low = mean_low
+        self.scatter = scatter
+
+    @classmethod
+    def zeros(
+        cls,
+        structure: Structure,
+        n_classes: int,
+        n_features: int,
+        dtype: np.dtype | None = None,  # noqa: ARG003  (as `ExactSums.zeros`: any will do here)
+    ) -> CentredSums:
+        """Sums of no rows."""
+        return cls(
+            structure,
+            np.zeros(n_classes, np.int64),
+            np.zeros((n_classes, n_features)),
+            np.zeros((n_classes, n_features)),
+            np.zeros(structure.scatter_shape(n_classes, n_features)),
+        )
+
+    def empty(self, n_classes: int) -> CentredSums:
+        """Sums of no rows, otherwise like these."""
+        return CentredSums.zeros(self.structure, n_classes, self.n_features)
+
+    def with_scatter(self, scatter: np.ndarray) -> CentredSums:
+        """The same rows with another scatter of theirs."""
+        return self.with_classes(np.ones(self.count.size, bool), scatter)
+
+    def with_classes(self, kept: np.ndarray, scatter: np.ndarray) -> CentredSums:
+        """Some of the classes, with their scatter."""
+        return CentredSums(
+            self.structure, self.count[kept], self.mean[kept], self.mean_low[kept], scatter
+        )
+
+    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> CentredSums:
+        """Some of the features, with their scatter."""
+        return CentredSums(
+            self.structure,
+            self.count.copy(),
+            np.ascontiguousarray(self.mean[:, index]),
+            np.ascontiguousarray(self.mean_low[:, index]),
+            scatter,
+        )
+
+    def check(self, n_classes: int) -> None:
+        """Raise ValueError where shapes or types are not those of such sums."""
+        shape = n_classes, self.n_features
+        check_array("count", self.count, (n_classes,), self.count.dtype.str[1:])
+        check_array("mean", self.mean, shape, "f8")
+        check_array("mean_low", self.mean_low, shape, "f8")
+        check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "f8")
+        if self.count.dtype.str[1:] not in ("i8", "f8"):
+            raise ValueError(f"count has dtype {self.count.dtype}")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state by name."""
+        return {
+            "count": self.count,
+            "mean": self.mean,
+            "mean_low": self.mean_low,
+            "scatter": self.scatter,
+        }
+
+    def class_means(self) -> np.ndarray:
+        """Means, NaN for classes without rows."""
+        return np.where(self.count[:, None] > 0, self.mean, np.nan)
+
+    def centred(self) -> CentredSums:
+        """These sums."""
+        return self
+
+    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        n_classes = self.count.size
+        count = np.zeros(n_classes, np.float64 if weights.size else np.int64)
+        count_rows(codes, weights, count)
+        mean, mean_low = self._means(X, codes, weights, count)
+        self._add_scatter(X, codes, weights, mean, mean_low, np.float64)
+        everyone = np.arange(n_classes)
+        self._merge_means(count, mean, mean_low, everyone)
+
+    def _means(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, count: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Class means in two parts, from sums about each class's first row.
+
+        About the first row, constant features have a mean that is their value to the bit.
+        """
+        n_classes, d = count.size, X.shape[1]
+        first = np.where(count > 0, -1, 0)
+        first_rows(codes, first)
+        pivot = X[first].astype(np.float64)
+        pivot[count == 0] = 0
+        sums = np.zeros((n_classes, d))
+        self._add_sums(X, codes, weights, pivot, sums)
+        if not np.isfinite(sums).all():
+            raise NotFinite
+        return two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
+
+    def _merge_means(
+        self, count: np.ndarray, mean: np.ndarray, mean_low: np.ndarray, at: np.ndarray
+    ) -> None:
+        """Chan, Golub and LeVeque's update: add the distance of the means to the scatter."""
+        mine = self.count[at]
+        total = mine + count
+        share = count / np.maximum(total, np.finfo(float).tiny)
+        gap = (mean - self.mean[at]) + (mean_low - self.mean_low[at])
+        gap[(mine == 0) | (count == 0)] = 0
+        if (mine > 0).any():
+            self._add_outer(gap, mine * share, at)
+        high, low = two_sum(self.mean[at], self.mean_low[at] + gap * share[:, None])
+        fresh = ((mine == 0) & (count > 0))[:, None]
+        self.mean[at] = np.where(fresh, mean, high)
+        self.mean_low[at] = np.where(fresh, mean_low, low)
+        if count.dtype != self.count.dtype:
+            self.count = self.count.astype(np.float64)
+        self.count[at] = total
+
+    def _add_outer(self, vectors: np.ndarray, coefficients: np.ndarray, at: np.ndarray) -> None:
+        group = self.structure.groups(self.count.size)[at]
+        if self.structure.matrix:
+            add_outer(vectors, coefficients, group, self.scatter)
+        else:
+            np.add.at(self.scatter, group, coefficients[:, None] * vectors**2)
+
+    def add(self, other: CentredSums, at: np.ndarray) -> None:
+        """Add `other`, whose class k is class ``at[k]`` here."""
+        self._add_scattered(other, at, 1)
+        if np.unique(at).size == at.size:
+            self._merge_means(other.count, other.mean, other.mean_low, at)
+        else:  # classes of the other become one here: one after the other
+            for k in range(at.size):
+                one = slice(k, k + 1)
+                self._merge_means(
+                    other.count[one], other.mean[one], other.mean_low[one], at[one]
+                )
+
+    def subtract(self, other: CentredSums, at: np.ndarray) -> None:
+        """Take `other` out again; its class k is class ``at[k]`` here."""
+        left = self.count[at] - other.count
+        left[left < 1e-12 * self.count[at]] = 0
+        safe = np.where(left > 0, left, 1)
+        gap = (other.mean - self.mean[at]) + (other.mean_low - self.mean_low[at])
+        gap[(other.count == 0) | (left == 0)] = 0
+        back = gap * (other.count / safe)[:, None]
+        self._add_scattered(other, at, -1)
+        # The distance between the parts' means is gap + back.
+        whole = np.where(left > 0, left + other.count, 1)
+        self._add_outer(gap + back, -(left * other.count / whole), at)
+        high, low = two_sum(self.mean[at], self.mean_low[at] - back)
+        gone = (left == 0)[:, None]
+        self.mean[at] = np.where(gone, 0, high)
+        self.mean_low[at] = np.where(gone, 0, low)
+        self.count = self.count.astype(np.result_type(self.count, left))
+        self.count[at] = left
+        if self.structure.per_class:
+            self.scatter[at[left == 0]] = 0
+        elif not self.count.any():
+            self.scatter[...] = 0
+        variances = self.scatter.diagonal(axis1=1, axis2=2) if self.structure.matrix else None
+        if variances is None:
+            np.maximum(self.scatter, 0, out=self.scatter)
+        elif (variances < 0).any():
+            index = np.arange(self.n_features)
+            self.scatter[:, index, index] = np.maximum(variances, 0)
+
+    def scaled(self, gamma: float) -> CentredSums:
+        """All rows weighing `gamma` times what they weighed."""
+        return CentredSums(
+            self.structure,
+            self.count * float(gamma),
+            self.mean.copy(),
+            self.mean_low.copy(),
+            self.scatter * float(gamma),
+        )
+
+
+class NotFinite(Exception):  # noqa: N818
+    """A sum is not finite; whoever knows where the rows came from says which one it was."""
+
+
+def refuse_not_finite(X: np.ndarray, first_row: int = 0) -> None:
+    """Raise an error that names the first value of `X` that is NaN or infinite.
+
+    Raises
+    ------
+    InvalidDataError
+        Always: where all values are finite, their sums overflow.
+    """
+    for rows, block in blocks(X, window_rows(X.shape[1])):
+        bad = np.argwhere(~np.isfinite(block))
+        if bad.size:
+            r, j = bad[0]
+            name = "NaN" if np.isnan(block[r, j]) else "infinity"
+            raise InvalidDataError(
+                f"Input X contains {name}: row {first_row + rows.start + r}, column {j} is "
+                f"{block[r, j]}. Every value must be finite; leave such rows out or fill them in"
+            )
+    raise InvalidDataError(
+        "Input X contains values whose sums overflow float64 (infinity or a value too large for "
+        "dtype('float64')); scale the data down"
+    )

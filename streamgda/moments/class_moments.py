@@ -1,0 +1,689 @@
+"""`ClassMoments`: what is kept of the data; everything else is a function of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg, sparse
+
+from streamgda import storage
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.moments import labels as label_codes
+from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
+from streamgda.moments.exact import ORIGINS, ExactSums
+from streamgda.moments.structure import check_covers, structure_of
+from streamgda.moments.sums import NO_WEIGHTS
+
+_NO_CLASSES = np.empty(0, np.int64)
+
+
+class ClassMoments:
+    r"""Count, mean and scatter of the rows of each class, in one pass and mergeable.
+
+    For the rows :math:`x_i` of class k with weights :math:`w_i`
+
+    .. math:: n_k = \sum w_i, \quad m_k = \sum w_i x_i / n_k, \quad
+              S_k = \sum w_i (x_i - m_k)(x_i - m_k)^T
+
+    merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
+    weights are summed in integers: then nothing depends on the order or the chunks of the rows
+    by a single bit.
+
+    Parameters
+    ----------
+    covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
+        What is kept of the scatter. ``"full"`` is a matrix per class and can become any other
+        (`reduce`); ``"tied"`` is one matrix, pooled within classes; ``"diag"`` holds variances.
+
+    Raises
+    ------
+    InvalidParameterError
+        For another covariance type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import ClassMoments
+    >>> a = ClassMoments().update(np.array([[1.0, 2.0], [3.0, 5.0]]), ["cat", "cat"])
+    >>> b = ClassMoments().update(np.array([[5.0, 2.0], [0.0, 1.0]]), ["cat", "dog"])
+    >>> both = a + b
+    >>> both.classes, both.class_count
+    (array(['cat', 'dog'], dtype='<U3'), array([3, 1]))
+    >>> both.means
+    array([[3., 3.],
+           [0., 1.]])
+    >>> (both - b).covariance()
+    array([[[1.  , 1.5 ],
+            [1.5 , 2.25]]])
+    """
+
+    def __init__(self, covariance_type: str = "full") -> None:
+        self._structure = structure_of(covariance_type)
+        self._classes = _NO_CLASSES
+        self._sums: CentredSums | ExactSums | None = None
+
+    @classmethod
+    def _of(cls, covariance_type: str, classes: np.ndarray, sums: Any) -> Self:
+        moments = cls(covariance_type)
+        moments._classes, moments._sums = classes, sums
+        if sums is not None:
+            sums.structure = moments._structure
+        return moments
+
+    # --- what is held -------------------------------------------------------------------------
+
+    @property
+    def covariance_type(self) -> str:
+        """The covariance type that these moments are kept for."""
+        return self._structure.name
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self._classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
+        return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
+
+    @property
+    def means(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        return self._sums.class_means() if self._sums is not None else np.empty((0, 0))
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+        return self._sums.n_features if self._sums is not None else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments."""
+        if self._sums is None:
+            return 0
+        return sum(array.nbytes for array in self._sums.arrays().values())
+
+    @property
+    def exact(self) -> bool:
+        """Whether the moments are integer sums without any rounding."""
+        return isinstance(self._sums, ExactSums)
+
+    def centred(self) -> CentredSums:
+        """Counts, means and scatter about the means, in float64.
+
+        Raises
+        ------
+        InvalidDataError
+            Where no rows have been seen.
+        """
+        if self._sums is None or not self._sums.count.any():
+            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+        return self._sums.centred()
+
+    def covariance(self, ddof: int = 0) -> np.ndarray:
+        r"""Covariances, :math:`S_k / (n_k - ddof)`, or variances.
+
+        Pooled ones are :math:`\sum_k S_k / \sum_k (n_k - ddof)`, over the classes with rows.
+
+        Parameters
+        ----------
+        ddof : int
+            Taken off the count of each class.
+
+        Returns
+        -------
+        ndarray of float64
+            Shape (K, d, d) for ``"full"``, (d, d) for ``"tied"``, (K, d) for ``"diag"``, (d,) for
+            ``"tied_diag"``, (K,) for ``"spherical"`` and () for ``"tied_spherical"``. NaN where
+            a class has no more than `ddof` rows.
+        """
+        sums = self.centred()
+        weight = sums.count - float(ddof)
+        if not self._structure.per_class:
+            weight = weight[sums.count > 0].sum(keepdims=True)
+        weight = np.where(weight > 0, weight, np.nan)
+        scatter = symmetric(sums.scatter) if self._structure.matrix else sums.scatter
+        covariance = scatter / weight.reshape(-1, *[1] * (scatter.ndim - 1))
+        if self._structure.isotropic:
+            covariance = covariance.mean(axis=1)
+        return covariance if self._structure.per_class else covariance[0]
+
+    def __repr__(self) -> str:
+        if self._sums is None:
+            return f"ClassMoments({self.covariance_type!r}): empty"
+        return (
+            f"ClassMoments({self.covariance_type!r}): {self._sums.count.sum():g} rows x "
+            f"{self._sums.n_features} features in {self._classes.size} classes, "
+            f"{self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}"
+        )
+
+    # --- taking rows in -----------------------------------------------------------------------
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in rows.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Numbers of any real type, any memory order; not copied as a whole.
+        y : array-like, shape (n_rows,)
+            Class labels; labels not seen before become classes.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Non-negative; a row of weight zero counts as not there.
+
+        Returns
+        -------
+        ClassMoments
+            Itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The moments stay as they were.
+        """
+        return self._update(X, y, sample_weight)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any = None, first_row: int = 0) -> Self:
+        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+        X = as_matrix(X)
+        y = label_codes.as_labels(y)
+        self._check_shapes(X, y)
+        if sample_weight is not None:
+            weights = as_weights(sample_weight, X.shape[0])
+            if (weights == 0).any():
+                kept = weights > 0
+                X, y, weights = X[kept], y[kept], weights[kept]
+                if not y.size:
+                    return self
+        else:
+            weights = NO_WEIGHTS
+        codes, classes = label_codes.encode(y, self._classes)
+        sums = self._with_classes(classes)
+        exact_rows = not weights.size and X.dtype.name in ORIGINS
+        if sums is None:
+            kind = ExactSums if exact_rows else CentredSums
+            sums = kind.zeros(self._structure, classes.size, X.shape[1], X.dtype)
+        elif isinstance(sums, ExactSums) and not (exact_rows and sums.has_room(X.shape[0], X.dtype)):
+            sums = sums.centred()
+        try:
+            sums.update(X, codes, weights)
+        except NotFinite:
+            refuse_not_finite(X, first_row)
+        self._classes, self._sums = classes, sums
+        return self
+
+    def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
+        if X.shape[0] != y.shape[0]:
+            raise InvalidDataError(
+                f"X has {X.shape[0]} rows but y has {y.shape[0]} labels (inconsistent numbers of "
+                f"samples); give one label a row"
+            )
+        if not X.shape[0]:
+            raise InvalidDataError("X has 0 rows (0 sample(s)); a batch needs at least one")
+        if self.n_features is not None and X.shape[1] != self.n_features:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} features, but these moments have {self.n_features} features"
+            )
+        if not X.shape[1]:
+            raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
+
+    def _with_classes(self, classes: np.ndarray) -> CentredSums | ExactSums | None:
+        """The sums, with room for those classes: a copy where there are more than before."""
+        if self._sums is None or classes.size == self._classes.size:
+            return self._sums
+        return self._sums.moved(np.searchsorted(classes, self._classes), classes.size)
+
+    def declare(self, classes: Any) -> Self:
+        """Make labels classes before any row of theirs is seen; needs at least one other row.
+
+        Parameters
+        ----------
+        classes : array-like, shape (n_labels,)
+
+        Returns
+        -------
+        ClassMoments
+            Itself.
+        """
+        if self._sums is None:
+            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+        joined = label_codes.join_labels(
+            self._classes, np.unique(label_codes.as_labels(classes, "classes"))
+        )
+        self._sums, self._classes = self._with_classes(joined), joined
+        return self
+
+    # --- algebra ------------------------------------------------------------------------------
+
+    def __add__(self, other: ClassMoments) -> ClassMoments:
+        """The moments of both sets of rows; neither operand changes.
+
+        Raises
+        ------
+        MergeError
+            Where the widths or the covariance types differ.
+        """
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        return self.copy().__iadd__(other)
+
+    def __iadd__(self, other: ClassMoments) -> Self:
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        self._check_mergeable(other)
+        if other._sums is None:
+            return self
+        classes = label_codes.join_labels(self._classes, other._classes)
+        theirs, at = other._sums, np.searchsorted(classes, other._classes)
+        mine = self._with_classes(classes)
+        if mine is None:
+            mine = theirs.moved(at, classes.size)
+        else:
+            if isinstance(mine, ExactSums) and isinstance(theirs, ExactSums):
+                if not mine.can_add(theirs):
+                    mine, theirs = mine.centred(), theirs.centred()
+            else:
+                mine, theirs = mine.centred(), theirs.centred()
+            mine.add(theirs, at)
+        self._classes, self._sums = classes, mine
+        return self
+
+    def __sub__(self, other: ClassMoments) -> ClassMoments:
+        """The moments without the rows of `other`: as if they had never been seen.
+
+        To rounding; to the bit where both are exact. Classes left without rows are dropped.
+
+        Raises
+        ------
+        MergeError
+            Where the widths or the covariance types differ, or `other` holds rows that these
+            moments do not.
+        """
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        self._check_mergeable(other)
+        if other._sums is None:
+            return self.copy()
+        self._check_contains(other)
+        at = np.searchsorted(self._classes, other._classes)
+        mine, theirs = self._sums, other._sums
+        assert mine is not None
+        both_exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
+        everyone = np.arange(self._classes.size)
+        left = mine.moved(everyone, everyone.size) if both_exact else mine.centred()
+        if left is mine:
+            left = mine.moved(everyone, everyone.size)
+        left.subtract(theirs if both_exact else theirs.centred(), at)
+        result = self._of(self.covariance_type, self._classes, left)
+        emptied = np.zeros(everyone.size, bool)
+        emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
+        return result._keep(~emptied) if emptied.any() else result
+
+    def __mul__(self, gamma: float) -> ClassMoments:
+        """The moments with every row weighing `gamma` times as much: forgetting.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where `gamma` is negative or not finite.
+        """
+        if not isinstance(gamma, Real):
+            return NotImplemented
+        if not (math.isfinite(gamma) and gamma >= 0):
+            raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
+        sums = self._sums.centred().scaled(float(gamma)) if self._sums is not None else None
+        return self._of(self.covariance_type, self._classes, sums)
+
+    __rmul__ = __mul__
+
+    def copy(self) -> ClassMoments:
+        """Moments of their own with the same values."""
+        sums = self._sums
+        if sums is not None:
+            sums = sums.moved(np.arange(self._classes.size), self._classes.size)
+        return self._of(self.covariance_type, self._classes, sums)
+
+    def _check_mergeable(self, other: ClassMoments) -> None:
+        if self.covariance_type != other.covariance_type:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} and "
+                f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
+            )
+        if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
+            raise MergeError(
+                f"moments of {self.n_features} features and of {other.n_features} features do not "
+                f"combine; both must describe the same columns"
+            )
+
+    def _check_contains(self, other: ClassMoments) -> None:
+        """Refuse to take out rows that cannot be in here."""
+        mine = dict(zip(self._classes.tolist(), self.class_count.tolist(), strict=True))
+        for label, count in zip(other.classes.tolist(), other.class_count.tolist(), strict=True):
+            held = mine.get(label)
+            if held is None or count > held * (1 + 1e-9):
+                raise MergeError(
+                    f"subtracting {count:g} rows of class {label!r} from moments that hold "
+                    f"{held or 0:g} of them: only what was added can be taken out"
+                )
+
+    # --- views of the same data ---------------------------------------------------------------
+
+    def reduce(self, covariance_type: str) -> ClassMoments:
+        """The moments of a simpler covariance type.
+
+        Parameters
+        ----------
+        covariance_type : str
+            ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
+            without a covariance per class, and so on.
+
+        Raises
+        ------
+        MergeError
+            Where these moments do not determine it.
+        """
+        wanted = structure_of(covariance_type)
+        check_covers(self._structure, wanted)
+        if self._sums is None:
+            return ClassMoments(covariance_type)
+        sums = self._sums.with_scatter(self._reduced_scatter(wanted))
+        return self._of(covariance_type, self._classes, sums)
+
+    def _reduced_scatter(self, wanted: Any) -> np.ndarray:
+        assert self._sums is not None
+        scatter = self._sums.scatter
+        if self._structure.matrix and not wanted.matrix:
+            scatter = scatter.diagonal(axis1=1, axis2=2)
+        if self._structure.per_class and not wanted.per_class:
+            scatter = scatter.sum(axis=0, keepdims=True)
+        return scatter.copy()
+
+    def select_features(self, index: Any) -> ClassMoments:
+        """The moments of some of the features, in the order of `index`.
+
+        Parameters
+        ----------
+        index : array-like of int or of bool, or slice
+        """
+        if self._sums is None:
+            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+        d = self._sums.n_features
+        try:
+            index = np.arange(d)[index if isinstance(index, slice) else np.asarray(index)]
+        except IndexError as error:
+            raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
+        index = np.atleast_1d(index)
+        scatter = self._sums.scatter
+        if self._structure.matrix:
+            scatter = symmetric(scatter)[:, index[:, None], index]
+        else:
+            scatter = scatter[:, index]
+        sums = self._sums.with_features(index, np.ascontiguousarray(scatter))
+        return self._of(self.covariance_type, self._classes, sums)
+
+    def select_classes(self, labels: Any) -> ClassMoments:
+        """The moments of some of the classes.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels to keep.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not here.
+        MergeError
+            Where the scatter is pooled over all classes.
+        """
+        wanted = label_codes.as_labels(labels, "labels")
+        missing = wanted[~np.isin(wanted, self._classes)]
+        if missing.size:
+            raise InvalidParameterError(
+                f"labels {missing.tolist()} are not among the classes {self._classes.tolist()}"
+            )
+        return self._keep(np.isin(self._classes, wanted))
+
+    def _keep(self, kept: np.ndarray) -> ClassMoments:
+        assert self._sums is not None
+        dropped = ~kept & (self._sums.count > 0)
+        if dropped.any() and not self._structure.per_class:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} have one scatter for all "
+                f"classes, from which no class can be left out; accumulate "
+                f"{'full' if self._structure.matrix else 'diag'!r} moments, select, then reduce()"
+            )
+        scatter = self._sums.scatter[kept] if self._structure.per_class else self._sums.scatter
+        sums = self._sums.with_classes(kept, scatter.copy())
+        return self._of(self.covariance_type, self._classes[kept], sums)
+
+    def relabel(self, mapping: Mapping[Any, Any]) -> ClassMoments:
+        """The moments under other labels; classes that get one label become one class.
+
+        Parameters
+        ----------
+        mapping : dict
+            Old label to new label; classes not named keep theirs.
+        """
+        old = self._classes.tolist()
+        unknown = [label for label in mapping if label not in old]
+        if unknown:
+            raise InvalidParameterError(f"labels {unknown} are not among the classes {old}")
+        named = label_codes.as_labels(np.array([mapping.get(k, k) for k in old], object), "labels")
+        classes = np.unique(named)
+        if self._sums is None:
+            return self.copy()
+        sums = self._sums.moved(np.searchsorted(classes, named), classes.size)
+        return self._of(self.covariance_type, classes, sums)
+
+    def pca(self, n_components: int) -> np.ndarray:
+        """Principal components of all rows together, from within- and between-class scatter.
+
+        Parameters
+        ----------
+        n_components : int
+            At most the number of features.
+
+        Returns
+        -------
+        ndarray, shape (n_components, n_features)
+            Orthonormal rows, by falling variance; the largest entry of each is positive.
+        """
+        self._check_matrix("pca")
+        sums = self.centred()
+        d = sums.n_features
+        if not 1 <= n_components <= d:
+            raise InvalidParameterError(f"n_components={n_components}; expected 1 to {d}")
+        total = total_scatter(sums)
+        _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
+        components = vectors[:, ::-1].T
+        largest = np.abs(components).argmax(axis=1)
+        signs = np.sign(components[np.arange(n_components), largest])
+        return components * signs[:, None]
+
+    def project(self, components: Any, offset: Any = None) -> ClassMoments:
+        """The moments of ``(x - offset) @ components.T``, without looking at the rows again.
+
+        Parameters
+        ----------
+        components : array-like, shape (n_components, n_features)
+        offset : array-like, shape (n_features,), optional
+
+        Returns
+        -------
+        ClassMoments
+            With n_components features.
+        """
+        self._check_matrix("project")
+        sums = self.centred()
+        components = np.asarray(components, np.float64)
+        if components.ndim != 2 or components.shape[1] != sums.n_features:
+            raise InvalidParameterError(
+                f"components has shape {components.shape}, expected "
+                f"(n_components, {sums.n_features})"
+            )
+        shift = np.zeros(sums.n_features) if offset is None else np.asarray(offset, np.float64)
+        mean = ((sums.mean - shift) + sums.mean_low) @ components.T
+        scatter = components @ symmetric(sums.scatter) @ components.T
+        projected = CentredSums(
+            self._structure, sums.count.copy(), mean, np.zeros_like(mean), scatter
+        )
+        return self._of(self.covariance_type, self._classes, projected)
+
+    def _check_matrix(self, method: str) -> None:
+        if not self._structure.matrix:
+            raise MergeError(
+                f"{method}() needs covariances between features, which "
+                f"covariance_type={self.covariance_type!r} does not keep; use 'full' or 'tied'"
+            )
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def save(self, store: Any) -> None:
+        """Write the moments as a zarr group.
+
+        Parameters
+        ----------
+        store : path, zarr store or zarr group
+            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        """
+        storage.write(store, "moments", *self.state())
+
+    @classmethod
+    def load(cls, store: Any) -> Self:
+        """Read moments that `save` wrote.
+
+        Raises
+        ------
+        SourceNotFoundError
+            Where nothing is there.
+        FormatError
+            Where what is there is not saved moments, or is damaged.
+        """
+        return cls.from_state(*storage.read(store, "moments"))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
+        attributes: dict[str, Any] = {
+            "covariance_type": self.covariance_type,
+            "classes": storage.pack_labels(self._classes),
+        }
+        if self._sums is None:
+            return attributes, {}
+        if isinstance(self._sums, ExactSums):
+            attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
+        return attributes, self._sums.arrays()
+
+    @classmethod
+    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Moments from what `state` gave.
+
+        Raises
+        ------
+        FormatError
+            Where the parts do not fit each other.
+        """
+        try:
+            structure = structure_of(attributes["covariance_type"])
+            classes = storage.unpack_labels(attributes["classes"])
+            if not arrays:
+                return cls._of(structure.name, classes, None)
+            if "origin" in attributes:
+                sums: CentredSums | ExactSums = ExactSums(
+                    structure, int(attributes["origin"]), int(attributes["reach"]), **arrays
+                )
+            else:
+                sums = CentredSums(structure, **arrays)
+            sums.check(classes.size)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"saved moments are damaged: {error}") from None
+        return cls._of(structure.name, classes, sums)
+
+
+def as_matrix(X: Any) -> np.ndarray:
+    """Rows as a two-dimensional array of real numbers; no copy of arrays that are that already.
+
+    Raises
+    ------
+    InvalidDataError
+        For sparse matrices, objects that are not numbers, complex numbers and other shapes.
+    """
+    if sparse.issparse(X):
+        raise InvalidDataError(
+            f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities centre "
+            f"every value): pass row blocks of X.toarray()"
+        )
+    X = np.asarray(X)
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
+    if X.dtype.kind == "b":
+        X = X.view(np.uint8)
+    if X.dtype.kind not in "iuf":
+        what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
+        raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
+    if X.ndim != 2:
+        raise InvalidDataError(
+            f"X has shape {X.shape}; expected a 2D array of rows x features (one row: "
+            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
+        )
+    return X
+
+
+def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Weights as float64, shape (n_rows,), finite and not negative.
+
+    Raises
+    ------
+    InvalidDataError
+        For any others.
+    """
+    weights = np.asarray(sample_weight)
+    if weights.dtype.kind not in "biuf":
+        raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise InvalidDataError(
+            f"sample_weight has shape {weights.shape}, expected one weight a row: ({n_rows},)"
+        )
+    weights = np.ascontiguousarray(weights, np.float64)
+    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if bad.size:
+        raise InvalidDataError(
+            f"sample_weight[{bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
+        )
+    return weights
+
+
+def symmetric(lower: np.ndarray) -> np.ndarray:
+    """Matrices whose lower triangles are given, shape (..., d, d)."""
+    full = np.tril(lower)
+    full += np.swapaxes(np.tril(lower, -1), -1, -2)
+    return full
+
+
+def total_scatter(sums: CentredSums) -> np.ndarray:
+    """Scatter of all rows about their common mean, (d, d), or (d,) of diagonal moments."""
+    rows = sums.count > 0
+    gaps, count = between_means(sums), sums.count[rows]
+    within = sums.scatter.sum(axis=0)
+    if within.ndim == 1:
+        return within + count @ gaps**2
+    return symmetric(within) + (gaps.T * count) @ gaps
+
+
+def between_means(sums: CentredSums) -> np.ndarray:
+    """Means of the classes with rows, less the mean of all rows."""
+    rows = sums.count > 0
+    weight = sums.count[rows] / sums.count.sum()
+    mean, low = sums.mean[rows], sums.mean_low[rows]
+    gaps = (mean - mean[0]) + (low - low[0])
+    return gaps - weight @ gaps

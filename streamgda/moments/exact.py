@@ -1,0 +1,190 @@
+"""Class moments of 8- and 16-bit integers, exact: not a bit depends on chunks, order or threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.kernels.rounding import centre_scatter, centre_squares
+from streamgda.kernels.scatter import PANEL
+from streamgda.kernels.sums import count_rows
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.structure import Structure
+from streamgda.moments.sums import Sums, check_array, two_sum
+
+# The whole number that is taken off the values of each data type: the middle of its range.
+ORIGINS = {"uint8": 128, "int8": 0, "uint16": 1 << 15, "int16": 0}
+
+# int64 sums of squares are exact for rows up to this many times the largest square.
+_EXACT_LIMIT = 1 << 62
+
+
+def _reach(dtype: np.dtype, origin: int) -> int:
+    limits = np.iinfo(dtype)
+    return max(abs(int(limits.min) - origin), abs(int(limits.max) - origin))
+
+
+class ExactSums(Sums):
+    """Counts, sums and scatter about one whole number, in int64: no rounding at all.
+
+    Attributes
+    ----------
+    origin : int
+        The number that is taken off every value.
+    reach : int
+        How far from the origin a value seen so far can be, by its data type.
+    count : ndarray of int64, shape (n_classes,)
+    total : ndarray of int64, shape (n_classes, n_features)
+        Sums of ``x - origin``.
+    scatter : ndarray of int64
+        Sums of products of ``x - origin``: not centred at the means.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        origin: int,
+        reach: int,
+        count: np.ndarray,
+        total: np.ndarray,
+        scatter: np.ndarray,
+    ) -> None:
+        self.structure = structure
+        self.origin = origin
+        self.reach = reach
+        self.count = count
+        self.total = total
+        self.scatter = scatter
+
+    @classmethod
+    def zeros(
+        cls, structure: Structure, n_classes: int, n_features: int, dtype: np.dtype
+    ) -> ExactSums:
+        """Sums of no rows, for values of that data type."""
+        return cls(
+            structure,
+            ORIGINS[dtype.name],
+            0,
+            np.zeros(n_classes, np.int64),
+            np.zeros((n_classes, n_features), np.int64),
+            np.zeros(structure.scatter_shape(n_classes, n_features), np.int64),
+        )
+
+    def empty(self, n_classes: int) -> ExactSums:
+        """Sums of no rows, otherwise like these."""
+        d = self.n_features
+        return ExactSums(
+            self.structure,
+            self.origin,
+            0,
+            np.zeros(n_classes, np.int64),
+            np.zeros((n_classes, d), np.int64),
+            np.zeros(self.structure.scatter_shape(n_classes, d), np.int64),
+        )
+
+    def with_scatter(self, scatter: np.ndarray) -> ExactSums:
+        """The same rows with another scatter of theirs."""
+        return self.with_classes(np.ones(self.count.size, bool), scatter)
+
+    def with_classes(self, kept: np.ndarray, scatter: np.ndarray) -> ExactSums:
+        """Some of the classes, with their scatter."""
+        return ExactSums(
+            self.structure, self.origin, self.reach, self.count[kept], self.total[kept], scatter
+        )
+
+    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> ExactSums:
+        """Some of the features, with their scatter."""
+        return ExactSums(
+            self.structure,
+            self.origin,
+            self.reach,
+            self.count.copy(),
+            np.ascontiguousarray(self.total[:, index]),
+            scatter,
+        )
+
+    def check(self, n_classes: int) -> None:
+        """Raise ValueError where shapes or types are not those of such sums."""
+        shape = n_classes, self.n_features
+        check_array("count", self.count, (n_classes,), "i8")
+        check_array("total", self.total, shape, "i8")
+        check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state by name."""
+        return {"count": self.count, "total": self.total, "scatter": self.scatter}
+
+    def class_means(self) -> np.ndarray:
+        """Means, each rounded once; NaN for classes without rows."""
+        n = np.where(self.count > 0, self.count, 1)[:, None]
+        whole = self.total + self.origin * self.count[:, None]
+        return np.where(self.count[:, None] > 0, whole / n, np.nan)
+
+    def has_room(self, n_rows: int, dtype: np.dtype) -> bool:
+        """Whether the sums stay within int64 with that many more rows of that type."""
+        return self._stays_exact(n_rows, _reach(dtype, self.origin))
+
+    def can_add(self, other: ExactSums) -> bool:
+        """Whether the sums stay within int64 with `other` added."""
+        reach = other.reach + abs(other.origin - self.origin)
+        return self._stays_exact(int(other.count.sum()), reach)
+
+    def _stays_exact(self, n_rows: int, reach: int) -> bool:
+        return (int(self.count.sum()) + n_rows) * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
+
+    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        n_classes, d = self.total.shape
+        centre = np.full((n_classes, d), self.origin, np.int64)
+        count_rows(codes, weights, self.count)
+        self._add_sums(X, codes, weights, centre, self.total)
+        reach = _reach(X.dtype, self.origin)
+        self.reach = max(self.reach, reach)
+        panel_dtype = np.float32 if PANEL * reach**2 <= 1 << 24 else np.float64
+        self._add_scatter(X, codes, weights, centre, np.zeros_like(centre), panel_dtype)
+
+    def _moved_to(self, origin: int) -> ExactSums:
+        if origin == self.origin:
+            return self
+        step = self.origin - origin
+        groups = self.structure.groups(self.count.size)
+        n_groups = self.scatter.shape[0]
+        count = np.zeros(n_groups, np.int64)
+        total = np.zeros((n_groups, self.n_features), np.int64)
+        np.add.at(count, groups, self.count)
+        np.add.at(total, groups, self.total)
+        cross = total[:, :, None] + total[:, None, :] if self.structure.matrix else 2 * total
+        constant = count.reshape(-1, *[1] * (self.scatter.ndim - 1)) * step**2
+        return ExactSums(
+            self.structure,
+            origin,
+            self.reach + abs(step),
+            self.count,
+            self.total + step * self.count[:, None],
+            self.scatter + step * cross + constant,
+        )
+
+    def add(self, other: ExactSums, at: np.ndarray) -> None:
+        """Add `other`, whose class k is class ``at[k]`` here."""
+        self._add_signed(other, at, 1)
+
+    def subtract(self, other: ExactSums, at: np.ndarray) -> None:
+        """Take `other` out again; its class k is class ``at[k]`` here."""
+        self._add_signed(other, at, -1)
+
+    def _add_signed(self, other: ExactSums, at: np.ndarray, sign: int) -> None:
+        other = other._moved_to(self.origin)
+        self.reach = max(self.reach, other.reach)
+        np.add.at(self.count, at, sign * other.count)
+        np.add.at(self.total, at, sign * other.total)
+        self._add_scattered(other, at, sign)
+
+    def centred(self) -> CentredSums:
+        """The same moments as `CentredSums`, every scatter and mean rounded once."""
+        count = self.count[:, None]
+        n = np.where(count > 0, count, 1)
+        quotient, rest = np.divmod(self.total, n)
+        scatter = np.zeros(self.scatter.shape)
+        centre = centre_scatter if self.structure.matrix else centre_squares
+        centre(self.count, self.total, quotient, rest, self.scatter, scatter)
+        mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
+        mean[self.count == 0] = 0
+        return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)

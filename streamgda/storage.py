@@ -1,0 +1,207 @@
+"""Arrays and attributes as a versioned zarr group: directory, zip file or any zarr store.
+
+What is written is numbers and JSON; nothing is ever executed on reading. The room knows the
+format only: what the arrays mean is known by whoever writes and reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.errors import FormatError, SourceNotFoundError
+
+if TYPE_CHECKING:
+    import zarr
+
+FORMAT = "streamgda"
+VERSION = 1
+
+
+def write(
+    store: Any, kind: str, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a group of that kind; what stands there is replaced.
+
+    Parameters
+    ----------
+    store : path, zarr store or zarr group
+        A path that ends in ``.zip`` becomes a zip file, any other a directory.
+    kind : str
+        What the group holds; `read` asks for it.
+    attributes : dict
+        Values that JSON can hold.
+    arrays : dict of str to ndarray
+        Names may hold slashes: then they lie in groups within.
+    """
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "attributes": dict(attributes),
+        "arrays": {name: [list(a.shape), a.dtype.str, zlib.crc32(a)] for name, a in arrays.items()},
+    }
+    with _created(store, {FORMAT: description}) as group:
+        for name, array in arrays.items():
+            group.create_array(
+                name, data=array, chunks=_chunks(array), config={"write_empty_chunks": True}
+            )
+
+
+def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a group of that kind.
+
+    Returns
+    -------
+    attributes : dict
+    arrays : dict of str to ndarray
+
+    Raises
+    ------
+    SourceNotFoundError
+        Where nothing is there.
+    FormatError
+        Where what is there is something else, of an unknown version, or damaged.
+    """
+    with _opened(store) as group:
+        head = _description(group, kind)
+        arrays = {name: _array(group, name, *spec) for name, spec in head["arrays"].items()}
+        return dict(head["attributes"]), arrays
+
+
+def kind_of(store: Any) -> str:
+    """The kind of a saved group, as `write` was given it."""
+    with _opened(store) as group:
+        return str(_description(group, None)["kind"])
+
+
+def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
+    head = group.attrs.get(FORMAT)
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise FormatError(
+            f"{group.store_path} is a zarr group, but not one that streamgda saved"
+        )
+    if head.get("version") != VERSION:
+        raise FormatError(
+            f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
+            f"version {VERSION}. Update streamgda, or save again with the version that wrote it"
+        )
+    if kind is not None and head.get("kind") != kind:
+        raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
+    if not isinstance(head.get("arrays"), dict) or not isinstance(head.get("attributes"), dict):
+        raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
+    return head
+
+
+def _array(group: zarr.Group, name: str, shape: list[int], dtype: str, crc: int) -> np.ndarray:
+    try:
+        node: Any = group[name]
+        if list(node.shape) != shape or np.dtype(node.dtype).str != dtype:
+            raise FormatError(
+                f"{name!r} has shape {node.shape} and dtype {node.dtype}, expected "
+                f"{tuple(shape)} and {dtype}"
+            )
+        array = np.ascontiguousarray(node[...])
+        if zlib.crc32(array) != crc:
+            raise FormatError(f"{name!r} does not match its checksum")
+    except Exception as error:  # a damaged chunk can fail in any codec, each in its own way
+        raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
+    return array
+
+
+def _chunks(array: np.ndarray) -> tuple[int, ...]:
+    """Whole matrices in chunks of a few MiB, cut along the first axis."""
+    if not array.ndim:
+        return ()
+    row = max(1, array[:1].nbytes)
+    rows = min(max(1, (1 << 23) // row), max(1, array.shape[0]))
+    return (rows, *(max(1, n) for n in array.shape[1:]))
+
+
+@contextlib.contextmanager
+def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
+    """An empty group; at a path, it takes the place of what is there once it is complete."""
+    import zarr  # noqa: PLC0415
+
+    path = _as_path(store)
+    if path is None:
+        yield zarr.create_group(_as_store(store), attributes=attributes, overwrite=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        if path.suffix == ".zip":
+            with zarr.storage.ZipStore(partial, mode="w") as zipped:
+                yield zarr.create_group(zipped, attributes=attributes)
+        else:
+            yield zarr.create_group(partial, attributes=attributes)
+        _remove(path)
+        partial.replace(path)
+    finally:
+        _remove(partial)
+
+
+@contextlib.contextmanager
+def _opened(store: Any) -> Iterator[zarr.Group]:
+    import zarr  # noqa: PLC0415
+
+    path = _as_path(store)
+    if path is not None and not path.exists():
+        raise SourceNotFoundError(f"{path} does not exist")
+    with contextlib.ExitStack() as stack:
+        try:
+            if path is not None and path.suffix == ".zip":
+                opened = stack.enter_context(zarr.storage.ZipStore(path, mode="r"))
+            else:
+                opened = _as_store(store)
+            group = zarr.open_group(opened, mode="r")
+        except Exception as error:  # what is wrong depends on the store and its codecs
+            raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
+        yield group
+
+
+def _as_path(store: Any) -> Path | None:
+    """The local path that is meant, if one is."""
+    return Path(store) if isinstance(store, str | Path) and "://" not in str(store) else None
+
+
+def _as_store(store: Any) -> Any:
+    import zarr  # noqa: PLC0415
+
+    return store.store_path if isinstance(store, zarr.Group) else store
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def pack_labels(labels: np.ndarray) -> dict[str, Any]:
+    """Class labels as JSON: their data type and their values."""
+    dtype = labels.dtype
+    values = labels.view(np.int64) if dtype.kind in "mM" else labels
+    if dtype.kind == "S":
+        return {"dtype": dtype.str, "values": [label.hex() for label in labels.tolist()]}
+    return {"dtype": dtype.str, "values": values.tolist()}
+
+
+def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
+    """Class labels from `pack_labels`."""
+    dtype, values = np.dtype(packed["dtype"]), packed["values"]
+    if dtype.kind in "mM":
+        return np.array(values, np.int64).view(dtype)
+    if dtype.kind == "S":
+        return np.array([bytes.fromhex(value) for value in values], dtype)
+    if dtype.kind not in "biufU":
+        raise FormatError(f"labels of dtype {dtype} are not known")
+    return np.array(values, dtype)

@@ -1,0 +1,108 @@
+"""The one door to threads: every parallel loop of the package goes through `run` or `imap`.
+
+Kernels are serial and release the GIL, so plain Python threads scale, and nothing here can
+meet Numba's ``workqueue`` layer, which aborts the process when two threads enter it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numba
+
+Result = TypeVar("Result")
+
+_local = threading.local()
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+
+
+def n_threads() -> int:
+    """Threads that the calling thread may use: the machine's, Numba's and `limit`'s minimum."""
+    allowed: int = min(numba.config.NUMBA_NUM_THREADS, _cores())
+    return max(1, min(allowed, getattr(_local, "limit", allowed)))
+
+
+@contextmanager
+def limit(n: int) -> Iterator[None]:
+    """Let the calling thread use at most `n` threads inside the ``with`` block."""
+    before = getattr(_local, "limit", None)
+    _local.limit = n if before is None else min(n, before)
+    try:
+        yield
+    finally:
+        if before is None:
+            del _local.limit
+        else:
+            _local.limit = before
+
+
+def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Call ``function(*arguments)`` for each tuple, on all allowed threads; results in order."""
+    return list(imap(function, calls, ahead=None))
+
+
+def imap(
+    function: Callable[..., Result],
+    calls: Iterable[tuple[Any, ...]],
+    *,
+    ahead: int | None = 0,
+) -> Iterator[Result]:
+    """Yield the results in order, with at most ``n_threads() + ahead`` calls under way.
+
+    Results wait for their turn, so what is folded from them does not depend on which thread was
+    first; ``ahead=None`` submits everything at once.
+    """
+    n = n_threads()
+    if n == 1:
+        for arguments in calls:
+            yield function(*arguments)
+        return
+    pool = _executor()
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for arguments in calls:
+            waiting.append(pool.submit(_alone, function, arguments))
+            if ahead is not None and len(waiting) >= n + ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    # A pool thread never submits to the pool: that could wait for itself.
+    with limit(1):
+        return function(*arguments)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(_cores(), thread_name_prefix="streamgda")
+        return _pool
+
+
+def _forget_pool() -> None:
+    global _pool, _lock  # noqa: PLW0603
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_pool)
