@@ -1,0 +1,274 @@
+"""From moments to regularised covariances, and to the factors that scoring needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.moments import ClassMoments
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.class_moments import symmetric, total_scatter
+from streamgda.moments.structure import Structure, structure_of
+
+
+@dataclass(frozen=True)
+class Regularisation:
+    r"""How covariances are estimated from scatters, in the order of the attributes.
+
+    Attributes
+    ----------
+    ddof : int
+        Taken off the count of each class.
+    pooling : float in [0, 1]
+        Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
+        \lambda n)` (Regularized discriminant analysis, JASA 1989).
+    shrinkage : float in [0, 1] or None
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    reg_param : float in [0, 1]
+        :math:`(1-r) \Sigma + r I`.
+    var_smoothing : float >= 0
+        This fraction of the largest variance of a feature over all rows is added to every
+        variance.
+    tol : float >= 0
+        A covariance is singular where, scaled to unit variances, it has an eigenvalue of no
+        more than ``tol ** 2`` (as scikit-learn's LDA holds ``tol`` against singular values).
+    """
+
+    ddof: int = 0
+    pooling: float = 0.0
+    shrinkage: float | None = None
+    reg_param: float = 0.0
+    var_smoothing: float = 0.0
+    tol: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name, high in (("pooling", 1), ("reg_param", 1), ("var_smoothing", np.inf)):
+            _check_number(name, getattr(self, name), high)
+        if self.shrinkage is not None:
+            _check_number("shrinkage", self.shrinkage, 1)
+        _check_number("tol", self.tol, np.inf)
+        _check_number("ddof", self.ddof, np.inf)
+
+
+def _check_number(name: str, value: Any, high: float) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= high:
+        limits = f"between 0 and {high}" if np.isfinite(high) else ">= 0"
+        raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}")
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """Regularised covariances of the features that vary.
+
+    Attributes
+    ----------
+    structure : Structure
+    classes : ndarray, shape (n_classes,)
+    count : ndarray, shape (n_classes,)
+    features : ndarray of int, shape (d,)
+        Numbers of the features that are not constant over all rows.
+    values : ndarray of float64, shape (groups, d, d), or (groups, d) of variances
+        NaN for classes without rows.
+    epsilon : float
+        What ``var_smoothing`` added to the variances.
+    shrinkage : ndarray, shape (groups,)
+        The amount of shrinkage of each covariance.
+    """
+
+    structure: Structure
+    classes: np.ndarray
+    count: np.ndarray
+    features: np.ndarray
+    values: np.ndarray
+    epsilon: float
+    shrinkage: np.ndarray
+
+
+def estimate(moments: ClassMoments, covariance_type: str, how: Regularisation) -> Covariances:
+    """Estimate covariances from moments.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        That determine `covariance_type`.
+    covariance_type : str
+        What is modelled.
+    how : Regularisation
+
+    Raises
+    ------
+    MergeError
+        Where the moments do not determine the covariance type.
+    InvalidDataError
+        Where all features are constant.
+    """
+    structure = structure_of(covariance_type)
+    if moments.covariance_type != covariance_type:
+        moments = moments.reduce(covariance_type)
+    sums = moments.centred()
+    pooled = sums.scatter.sum(axis=0) if how.pooling and structure.per_class else None
+    variance = np.atleast_1d(
+        _diagonal(total_scatter(sums)) / max(sums.count.sum(), np.finfo(float).tiny)
+    )
+    epsilon = float(how.var_smoothing * variance.max())
+    features = np.flatnonzero(~constant_features(sums))
+    if not features.size:
+        raise InvalidDataError(
+            f"all {sums.n_features} features are constant over all rows; nothing tells the "
+            f"classes apart"
+        )
+    rows = sums.count > 0
+    everyone = float((sums.count[rows] - how.ddof).sum())
+    shape = structure.scatter_shape(sums.count.size, features.size)
+    values = np.full(shape, np.nan)
+    for g in range(shape[0]):
+        n = float(sums.count[g] - how.ddof) if structure.per_class else everyone
+        if structure.per_class and not rows[g]:
+            continue
+        scatter, weight = sums.scatter[g], n
+        if pooled is not None:
+            scatter = (1 - how.pooling) * scatter + how.pooling * pooled
+            weight = (1 - how.pooling) * n + how.pooling * everyone
+        scatter = _select(scatter, features) / (weight if weight > 0 else np.inf)
+        values[g] = _regularise(scatter, structure, how, epsilon)
+    amount = np.full(shape[0], 0.0 if how.shrinkage is None else float(how.shrinkage))
+    return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amount)
+
+
+def constant_features(sums: CentredSums) -> np.ndarray:
+    """Which features have one value in all rows, bool, shape (n_features,)."""
+    rows = sums.count > 0
+    spread = _diagonal(sums.scatter.sum(axis=0)) if sums.scatter.shape[0] else 0
+    mean, low = sums.mean[rows], sums.mean_low[rows]
+    return (spread == 0) & (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
+
+
+def _diagonal(scatter: np.ndarray) -> np.ndarray:
+    return scatter.diagonal() if scatter.ndim == 2 else scatter
+
+
+def _select(scatter: np.ndarray, features: np.ndarray) -> np.ndarray:
+    if scatter.ndim == 1:
+        return scatter[features]
+    return symmetric(scatter)[np.ix_(features, features)]
+
+
+def _regularise(
+    covariance: np.ndarray, structure: Structure, how: Regularisation, epsilon: float
+) -> np.ndarray:
+    variances = _diagonal(covariance)
+    if structure.isotropic:
+        covariance = np.full_like(covariance, variances.mean())
+        variances = covariance
+    diagonal = 0.0
+    if how.shrinkage:
+        diagonal = how.shrinkage * variances.mean()
+        covariance = (1 - how.shrinkage) * covariance
+    if how.reg_param:
+        diagonal = (1 - how.reg_param) * diagonal + how.reg_param
+        covariance = (1 - how.reg_param) * covariance
+    if covariance.ndim == 1:
+        return covariance + (diagonal + epsilon)
+    covariance[np.diag_indices_from(covariance)] += diagonal + epsilon
+    return covariance
+
+
+def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndarray]:
+    r"""Invert covariances, or refuse.
+
+    Parameters
+    ----------
+    covariances : Covariances
+    tol : float
+        See `Regularisation`.
+
+    Returns
+    -------
+    roots : ndarray, shape (groups, d, d) or (groups, d)
+        Lower triangular :math:`W = L^{-1}` of the Cholesky factor :math:`\Sigma = L L^T`, so that
+        :math:`(x-m)^T \Sigma^{-1} (x-m) = |W (x-m)|^2`; or one over the variances. For a class
+        without rows, of the unit matrix.
+    log_determinants : ndarray, shape (groups,)
+
+    Raises
+    ------
+    SingularCovarianceError
+        That names all classes whose covariance is singular, their ranks, and what mends it.
+    """
+    values = covariances.values
+    matrix = covariances.structure.matrix
+    roots = np.empty_like(values)
+    log_determinants = np.zeros(values.shape[0])
+    singular: dict[int, int] = {}
+    for g, value in enumerate(values):
+        if covariances.structure.per_class and not covariances.count[g]:
+            roots[g] = np.eye(value.shape[0]) if matrix else 1.0
+        elif matrix:
+            factor = _cholesky(value, tol)
+            if isinstance(factor, int):
+                singular[g] = factor
+                continue
+            log_determinants[g] = 2 * np.log(factor.diagonal()).sum()
+            roots[g] = linalg.lapack.dtrtri(factor, lower=1)[0]
+        elif (value > 0).all():
+            log_determinants[g] = np.log(value).sum()
+            roots[g] = 1 / value
+        else:
+            singular[g] = int((value > 0).sum())
+    if singular:
+        raise SingularCovarianceError(_describe(covariances, singular))
+    return roots, log_determinants
+
+
+def _cholesky(covariance: np.ndarray, tol: float) -> np.ndarray | int:
+    """The lower Cholesky factor, or the rank where the matrix is singular."""
+    d = covariance.shape[0]
+    scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    scale[scale == 0] = 1
+    correlation = covariance / scale[:, None] / scale
+    factor, clear = None, False
+    try:
+        factor = linalg.cholesky(correlation, lower=True, check_finite=False)
+        norm = np.abs(correlation).sum(axis=0).max()
+        # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
+        # eigenvalues are only computed where it leaves a doubt.
+        reciprocal, _ = linalg.lapack.dpocon(factor, norm, uplo="L")
+        clear = reciprocal * norm > 10 * tol**2
+    except linalg.LinAlgError:
+        pass
+    if factor is None or not clear:
+        eigenvalues = linalg.eigvalsh(correlation, check_finite=False)
+        rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
+        if factor is None or rank < d:
+            return min(rank, d - 1)
+    return scale[:, None] * factor
+
+
+def _describe(covariances: Covariances, singular: dict[int, int]) -> str:
+    d = covariances.features.size
+    structure = covariances.structure
+    if not structure.per_class:
+        what = f"the pooled covariance is singular: rank {next(iter(singular.values()))} of {d}"
+    else:
+        named = [
+            f"class {covariances.classes[g]!s} (rank {rank} of {d}, {covariances.count[g]:g} "
+            f"{'row' if covariances.count[g] == 1 else 'rows'})"
+            for g, rank in list(singular.items())[:10]
+        ]
+        more = f" and {len(singular) - 10} more" if len(singular) > 10 else ""
+        what = (
+            f"the covariance of {len(singular)} of {covariances.classes.size} classes is "
+            f"singular: {', '.join(named)}{more}"
+        )
+    simpler = {"full": "'tied' or 'diag'", "tied": "'tied_diag'"}.get(
+        structure.name, "'tied_diag' or 'tied_spherical'"
+    )
+    return (
+        f"{what}. Regularise (reg_param, shrinkage, pooling or var_smoothing above 0), use "
+        f"covariance_type={simpler}, leave out features that depend on others, or give more rows"
+    )

@@ -1,0 +1,242 @@
+"""Rows without end from Gaussians that are known."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError
+
+_BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block stays in a core's cache
+_N_FACTORS = 4
+
+
+class GaussianStream:
+    """A stream of labelled rows, drawn from one known Gaussian per class.
+
+    Row i depends on the parameters and on i alone: not on how the rows are batched, nor on which
+    machine or thread makes them. Rows come in fixed blocks, each with a Philox generator of its
+    own, and no matrix product (whose rounding depends on the BLAS) takes part. Another version of
+    NumPy may draw other numbers (NEP 19).
+
+    Parameters
+    ----------
+    n_features : int
+        d, at least 1.
+    n_classes : int
+        K, at least 1; the labels are 0, ..., K - 1.
+    seed : int, default=0
+        Not negative.
+    dtype : dtype, default="float64"
+        Of the rows: a floating type, or an integer type, to which values are rounded and clipped.
+    separation : float, default=3.0
+        Root mean square distance between two class means, in units of `scale`.
+    priors : array-like of shape (K,), default=None
+        Class probabilities; equal if None.
+    tied : bool, default=False
+        Give all the classes the same covariance.
+    loc : float, default=None
+        Where the means lie around; 0, or the middle of an integer type's range, if None.
+    scale : float, default=None
+        Root mean square standard deviation of a feature within a class, on average over the
+        draws; 1, or 16 for an integer type, if None.
+
+    Attributes
+    ----------
+    n_features, n_classes, seed, dtype
+        As given.
+    priors : ndarray of shape (K,), float64
+    means : ndarray of shape (K, d), float64
+        Of the values before rounding and clipping to an integer type, as `covariances` are.
+    covariances : ndarray of shape (K, d, d), float64
+        A diagonal plus at most four factors: positive definite, no entry zero. Made when asked
+        for.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where a parameter is out of its range.
+
+    Examples
+    --------
+    >>> stream = GaussianStream(3, 2, seed=1, dtype="uint8")
+    >>> X, y = stream.rows(1000, 1004)
+    >>> X.shape, X.dtype, y.dtype
+    ((4, 3), dtype('uint8'), dtype('int64'))
+    >>> sum(len(X) for X, y in stream.batches(1_000, batch_rows=300))
+    1000
+    >>> stream.covariances.shape
+    (2, 3, 3)
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        *,
+        seed: int = 0,
+        dtype: Any = "float64",
+        separation: float = 3.0,
+        priors: Any = None,
+        tied: bool = False,
+        loc: float | None = None,
+        scale: float | None = None,
+    ) -> None:
+        self.n_features = _at_least(1, "n_features", n_features)
+        self.n_classes = _at_least(1, "n_classes", n_classes)
+        self.seed = _at_least(0, "seed", seed)
+        self.dtype = np.dtype(dtype)
+        if self.dtype.kind not in "iuf":
+            raise InvalidParameterError(f"dtype must be a floating or integer type, not {dtype}")
+        integer = self.dtype.kind != "f"
+        if loc is None:
+            loc = (int(np.iinfo(self.dtype).min) + int(np.iinfo(self.dtype).max) + 1) / 2 * integer \
+                if integer else 0.0
+        if scale is None:
+            scale = 16.0 if integer else 1.0
+        if not (np.isfinite(loc) and 0 < scale < np.inf and 0 <= separation < np.inf):
+            raise InvalidParameterError(
+                "loc must be finite, scale positive and separation not negative, not "
+                f"{loc}, {scale} and {separation}"
+            )
+        self.priors = _priors(priors, self.n_classes)
+        self._thresholds = np.cumsum(self.priors)
+        self._thresholds /= self._thresholds[-1]
+        self._block_rows = max(1, _BLOCK_VALUES // self.n_features)
+
+        shape = (self.n_classes, self.n_features)
+        own = (1 if tied else self.n_classes, self.n_features)
+        rng = self._generator(0)
+        spread = scale * separation / np.sqrt(2 * self.n_features)
+        self.means = loc + spread * rng.standard_normal(shape)
+        # Half of a feature's variance is its own, half comes from the factors it shares.
+        factors = min(_N_FACTORS, self.n_features)
+        deviations = scale * np.sqrt(rng.uniform(0.25, 0.75, own))
+        loadings = scale * np.sqrt(0.5 / factors) * rng.standard_normal((factors, *own))
+        self._deviations = np.broadcast_to(deviations, shape)
+        self._loadings = np.broadcast_to(loadings, (factors, *shape))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_features}, {self.n_classes}, seed={self.seed}, "
+            f"dtype={self.dtype.name!r})"
+        )
+
+    @functools.cached_property
+    def covariances(self) -> np.ndarray:
+        """Class covariances, shape (K, d, d), float64."""
+        factors = np.moveaxis(self._loadings, 0, -1)
+        covariances = factors @ np.swapaxes(factors, 1, 2)
+        index = np.arange(self.n_features)
+        covariances[:, index, index] += self._deviations**2
+        return covariances
+
+    def rows(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows from start up to, not including, stop.
+
+        Parameters
+        ----------
+        start, stop : int
+            ``0 <= start <= stop``.
+
+        Returns
+        -------
+        X : ndarray of shape (stop - start, d), of `dtype`
+        y : ndarray of shape (stop - start,), int64
+
+        Raises
+        ------
+        InvalidParameterError
+            Where start or stop is out of its range.
+        """
+        start = _at_least(0, "start", start)
+        return self._rows(start, _at_least(start, "stop", stop), self._block)
+
+    def batches(
+        self, n_rows: int, batch_rows: int = 10_000
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows from the first on, in batches.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows in all.
+        batch_rows : int, default=10_000
+            Rows in a batch; the last may have fewer.
+
+        Returns
+        -------
+        iterator of (X, y)
+            As from `rows`.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where n_rows is negative or batch_rows is less than 1.
+        """
+        n_rows = _at_least(0, "n_rows", n_rows)
+        batch_rows = _at_least(1, "batch_rows", batch_rows)
+        block = functools.lru_cache(maxsize=1)(self._block)  # a batch often ends within one
+        return (
+            self._rows(start, min(start + batch_rows, n_rows), block)
+            for start in range(0, n_rows, batch_rows)
+        )
+
+    def _rows(
+        self, start: int, stop: int, block: Callable[[int], tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        X = np.empty((stop - start, self.n_features), self.dtype)
+        y = np.empty(stop - start, np.int64)
+        size = self._block_rows
+        for index in range(start // size, -(-stop // size)):
+            first, last = max(start, index * size), min(stop, (index + 1) * size)
+            for out, values in zip((X, y), block(index), strict=True):
+                out[first - start : last - start] = values[first - index * size :][: last - first]
+        return X, y
+
+    def _block(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = self._generator(1, index)
+        y = np.searchsorted(self._thresholds, rng.random(self._block_rows), side="right")
+        X = rng.standard_normal((self._block_rows, self.n_features))
+        X *= self._deviations[y]
+        for loadings in self._loadings:
+            X += rng.standard_normal((self._block_rows, 1)) * loadings[y]
+        X += self.means[y]
+        if self.dtype.kind != "f":
+            X = np.clip(np.rint(X), *_bounds(self.dtype))
+        return X.astype(self.dtype), y
+
+    def _generator(self, *key: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key)))
+
+
+def _bounds(dtype: np.dtype) -> tuple[float, float]:
+    """The least and the greatest float64 that the integer type holds."""
+    info = np.iinfo(dtype)
+    high = float(info.max)
+    return float(info.min), high if int(high) <= info.max else float(np.nextafter(high, 0))
+
+
+def _priors(priors: Any, n_classes: int) -> np.ndarray:
+    if priors is None:
+        return np.full(n_classes, 1 / n_classes)
+    priors = np.array(priors, np.float64)
+    if priors.shape != (n_classes,) or not (priors >= 0).all() or not np.isclose(priors.sum(), 1):
+        raise InvalidParameterError(
+            f"priors must be {n_classes} numbers, none negative, with sum 1; not {priors.tolist()}"
+        )
+    return priors
+
+
+def _at_least(least: int, name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidParameterError(f"{name} must be an integer, not {value!r}") from None
+    if number < least:
+        raise InvalidParameterError(f"{name} must be at least {least}, not {number}")
+    return number
