@@ -89,7 +89,13 @@ class Covariances:
     shrinkage: np.ndarray
 
 
-def estimate(moments: ClassMoments, covariance_type: str, how: Regularisation) -> Covariances:
+def estimate(
+    moments: ClassMoments,
+    covariance_type: str,
+    how: Regularisation,
+    *,
+    drop_constant: bool = True,
+) -> Covariances:
     """Estimate covariances from moments.
 
     Parameters
@@ -99,6 +105,8 @@ def estimate(moments: ClassMoments, covariance_type: str, how: Regularisation) -
     covariance_type : str
         What is modelled.
     how : Regularisation
+    drop_constant : bool
+        Leave out the features that are constant over all rows.
 
     Raises
     ------
@@ -117,7 +125,9 @@ def estimate(moments: ClassMoments, covariance_type: str, how: Regularisation) -
     )
     epsilon = float(how.var_smoothing * variance.max())
     features = np.flatnonzero(~constant_features(sums))
-    if not features.size:
+    if not drop_constant:
+        features = np.arange(sums.n_features)
+    elif not features.size:
         raise InvalidDataError(
             f"all {sums.n_features} features are constant over all rows; nothing tells the "
             f"classes apart"

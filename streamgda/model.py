@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda import storage, threads
-from streamgda.covariance import Regularisation, constant_features, estimate, factorise
+from streamgda.covariance import Regularisation, estimate, factorise
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.moments import ClassMoments
@@ -168,16 +168,17 @@ class GaussianModel:
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
-    def _distances(self, X: np.ndarray) -> np.ndarray:
-        """Squared Mahalanobis distances to each group's centre, shape (n_rows, groups)."""
-        out = np.empty((X.shape[0], self.roots.shape[0]))
+    def _distances(self, X: np.ndarray, centres: np.ndarray | None = None) -> np.ndarray:
+        """Squared Mahalanobis distances, by default to each group's centre."""
+        centres = self._centres if centres is None else centres
+        out = np.empty((X.shape[0], centres.shape[0]))
         if not self.structure.matrix:
             kernel = scoring.diagonal_distances
         elif self._wide:
             kernel = scoring.wide_matrix_distances
         else:
             kernel = scoring.matrix_distances
-        kernel(X, self.features, self._centres, self._padded_roots, out)
+        kernel(X, self.features, centres, self._padded_roots, out)
         return out
 
     def _relative_scores(self, X: np.ndarray) -> np.ndarray:
@@ -266,6 +267,33 @@ class GaussianModel:
             scores += 0.5 * self.features.size * np.log(2 * np.pi)
         return scores
 
+    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Log-odds of the second of two classes, shape (n_rows,)."""
+        return self._score(X, self._relative_scores, _difference, np.empty(len(X)), first_row)
+
+    def project(self, X: Any, first_row: int = 0, *, directions: np.ndarray) -> np.ndarray:
+        """Rows less `xbar` along directions, shape (n_rows, n_directions).
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+        directions : ndarray, shape (n_features, n_directions)
+        """
+        arguments = (
+            self.features,
+            self.xbar[self.features],
+            np.ascontiguousarray(directions[self.features].T),
+            np.zeros(directions.shape[1]),
+        )
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            scores = np.empty((rows.shape[0], directions.shape[1]))
+            scoring.linear_scores(rows, *arguments, scores)
+            return scores
+
+        out = np.empty((len(X), directions.shape[1]))
+        return self._score(X, scores_of, _copy, out, first_row)
+
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln p(x) = \ln \sum_k \pi_k N(x; m_k, \Sigma_k)`, shape (n_rows,)."""
         return self._score(X, self._joint, scoring.log_sum_exp, np.empty(len(X)), first_row)
@@ -274,24 +302,8 @@ class GaussianModel:
         r""":math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes), in squared
         standard deviations; NaN for a class without rows.
         """  # noqa: D205
-        if self.structure.per_class:
-            scores_of = self._distances
-        else:
-            # |W(x - m)|^2 for each class with the one root.
-            per_class = np.ascontiguousarray(
-                np.broadcast_to(self.roots, (self.classes.size, *self.roots.shape[1:]))
-            )
-            model = GaussianModel(
-                structure_of("full" if self.structure.matrix else "diag"),
-                self.classes,
-                self.priors,
-                self.means,
-                self.features,
-                per_class,
-                np.zeros(self.classes.size),
-            )
-            scores_of = model._distances
-        distances = self._by_class(X, scores_of, _copy, first_row)
+        means = np.nan_to_num(self.means[:, self.features])
+        distances = self._by_class(X, lambda rows: self._distances(rows, means), _copy, first_row)
         distances[:, np.isnan(self.means[:, 0])] = np.nan
         return distances
 
@@ -391,11 +403,6 @@ class GaussianModel:
         return cls.from_state(*storage.read(store, "model"))
 
 
-def constant_features_of(moments: ClassMoments) -> np.ndarray:
-    """Numbers of the features that are constant over all rows."""
-    return np.flatnonzero(constant_features(moments.centred()))
-
-
 def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Priors that sum to one, one a class; by default the classes' shares of the rows.
 
@@ -428,3 +435,7 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
 
 def _copy(scores: np.ndarray, out: np.ndarray) -> None:
     out[...] = scores
+
+
+def _difference(scores: np.ndarray, out: np.ndarray) -> None:
+    np.subtract(scores[:, 1], scores[:, 0], out=out)

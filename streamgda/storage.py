@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, SourceNotFoundError
+from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 
 if TYPE_CHECKING:
     import zarr
@@ -40,8 +40,16 @@ def write(
         Values that JSON can hold.
     arrays : dict of str to ndarray
         Names may hold slashes: then they lie in groups within.
+
+    Raises
+    ------
+    SourceError
+        Where the path is a directory of other things, which replacing would delete.
     """
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {
+        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -73,7 +81,7 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     with _opened(store) as group:
         head = _description(group, kind)
-        arrays = {name: _array(group, name, *spec) for name, spec in head["arrays"].items()}
+        arrays = {name: _array(group, name, spec) for name, spec in head["arrays"].items()}
         return dict(head["attributes"]), arrays
 
 
@@ -86,9 +94,7 @@ def kind_of(store: Any) -> str:
 def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     head = group.attrs.get(FORMAT)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise FormatError(
-            f"{group.store_path} is a zarr group, but not one that streamgda saved"
-        )
+        raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
     if head.get("version") != VERSION:
         raise FormatError(
             f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
@@ -101,15 +107,16 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     return head
 
 
-def _array(group: zarr.Group, name: str, shape: list[int], dtype: str, crc: int) -> np.ndarray:
+def _array(group: zarr.Group, name: str, spec: list[Any]) -> np.ndarray:
     try:
+        shape, dtype, crc = spec
         node: Any = group[name]
         if list(node.shape) != shape or np.dtype(node.dtype).str != dtype:
             raise FormatError(
                 f"{name!r} has shape {node.shape} and dtype {node.dtype}, expected "
                 f"{tuple(shape)} and {dtype}"
             )
-        array = np.ascontiguousarray(node[...])
+        array = np.asarray(node[...], order="C")
         if zlib.crc32(array) != crc:
             raise FormatError(f"{name!r} does not match its checksum")
     except Exception as error:  # a damaged chunk can fail in any codec, each in its own way
@@ -135,16 +142,28 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
     if path is None:
         yield zarr.create_group(_as_store(store), attributes=attributes, overwrite=True)
         return
+    zipped = path.suffix == ".zip"
+    path = path.resolve()
+    if path.is_dir() and any(path.iterdir()) and not (path / "zarr.json").exists():
+        raise SourceError(
+            f"{path} is a directory that holds something else than a zarr group; saving would "
+            f"delete it: choose a path of its own"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        if path.suffix == ".zip":
-            with zarr.storage.ZipStore(partial, mode="w") as zipped:
-                yield zarr.create_group(zipped, attributes=attributes)
+        if zipped:
+            with zarr.storage.ZipStore(partial, mode="w") as archive:
+                yield zarr.create_group(archive, attributes=attributes)
         else:
             yield zarr.create_group(partial, attributes=attributes)
-        _remove(path)
-        partial.replace(path)
+        if path.exists() and (path.is_dir() or partial.is_dir()):  # not replaced in one step
+            old = partial.with_suffix(".old")
+            path.replace(old)
+            partial.replace(path)
+            _remove(old)
+        else:
+            partial.replace(path)
     finally:
         _remove(partial)
 
@@ -159,7 +178,8 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
     with contextlib.ExitStack() as stack:
         try:
             if path is not None and path.suffix == ".zip":
-                opened = stack.enter_context(zarr.storage.ZipStore(path, mode="r"))
+                opened = zarr.storage.ZipStore(path, mode="r")
+                stack.callback(_close, opened)
             else:
                 opened = _as_store(store)
             group = zarr.open_group(opened, mode="r")
@@ -177,6 +197,11 @@ def _as_store(store: Any) -> Any:
     import zarr  # noqa: PLC0415
 
     return store.store_path if isinstance(store, zarr.Group) else store
+
+
+def _close(archive: Any) -> None:
+    with contextlib.suppress(AttributeError):  # what zarr raises where opening has failed
+        archive.close()
 
 
 def _remove(path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import IO
 
 import numpy as np
 
+from streamgda.datasets.checks import at_least
 from streamgda.datasets.files import existing_file, most_bytes, open_binary
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.errors import SourceError
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_NDIM = 64  # NumPy's
@@ -82,11 +83,12 @@ class IdxFile:
 
         Raises
         ------
+        InvalidParameterError
+            Where rows is less than 1.
         SourceError
             Where the file ends early, goes on after the last row, or is a damaged gzip file.
         """
-        if rows < 1:
-            raise InvalidParameterError(f"a block needs at least one row, not {rows}")
+        rows = at_least(1, "rows", rows)
         with open_binary(self.path) as file:
             self._header(file)
             for start in range(0, self.shape[0], rows):

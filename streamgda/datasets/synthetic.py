@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from streamgda.datasets.checks import at_least
 from streamgda.errors import InvalidParameterError
 
 _BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block stays in a core's cache
@@ -86,18 +86,15 @@ class GaussianStream:
         loc: float | None = None,
         scale: float | None = None,
     ) -> None:
-        self.n_features = _at_least(1, "n_features", n_features)
-        self.n_classes = _at_least(1, "n_classes", n_classes)
-        self.seed = _at_least(0, "seed", seed)
+        self.n_features = at_least(1, "n_features", n_features)
+        self.n_classes = at_least(1, "n_classes", n_classes)
+        self.seed = at_least(0, "seed", seed)
         self.dtype = np.dtype(dtype)
         if self.dtype.kind not in "iuf":
             raise InvalidParameterError(f"dtype must be a floating or integer type, not {dtype}")
-        integer = self.dtype.kind != "f"
-        if loc is None:
-            loc = (int(np.iinfo(self.dtype).min) + int(np.iinfo(self.dtype).max) + 1) / 2 * integer \
-                if integer else 0.0
-        if scale is None:
-            scale = 16.0 if integer else 1.0
+        middle, unit = (0.0, 1.0) if self.dtype.kind == "f" else (_middle(self.dtype), 16.0)
+        loc = middle if loc is None else loc
+        scale = unit if scale is None else scale
         if not (np.isfinite(loc) and 0 < scale < np.inf and 0 <= separation < np.inf):
             raise InvalidParameterError(
                 "loc must be finite, scale positive and separation not negative, not "
@@ -153,8 +150,8 @@ class GaussianStream:
         InvalidParameterError
             Where start or stop is out of its range.
         """
-        start = _at_least(0, "start", start)
-        return self._rows(start, _at_least(start, "stop", stop), self._block)
+        start = at_least(0, "start", start)
+        return self._rows(start, at_least(start, "stop", stop), self._block)
 
     def batches(
         self, n_rows: int, batch_rows: int = 10_000
@@ -178,8 +175,8 @@ class GaussianStream:
         InvalidParameterError
             Where n_rows is negative or batch_rows is less than 1.
         """
-        n_rows = _at_least(0, "n_rows", n_rows)
-        batch_rows = _at_least(1, "batch_rows", batch_rows)
+        n_rows = at_least(0, "n_rows", n_rows)
+        batch_rows = at_least(1, "batch_rows", batch_rows)
         block = functools.lru_cache(maxsize=1)(self._block)  # a batch often ends within one
         return (
             self._rows(start, min(start + batch_rows, n_rows), block)
@@ -214,6 +211,11 @@ class GaussianStream:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key)))
 
 
+def _middle(dtype: np.dtype) -> float:
+    info = np.iinfo(dtype)
+    return (int(info.min) + int(info.max) + 1) / 2
+
+
 def _bounds(dtype: np.dtype) -> tuple[float, float]:
     """The least and the greatest float64 that the integer type holds."""
     info = np.iinfo(dtype)
@@ -230,13 +232,3 @@ def _priors(priors: Any, n_classes: int) -> np.ndarray:
             f"priors must be {n_classes} numbers, none negative, with sum 1; not {priors.tolist()}"
         )
     return priors
-
-
-def _at_least(least: int, name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidParameterError(f"{name} must be an integer, not {value!r}") from None
-    if number < least:
-        raise InvalidParameterError(f"{name} must be at least {least}, not {number}")
-    return number

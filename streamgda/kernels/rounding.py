@@ -2,11 +2,20 @@
 
 A sum s over n rows is written ``s = n m + r`` with an integer quotient m and ``0 <= r < n``. Then
 ``sum (x - s/n)(x - s/n)' = S - m s' - r m' - r r'/n``. Every term but the last fits in 64 bits
-(the additions may wrap on the way, what they sum to fits), and the last is split into an integer
-quotient and a proper fraction.
+(the additions may wrap on the way, what they sum to fits), and so does the last for n < 2**31; it
+is split into the nearest integer and a fraction of at most one half, so that what is left of the
+integers is either nothing or larger than the fraction.
 """
 
-from streamgda.kernels import kernel
+from streamgda.kernels import inline_kernel, kernel
+
+
+@inline_kernel
+def _nearest_quotient(product, n):
+    quotient = product // n
+    if 2 * (product - quotient * n) > n:
+        quotient += 1
+    return quotient
 
 
 @kernel
@@ -27,10 +36,10 @@ def centre_scatter(count, total, quotient, rest, square, scatter):
                     n = count[k]
                     if n > 0:
                         product = rest[k, i] * rest[k, j]
-                        fraction = product // n
+                        nearest = _nearest_quotient(product, n)
                         whole -= quotient[k, i] * total[k, j] + rest[k, i] * quotient[k, j]
-                        whole -= fraction
-                        part += (product - fraction * n) / n
+                        whole -= nearest
+                        part += (product - nearest * n) / n
                 scatter[g, i, j] = whole - part
 
 
@@ -48,7 +57,7 @@ def centre_squares(count, total, quotient, rest, square, scatter):
                 n = count[k]
                 if n > 0:
                     product = rest[k, j] * rest[k, j]
-                    fraction = product // n
-                    whole -= quotient[k, j] * total[k, j] + rest[k, j] * quotient[k, j] + fraction
-                    part += (product - fraction * n) / n
+                    nearest = _nearest_quotient(product, n)
+                    whole -= quotient[k, j] * total[k, j] + rest[k, j] * quotient[k, j] + nearest
+                    part += (product - nearest * n) / n
             scatter[g, j] = whole - part

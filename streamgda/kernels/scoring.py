@@ -30,7 +30,10 @@ def _transpose(X, features, first, n, P):
 
 @fast_kernel
 def matrix_distances(X, features, centres, roots, out):
-    """Write ``|roots[k] (x - centres[k])|^2`` for lower triangular roots: ``out[r, k]``."""
+    """Write ``|roots[k] (x - centres[k])|^2`` for lower triangular roots: ``out[r, k]``.
+
+    A single root serves all centres.
+    """
     d = features.shape[0]
     P = np.empty((d, BLOCK))
     C = np.empty((d, BLOCK))
@@ -43,11 +46,12 @@ def matrix_distances(X, features, centres, roots, out):
             for j in range(d):
                 for r in range(BLOCK):
                     C[j, r] = P[j, r] - centres[k, j]
+            W = roots[min(k, roots.shape[0] - 1)]
             q[:] = 0.0
             for i in range(d):
                 z[:] = 0.0
                 for j in range(i + 1):
-                    w = roots[k, i, j]
+                    w = W[i, j]
                     for r in range(BLOCK):
                         z[r] += w * C[j, r]
                 for r in range(BLOCK):
@@ -63,7 +67,7 @@ def wide_matrix_distances(X, features, centres, roots, out):
     R = np.zeros((WIDE_BLOCK, roots.shape[2]))
     q = np.empty(WIDE_BLOCK)
     for k in range(centres.shape[0]):
-        W = roots[k]
+        W = roots[min(k, roots.shape[0] - 1)]
         for first in range(0, X.shape[0], WIDE_BLOCK):
             n = min(WIDE_BLOCK, X.shape[0] - first)
             for r in range(n):
@@ -108,7 +112,10 @@ def wide_matrix_distances(X, features, centres, roots, out):
 
 @fast_kernel
 def diagonal_distances(X, features, centres, precisions, out):
-    """Write ``sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[r, k]``."""
+    """Write ``sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[r, k]``.
+
+    A single row of precisions serves all centres.
+    """
     d = features.shape[0]
     P = np.empty((d, BLOCK))
     q = np.empty(BLOCK)
@@ -116,10 +123,11 @@ def diagonal_distances(X, features, centres, precisions, out):
         n = min(BLOCK, X.shape[0] - first)
         _transpose(X, features, first, n, P)
         for k in range(centres.shape[0]):
+            g = min(k, precisions.shape[0] - 1)
             q[:] = 0.0
             for j in range(d):
                 c = centres[k, j]
-                p = precisions[k, j]
+                p = precisions[g, j]
                 for r in range(BLOCK):
                     t = P[j, r] - c
                     q[r] += p * (t * t)

@@ -11,6 +11,9 @@ from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
 from streamgda.moments.sums import Sums, blocks, check_array, two_sum, window_rows
 
+# Values of whose squares even a great many can be summed in float64.
+_LARGE = 1e140
+
 
 class CentredSums(Sums):
     """Count, mean and scatter about the mean, in float64.
@@ -46,9 +49,9 @@ class CentredSums(Sums):
         structure: Structure,
         n_classes: int,
         n_features: int,
-        dtype: np.dtype | None = None,  # noqa: ARG003  (as `ExactSums.zeros`: any will do here)
+        dtype: np.dtype | None = None,
     ) -> CentredSums:
-        """Sums of no rows."""
+        """Sums of no rows; they take rows of any data type, and `dtype` means nothing to them."""
         return cls(
             structure,
             np.zeros(n_classes, np.int64),
@@ -131,9 +134,10 @@ class CentredSums(Sums):
         pivot[count == 0] = 0
         sums = np.zeros((n_classes, d))
         self._add_sums(X, codes, weights, pivot, sums)
-        if not np.isfinite(sums).all():
+        mean, mean_low = two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
+        if not ((np.abs(sums) < _LARGE) & (np.abs(mean) < _LARGE)).all():  # NaN is not less
             raise NotFinite
-        return two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
+        return mean, mean_low
 
     def _merge_means(
         self, count: np.ndarray, mean: np.ndarray, mean_low: np.ndarray, at: np.ndarray
@@ -169,9 +173,7 @@ class CentredSums(Sums):
         else:  # classes of the other become one here: one after the other
             for k in range(at.size):
                 one = slice(k, k + 1)
-                self._merge_means(
-                    other.count[one], other.mean[one], other.mean_low[one], at[one]
-                )
+                self._merge_means(other.count[one], other.mean[one], other.mean_low[one], at[one])
 
     def subtract(self, other: CentredSums, at: np.ndarray) -> None:
         """Take `other` out again; its class k is class ``at[k]`` here."""
@@ -217,8 +219,10 @@ class NotFinite(Exception):  # noqa: N818
     """A sum is not finite; whoever knows where the rows came from says which one it was."""
 
 
-def refuse_not_finite(X: np.ndarray, first_row: int = 0) -> None:
+def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
     """Raise an error that names the first value of `X` that is NaN or infinite.
+
+    Rows are numbered from `first_row` on, or as `numbers` gives them in addition.
 
     Raises
     ------
@@ -230,11 +234,12 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0) -> None:
         if bad.size:
             r, j = bad[0]
             name = "NaN" if np.isnan(block[r, j]) else "infinity"
+            row = rows.start + r if numbers is None else numbers[rows.start + r]
             raise InvalidDataError(
-                f"Input X contains {name}: row {first_row + rows.start + r}, column {j} is "
-                f"{block[r, j]}. Every value must be finite; leave such rows out or fill them in"
+                f"Input X contains {name}: row {first_row + row}, column {j} is {block[r, j]}. "
+                f"Every value must be finite; leave such rows out or fill them in"
             )
     raise InvalidDataError(
-        "Input X contains values whose sums overflow float64 (infinity or a value too large for "
-        "dtype('float64')); scale the data down"
+        "Input X contains values whose sums or squares overflow float64 (infinity or a value too "
+        "large for dtype('float64')); scale the data down"
     )

@@ -193,10 +193,11 @@ class ClassMoments:
         X = as_matrix(X)
         y = label_codes.as_labels(y)
         self._check_shapes(X, y)
+        numbers = None
         if sample_weight is not None:
             weights = as_weights(sample_weight, X.shape[0])
             if (weights == 0).any():
-                kept = weights > 0
+                kept = numbers = np.flatnonzero(weights)
                 X, y, weights = X[kept], y[kept], weights[kept]
                 if not y.size:
                     return self
@@ -208,12 +209,12 @@ class ClassMoments:
         if sums is None:
             kind = ExactSums if exact_rows else CentredSums
             sums = kind.zeros(self._structure, classes.size, X.shape[1], X.dtype)
-        elif isinstance(sums, ExactSums) and not (exact_rows and sums.has_room(X.shape[0], X.dtype)):
+        if isinstance(sums, ExactSums) and not (exact_rows and sums.has_room(X.shape[0], X.dtype)):
             sums = sums.centred()
         try:
             sums.update(X, codes, weights)
         except NotFinite:
-            refuse_not_finite(X, first_row)
+            refuse_not_finite(X, first_row, numbers)
         self._classes, self._sums = classes, sums
         return self
 
@@ -307,12 +308,13 @@ class ClassMoments:
         if not isinstance(other, ClassMoments):
             return NotImplemented
         self._check_mergeable(other)
-        if other._sums is None:
+        if other._sums is None or not other._sums.count.any():
             return self.copy()
-        self._check_contains(other)
-        at = np.searchsorted(self._classes, other._classes)
+        at = self._check_contains(other)
+        if (at < 0).any():  # classes without rows
+            other, at = other._keep(at >= 0), at[at >= 0]
         mine, theirs = self._sums, other._sums
-        assert mine is not None
+        assert mine is not None and theirs is not None  # noqa: PT018
         both_exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
         everyone = np.arange(self._classes.size)
         left = mine.moved(everyone, everyone.size) if both_exact else mine.centred()
@@ -360,16 +362,19 @@ class ClassMoments:
                 f"combine; both must describe the same columns"
             )
 
-    def _check_contains(self, other: ClassMoments) -> None:
-        """Refuse to take out rows that cannot be in here."""
-        mine = dict(zip(self._classes.tolist(), self.class_count.tolist(), strict=True))
-        for label, count in zip(other.classes.tolist(), other.class_count.tolist(), strict=True):
-            held = mine.get(label)
-            if held is None or count > held * (1 + 1e-9):
+    def _check_contains(self, other: ClassMoments) -> np.ndarray:
+        """The numbers here of the other's classes; refuse to take out rows that are not in."""
+        at = label_codes.find(other._classes, self._classes)
+        held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
+        for label, count, here in zip(
+            other._classes.tolist(), other.class_count, held, strict=True
+        ):
+            if count > here * (1 + 1e-9):
                 raise MergeError(
                     f"subtracting {count:g} rows of class {label!r} from moments that hold "
-                    f"{held or 0:g} of them: only what was added can be taken out"
+                    f"{here:g} of them: only what was added can be taken out"
                 )
+        return at
 
     # --- views of the same data ---------------------------------------------------------------
 
@@ -418,6 +423,10 @@ class ClassMoments:
         except IndexError as error:
             raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
         index = np.atleast_1d(index)
+        if index.ndim != 1 or not index.size:
+            raise InvalidParameterError(
+                f"index has shape {index.shape}; expected one feature or more"
+            )
         scatter = self._sums.scatter
         if self._structure.matrix:
             scatter = symmetric(scatter)[:, index[:, None], index]
@@ -441,13 +450,19 @@ class ClassMoments:
         MergeError
             Where the scatter is pooled over all classes.
         """
-        wanted = label_codes.as_labels(labels, "labels")
-        missing = wanted[~np.isin(wanted, self._classes)]
-        if missing.size:
+        kept = np.zeros(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = True
+        return self._keep(kept)
+
+    def _numbers(self, labels: Any, what: str) -> np.ndarray:
+        wanted = label_codes.as_labels(labels, what)
+        at = label_codes.find(wanted, self._classes)
+        if (at < 0).any():
             raise InvalidParameterError(
-                f"labels {missing.tolist()} are not among the classes {self._classes.tolist()}"
+                f"{what} {wanted[at < 0].tolist()} are not among the classes "
+                f"{self._classes.tolist()}"
             )
-        return self._keep(np.isin(self._classes, wanted))
+        return at
 
     def _keep(self, kept: np.ndarray) -> ClassMoments:
         assert self._sums is not None
@@ -470,15 +485,17 @@ class ClassMoments:
         mapping : dict
             Old label to new label; classes not named keep theirs.
         """
-        old = self._classes.tolist()
-        unknown = [label for label in mapping if label not in old]
-        if unknown:
-            raise InvalidParameterError(f"labels {unknown} are not among the classes {old}")
-        named = label_codes.as_labels(np.array([mapping.get(k, k) for k in old], object), "labels")
-        classes = np.unique(named)
-        if self._sums is None:
+        if not mapping:
             return self.copy()
-        sums = self._sums.moved(np.searchsorted(classes, named), classes.size)
+        renamed = self._numbers([*mapping], "labels")
+        new = label_codes.as_labels([*mapping.values()], "new labels")
+        kept = np.delete(np.arange(self._classes.size), renamed)
+        classes = label_codes.join_labels(self._classes[kept], np.unique(new))
+        at = np.empty(self._classes.size, np.int64)
+        at[kept] = label_codes.find(self._classes[kept], classes)
+        at[renamed] = label_codes.find(new, classes)
+        assert self._sums is not None  # there are classes
+        sums = self._sums.moved(at, classes.size)
         return self._of(self.covariance_type, classes, sums)
 
     def pca(self, n_components: int) -> np.ndarray:
@@ -528,6 +545,10 @@ class ClassMoments:
                 f"(n_components, {sums.n_features})"
             )
         shift = np.zeros(sums.n_features) if offset is None else np.asarray(offset, np.float64)
+        if shift.shape != (sums.n_features,):
+            raise InvalidParameterError(
+                f"offset has shape {shift.shape}, expected ({sums.n_features},)"
+            )
         mean = ((sums.mean - shift) + sums.mean_low) @ components.T
         scatter = components @ symmetric(sums.scatter) @ components.T
         projected = CentredSums(
@@ -622,7 +643,7 @@ def as_matrix(X: Any) -> np.ndarray:
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
     if X.dtype.kind == "b":
         X = X.view(np.uint8)
@@ -660,6 +681,9 @@ def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
         raise InvalidDataError(
             f"sample_weight[{bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
         )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
     return weights
 
 

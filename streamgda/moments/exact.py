@@ -17,6 +17,9 @@ ORIGINS = {"uint8": 128, "int8": 0, "uint16": 1 << 15, "int16": 0}
 # int64 sums of squares are exact for rows up to this many times the largest square.
 _EXACT_LIMIT = 1 << 62
 
+# Rounding multiplies two remainders below the number of rows (`centre_scatter`).
+_EXACT_ROWS = 1 << 31
+
 
 def _reach(dtype: np.dtype, origin: int) -> int:
     limits = np.iinfo(dtype)
@@ -129,7 +132,8 @@ class ExactSums(Sums):
         return self._stays_exact(int(other.count.sum()), reach)
 
     def _stays_exact(self, n_rows: int, reach: int) -> bool:
-        return (int(self.count.sum()) + n_rows) * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
+        rows = int(self.count.sum()) + n_rows
+        return rows < _EXACT_ROWS and rows * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
 
     def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         n_classes, d = self.total.shape

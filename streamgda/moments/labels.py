@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 
 from streamgda.errors import InvalidDataError
@@ -19,15 +21,15 @@ def as_labels(y: object, what: str = "y") -> np.ndarray:
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
     labels = np.asarray(y)
+    if labels.dtype.kind in "US" and not hasattr(y, "dtype"):  # a list may have held numbers too
+        labels = np.asarray(y, object)
     if labels.ndim != 1:
         raise InvalidDataError(
             f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
         )
     kind = labels.dtype.kind
-    if kind == "O":
-        labels = _from_objects(labels, what)
-    elif kind == "T":  # numpy's variable-width strings, as zarr reads them
-        labels = labels.astype(np.str_)
+    if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
+        labels = _from_objects(labels.astype(object, copy=False), what)
     elif kind == "f":
         bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
         bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
@@ -37,6 +39,7 @@ def as_labels(y: object, what: str = "y") -> np.ndarray:
                 f"labels are whole numbers, strings, booleans or dates (maybe you are trying to "
                 f"fit a classifier on a regression target; or input contains NaN)"
             )
+        labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
     elif kind in "mM":
         if np.isnat(labels).any():
             raise InvalidDataError(f"{what}[{np.flatnonzero(np.isnat(labels))[0]}] is NaT")
@@ -50,8 +53,9 @@ def as_labels(y: object, what: str = "y") -> np.ndarray:
 
 def _from_objects(labels: np.ndarray, what: str) -> np.ndarray:
     kinds = {type(label) for label in labels}
-    if all(issubclass(kind, str) for kind in kinds):
-        return labels.astype(np.str_)
+    for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
+        if all(issubclass(kind, base) for kind in kinds):
+            return as_labels(labels.astype(dtype), what)
     try:
         plain = np.array(labels.tolist())
     except ValueError:
@@ -83,7 +87,31 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
-    return np.union1d(a, b)
+    return np.union1d(*_in_one_type(a, b))
+
+
+def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Number of each label among the sorted `classes`, -1 where it is none of them."""
+    if not classes.size or _family(classes) != _family(labels):
+        return np.full(labels.shape, -1)
+    classes, labels = _in_one_type(classes, labels)
+    codes = np.searchsorted(classes, labels)
+    codes[codes == classes.size] = 0
+    return np.where(classes[codes] == labels, codes, -1)
+
+
+def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as they are; but integers for which numpy knows no better than float64, in 64 bits."""
+    if {a.dtype.kind, b.dtype.kind} != {"i", "u"} or np.result_type(a, b).kind != "f":
+        return a, b
+    low = min(int(x.min()) for x in (a, b) if x.size)
+    high = max(int(x.max()) for x in (a, b) if x.size)
+    dtype = np.dtype(np.int64 if high <= np.iinfo(np.int64).max else np.uint64)
+    if dtype.kind == "u" and low < 0:
+        raise InvalidDataError(
+            f"integer labels from {low} to {high} have no common type; relabel one set of them"
+        )
+    return a.astype(dtype), b.astype(dtype)
 
 
 def _family(labels: np.ndarray) -> str:
@@ -104,26 +132,23 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = int(y.min()), int(y.max())
         if high - low < _TABLE:
             return _encode_integers(y, low, high, classes)
-    if classes.size and _family(classes) == _family(y):
-        codes = np.searchsorted(classes, y)
-        codes[codes == classes.size] = 0
-        unknown = classes[codes] != y
-        if not unknown.any():
-            return codes, classes
-        joined = join_labels(classes, np.unique(y[unknown]))
-    else:
-        joined = join_labels(classes, np.unique(y))
-    return np.searchsorted(joined, y), joined
+    codes = find(y, classes)
+    unknown = codes < 0
+    if unknown.any():
+        classes = join_labels(classes, np.unique(y[unknown]))
+        codes = find(y, classes)
+    return codes, classes
 
 
 def _encode_integers(
     y: np.ndarray, low: int, high: int, classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.subtract(y, low, dtype=np.int64, casting="unsafe")
+    wide = np.uint64 if y.dtype.kind == "u" else np.int64
+    codes = np.subtract(y, wide(low), dtype=wide).astype(np.int64, copy=False)
     offsets = np.flatnonzero(np.bincount(codes, minlength=high - low + 1))
-    values = (offsets + low).astype(y.dtype)
-    if not (classes.size and _family(classes) == "n" and np.isin(values, classes).all()):
+    values = (offsets.astype(wide) + wide(low)).astype(y.dtype)
+    if (find(values, classes) < 0).any():
         classes = join_labels(classes, values)
     table = np.zeros(high - low + 1, np.int64)
-    table[offsets] = np.searchsorted(classes, values)
+    table[offsets] = find(values, classes)
     return table[codes], classes

@@ -7,6 +7,7 @@ Rows are read in two passes: sums per class first, then squares or products abou
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -44,8 +45,7 @@ def blocks(X: np.ndarray, n_rows: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 def as_rows(X: np.ndarray) -> np.ndarray:
     """`X` itself, or a copy that is C-contiguous and of a type that the kernels read."""
-    dtype = X.dtype if X.dtype.name in _NATIVE and X.dtype.isnative else np.dtype(np.float64)
-    return np.ascontiguousarray(X, dtype)
+    return np.ascontiguousarray(X, X.dtype.name if X.dtype.name in _NATIVE else np.float64)
 
 
 def window_rows(n_features: int) -> int:
@@ -211,10 +211,10 @@ def _feature_ranges(d: int, parts: int) -> list[tuple[int, int]]:
 
 def _triangle_ranges(d: int, parts: int) -> list[tuple[int, int]]:
     """Row ranges of a d x d lower triangle, of about equal area, the largest rows first."""
-    bounds = np.sqrt(np.linspace(0, 1, parts + 1)) * d
-    cuts = np.unique((np.round(bounds / TILE_ROWS) * TILE_ROWS).astype(int))
-    cuts[-1] = -(-d // TILE_ROWS) * TILE_ROWS
-    return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a < b][::-1]
+    tiles = -(-d // TILE_ROWS)
+    cuts = np.unique(np.round(np.sqrt(np.linspace(0, 1, parts + 1)) * tiles).astype(int))
+    cuts *= TILE_ROWS
+    return [(int(a), int(b)) for a, b in pairwise(cuts)][::-1]
 
 
 def _cut_panels(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,0 +1,29 @@
+"""Gaussian discriminant analysis for data larger than memory, on streams, on many machines."""
+
+from importlib.metadata import version
+
+from streamgda.engine import accumulate
+from streamgda.estimators import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.model import GaussianModel
+from streamgda.moments import ClassMoments
+from streamgda.saved import load
+from streamgda.sources import open_store
+
+__version__ = version("streamgda")
+
+__all__ = [
+    "ClassMoments",
+    "GaussianDiscriminantAnalysis",
+    "GaussianModel",
+    "GaussianNB",
+    "LinearDiscriminantAnalysis",
+    "QuadraticDiscriminantAnalysis",
+    "accumulate",
+    "load",
+    "open_store",
+]

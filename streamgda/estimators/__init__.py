@@ -1,0 +1,15 @@
+"""The scikit-learn face of class moments and Gaussian models."""
+
+from streamgda.estimators.discriminant import (
+    GaussianDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.estimators.linear import LinearDiscriminantAnalysis
+from streamgda.estimators.naive_bayes import GaussianNB
+
+__all__ = [
+    "GaussianDiscriminantAnalysis",
+    "GaussianNB",
+    "LinearDiscriminantAnalysis",
+    "QuadraticDiscriminantAnalysis",
+]

@@ -1,0 +1,177 @@
+"""Linear discriminant analysis: classifier and dimension reduction from pooled moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from streamgda.covariance import Regularisation
+from streamgda.errors import InvalidParameterError
+from streamgda.estimators.base import GaussianClassifier
+
+
+class LinearDiscriminantAnalysis(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GaussianClassifier
+):
+    r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
+
+    As `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, from one pass. The covariance
+    is :math:`\sum_k S_k / n` (document 002, eq. 10), whatever the priors are; scikit-learn
+    weights the classes' covariances with priors that are given.
+
+    Parameters
+    ----------
+    shrinkage : float in [0, 1], optional
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    priors : array-like, shape (n_classes,), optional
+        Of the sorted classes; by default their shares of the rows.
+    n_components : int, optional
+        Columns of `transform`, at most min(n_classes - 1, n_features), which is the default.
+    store_covariance : bool
+        Keep `covariance_` once it was asked for.
+    tol : float
+        The covariance is refused as singular where, scaled to unit variances, it has an
+        eigenvalue of no more than ``tol ** 2``.
+
+    Attributes
+    ----------
+    classes_, class_count_, priors_, means_, xbar_, covariance_, coef_, intercept_
+    scalings_, explained_variance_ratio_
+    constant_features_, moments_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import LinearDiscriminantAnalysis
+    >>> X, y = load_iris(return_X_y=True)
+    >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y)
+    >>> lda.score(X, y), lda.transform(X).shape
+    (0.98, (150, 1))
+    """
+
+    def __init__(
+        self,
+        *,
+        shrinkage: float | None = None,
+        priors: Any = None,
+        n_components: int | None = None,
+        store_covariance: bool = False,
+        tol: float = 1e-4,
+    ) -> None:
+        self.shrinkage = shrinkage
+        self.priors = priors
+        self.n_components = n_components
+        self.store_covariance = store_covariance
+        self.tol = tol
+
+    def _covariance_type(self) -> str:
+        return "tied"
+
+    def _regularisation(self) -> Regularisation:
+        return Regularisation(shrinkage=self.shrinkage, tol=self.tol)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearDiscriminantAnalysis:
+        """Fit the model to rows, in one pass; see `GaussianDiscriminantAnalysis.fit`."""
+        with self._unchanged_on_error():
+            super().fit(X, y, sample_weight)
+            self._n_features_out  # noqa: B018  (so that fit refuses too many components)
+        return self
+
+    @property
+    def priors_(self) -> np.ndarray:
+        """Class priors, shape (n_classes,)."""
+        return self._model.priors
+
+    @property
+    def means_(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        return self._model.means
+
+    @property
+    def xbar_(self) -> np.ndarray:
+        """Mean of the class means, weighted with the priors, shape (n_features,)."""
+        return self._model.xbar
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Regularised pooled covariance, shape (n_features, n_features)."""
+        return self._covariances.values[0]
+
+    @property
+    def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        model = self._model
+        coefficients = np.zeros((model.classes.size, model.n_features))
+        coefficients[:, model.features], intercepts = model.linear
+        intercepts = intercepts - coefficients @ model.xbar
+        if model.classes.size == 2:
+            return np.diff(coefficients, axis=0), np.diff(intercepts)
+        return coefficients, intercepts
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the features, shape (n_classes, n_features), or (1, ...) of two classes."""
+        return self._coefficients[0]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """What is added to the weighted features, shape (n_classes,), or (1,) of two classes."""
+        return self._coefficients[1]
+
+    @property
+    def _directions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scalings and squared singular values: the between-class spread in whitened rows."""
+        model = self._model
+        seen = model.priors > 0
+        gaps = (model.means[seen] - model.xbar)[:, model.features]
+        white = np.sqrt(model.priors[seen])[:, None] * (gaps @ model.roots[0].T)
+        _, singular, vectors = linalg.svd(white, full_matrices=False)
+        rank = int((singular > self.tol * singular[0]).sum())
+        scalings = np.zeros((model.n_features, rank))
+        scalings[model.features] = model.roots[0].T @ vectors[:rank].T
+        return scalings, singular**2
+
+    @property
+    def scalings_(self) -> np.ndarray:
+        r"""Discriminant directions, columns by falling between-class variance.
+
+        Shape (n_features, rank); along them the within-class covariance is the unit matrix.
+        """
+        return self._directions[0]
+
+    @property
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """Share of the between-class variance along each direction, shape (n_components,)."""
+        variances = self._directions[1]
+        return (variances / variances.sum())[: self._n_features_out]
+
+    @property
+    def _n_features_out(self) -> int:
+        most = min(self.classes_.size - 1, self.n_features_in_)
+        if self.n_components is None:
+            return most
+        if not 1 <= self.n_components <= most:
+            raise InvalidParameterError(
+                f"n_components={self.n_components}; n_components cannot be larger than "
+                f"min(n_features, n_classes - 1) = {most}, nor below 1"
+            )
+        return int(self.n_components)
+
+    def transform(self, X: Any, *, out: Any = None) -> Any:
+        """Project rows on the directions that tell the classes apart.
+
+        Parameters
+        ----------
+        X, out
+            As of `predict`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, min(n_components, rank)); or as of `predict`
+        """
+        scalings = self.scalings_[:, : self._n_features_out]
+        return self._evaluate(
+            "project", X, out, columns=scalings.shape[1], options={"directions": scalings}
+        )

@@ -1,0 +1,51 @@
+"""Estimators that were saved, by the name that they were saved under."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamgda import estimators, storage
+from streamgda.errors import FormatError
+from streamgda.estimators.base import GaussianClassifier
+
+
+def load(store: Any) -> GaussianClassifier:
+    """Load an estimator that `save` wrote.
+
+    Parameters
+    ----------
+    store : path, zarr store or zarr group
+
+    Returns
+    -------
+    estimator
+        Of the class that was saved, fitted: it scores bit for bit as it did, and goes on
+        learning with `partial_fit`.
+
+    Raises
+    ------
+    SourceNotFoundError
+        Where nothing is there.
+    FormatError
+        Where what is there is not a saved estimator, of an unknown version, or damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from streamgda import GaussianNB, load
+    >>> nb = GaussianNB().fit([[0.0], [1.0], [5.0], [7.0]], ["a", "a", "b", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nb.save(Path(folder) / "nb.zip")
+    ...     load(Path(folder) / "nb.zip").predict([[2.0], [6.0]])
+    array(['a', 'b'], dtype='<U1')
+    """
+    attributes, arrays = storage.read(store, "estimator")
+    name = attributes.get("estimator")
+    if name not in estimators.__all__:
+        raise FormatError(f"{store} holds an estimator {name!r}, which is not known here")
+    try:
+        estimator: GaussianClassifier = getattr(estimators, name)(**attributes["params"])
+        return estimator._restore(attributes, arrays)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{store} is damaged: {error!r}") from None
