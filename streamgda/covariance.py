@@ -56,7 +56,8 @@ class Regularisation:
 
 
 def _check_number(name: str, value: Any, high: float) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= high:
+    number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    if not number or not 0 <= value <= high:
         limits = f"between 0 and {high}" if np.isfinite(high) else ">= 0"
         raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}")
 

@@ -55,9 +55,9 @@ def accumulate(
         companions.append(_beside(X, sample_weight, "sample_weight"))
     blocks = list(
         zip(
+            _first_rows(X),
             X.to_delayed().ravel(),
             *(c.to_delayed().ravel() for c in companions),
-            _first_rows(X),
             strict=True,
         )
     )
@@ -65,9 +65,7 @@ def accumulate(
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     take, merge = dask.delayed(_take, pure=False), dask.delayed(_merge, pure=False)
     size = _blocks_per_task(X, covariance_type)
-    parts = [
-        take(covariance_type, blocks[i : i + size]) for i in range(0, len(blocks), size)
-    ]
+    parts = [take(covariance_type, blocks[i : i + size]) for i in range(0, len(blocks), size)]
     while len(parts) > 1:
         parts = [
             merge(parts[i : i + _MERGED_AT_ONCE]) for i in range(0, len(parts), _MERGED_AT_ONCE)
@@ -79,9 +77,9 @@ def accumulate(
 def _take(covariance_type: str, blocks: list[tuple[Any, ...]]) -> ClassMoments:
     moments = ClassMoments(covariance_type)
     with threads.limit(1):
-        for X, *others, first_row in blocks:
+        for first_row, X, y, *weights in blocks:
             if X.shape[0]:
-                moments._update(X, *others, first_row=first_row)
+                moments._update(X, y, weights[0] if weights else None, first_row)
     return moments
 
 
@@ -96,7 +94,7 @@ def _blocks_per_task(X: Any, covariance_type: str) -> int:
     from streamgda.moments.structure import structure_of  # noqa: PLC0415
 
     state = structure_of(covariance_type).state_bytes(_CLASSES_EXPECTED, X.shape[1])
-    rows = [n for n in X.chunks[0] if n == n]
+    rows = [n for n in X.chunks[0] if not np.isnan(n)]
     block = max(1, int(np.mean(rows) * X.shape[1] * X.dtype.itemsize)) if rows else _TASK_BYTES
     return max(1, min(max(_TASK_BYTES, state), _MOST_TASK_BYTES) // block)
 

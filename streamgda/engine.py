@@ -92,8 +92,8 @@ def accumulate(
     allowed = as_bytes(max_memory)
     plan = Slabs.plan(rows, allowed, _state_bytes(structure, rows, companions[0], allowed))
     with reporter(progress, rows.n_rows, "accumulating") as report:
-        for start, (block, *others) in plan.read(rows, *companions):
-            moments._update(block, *others, first_row=start)
+        for start, (block, labels, *weights) in plan.read(rows, *companions):
+            moments._update(block, labels, weights[0] if weights else None, start)
             report(start + block.shape[0])
     return moments
 

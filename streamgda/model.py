@@ -301,7 +301,7 @@ class GaussianModel:
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes), in squared
         standard deviations; NaN for a class without rows.
-        """  # noqa: D205
+        """
         means = np.nan_to_num(self.means[:, self.features])
         distances = self._by_class(X, lambda rows: self._distances(rows, means), _copy, first_row)
         distances[:, np.isnan(self.means[:, 0])] = np.nan

@@ -55,7 +55,7 @@ def write(
         "version": VERSION,
         "kind": kind,
         "attributes": dict(attributes),
-        "arrays": {name: [list(a.shape), a.dtype.str, zlib.crc32(a)] for name, a in arrays.items()},
+        "arrays": {name: [list(a.shape), a.dtype.str, _checksum(a)] for name, a in arrays.items()},
     }
     with _created(store, {FORMAT: description}) as group:
         for name, array in arrays.items():
@@ -117,11 +117,15 @@ def _array(group: zarr.Group, name: str, spec: list[Any]) -> np.ndarray:
                 f"{tuple(shape)} and {dtype}"
             )
         array = np.asarray(node[...], order="C")
-        if zlib.crc32(array) != crc:
+        if _checksum(array) != crc:
             raise FormatError(f"{name!r} does not match its checksum")
     except Exception as error:  # a damaged chunk can fail in any codec, each in its own way
         raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
     return array
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(array.data if array.size else b"")
 
 
 def _chunks(array: np.ndarray) -> tuple[int, ...]:
@@ -221,12 +225,27 @@ def pack_labels(labels: np.ndarray) -> dict[str, Any]:
 
 
 def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
-    """Class labels from `pack_labels`."""
-    dtype, values = np.dtype(packed["dtype"]), packed["values"]
+    """Class labels, sorted, from `pack_labels`.
+
+    Raises
+    ------
+    FormatError
+        For anything else.
+    """
+    try:
+        labels = _unpacked(np.dtype(packed["dtype"]), packed["values"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(f"saved labels are damaged: {error!r}") from None
+    if labels.ndim != 1 or not (labels[:-1] < labels[1:]).all():
+        raise FormatError(f"saved labels are damaged: {labels.tolist()} are not sorted")
+    return labels
+
+
+def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
     if dtype.kind in "mM":
         return np.array(values, np.int64).view(dtype)
     if dtype.kind == "S":
         return np.array([bytes.fromhex(value) for value in values], dtype)
     if dtype.kind not in "biufU":
-        raise FormatError(f"labels of dtype {dtype} are not known")
+        raise TypeError(f"dtype {dtype}")
     return np.array(values, dtype)

@@ -100,7 +100,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    global _pool, _lock  # noqa: PLW0603
+    global _pool, _lock
     _pool, _lock = None, threading.Lock()
 
 

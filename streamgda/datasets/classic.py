@@ -50,9 +50,7 @@ def load_mnist(
     found = [_plain_or_gzip(folder / name) for name in _MNIST]
     missing = [name for name, path in zip(_MNIST, found, strict=True) if path is None]
     if missing:
-        raise SourceNotFoundError(
-            f"{folder} lacks {', '.join(missing)} (each may also end in .gz)"
-        )
+        raise SourceNotFoundError(f"{folder} lacks {', '.join(missing)} (each may also end in .gz)")
     images, labels, test_images, test_labels = [path for path in found if path is not None]
     return *_images_and_labels(images, labels), *_images_and_labels(test_images, test_labels)
 

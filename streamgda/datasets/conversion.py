@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import zarr
 
 _CHUNK_BYTES = 4 << 20
-_TEXT = np.dtypes.StringDType()
+_NUMBER_KINDS = "biuf"
+_TEXT_KINDS = "USOT"  # of objects, those that are strings
 _STRICT_TEXT = np.dtypes.StringDType(coerce=False)  # refuses what is not a string
 
 
@@ -79,7 +80,7 @@ def convert(
         Type for the features: bool, integer or floating. As in the source if None. Integers must
         hold every value exactly; floating types round.
     chunk_rows : int, default=None
-        Rows in a chunk; about 4 MiB if None.
+        Rows in a chunk, at most as many as there are; about 4 MiB if None.
     overwrite : bool, default=False
         Whether to replace what is at `store`. A directory that is not zarr is never replaced.
     progress : callable, default=None
@@ -132,55 +133,115 @@ def convert(
             delimiter=delimiter,
         )
         if n_rows is not None and n_rows != table.n_rows:
-            raise InvalidDataError(f"n_rows is {n_rows}, but {source} has {table.n_rows} rows")
-        chunks = _Chunks(table, dtype, chunk_rows)
+            raise InvalidDataError(f"n_rows is {n_rows}, but there are {table.n_rows} rows")
+        if not table.n_features:
+            raise InvalidDataError("the rows have no features")
+        dtypes = [_feature_dtype(table.dtype, dtype)]
+        if table.label_dtype is not None:
+            dtypes.append(_label_dtype(table.label_dtype))
+        if chunk_rows is None:
+            chunk_rows = max(1, _CHUNK_BYTES // (table.n_features * dtypes[0].itemsize))
+        if table.n_rows:
+            chunk_rows = min(chunk_rows, table.n_rows)
         with created(store, overwrite, (source, labels)) as group:
-            chunks.write(group, progress)
+            _write(table, group, dtypes, chunk_rows, progress)
     return reopened(store)
 
 
-class _Chunks:
-    """The rows of a table, cast and cut into the chunks that are written."""
-
-    def __init__(self, table: Table, dtype: Any, chunk_rows: int | None) -> None:
-        if not table.n_features:
-            raise InvalidDataError("the rows have no features")
-        self.table = table
-        self.dtype = _feature_dtype(table.dtype, dtype)
-        self.label_dtype = None if table.label_dtype is None else _label_dtype(table.label_dtype)
-        self.rows = chunk_rows or max(
-            1, _CHUNK_BYTES // (table.n_features * self.dtype.itemsize)
+def _write(
+    table: Table,
+    group: zarr.Group,
+    dtypes: list[np.dtype],
+    chunk_rows: int,
+    progress: Callable[[int, int | None], object] | None,
+) -> None:
+    shapes = [(table.n_features,), ()]
+    arrays = [
+        group.create_array(
+            name,
+            shape=(table.n_rows or 0, *shape),
+            chunks=(chunk_rows, *shape),
+            dtype=str if dtype.kind == "T" else dtype,
         )
-        if chunk_rows is None and table.n_rows is not None:
-            self.rows = max(1, min(self.rows, table.n_rows))
+        for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
+    ]
+    blocks = table.blocks(-(-chunk_rows // table.granule) * table.granule)
+    done = 0
+    for chunk in _chunks(blocks, chunk_rows, dtypes):
+        start, done = done, done + len(chunk[0])
+        if table.n_rows is not None and done > table.n_rows:
+            raise InvalidDataError(f"{table.n_rows} rows were due, but {done} or more came")
+        for array, values in zip(arrays, chunk, strict=True):
+            if table.n_rows is None:
+                array.resize((done, *array.shape[1:]))
+            array[start:done] = values
+        if progress is not None:
+            progress(done, table.n_rows)
+    if table.n_rows is not None and done < table.n_rows:
+        raise InvalidDataError(f"{table.n_rows} rows were due, but only {done} came")
 
-    def write(
-        self, group: zarr.Group, progress: Callable[[int, int | None], object] | None
-    ) -> None:
-        """Make the arrays in the group, and fill them."""
-        total, width = self.table.n_rows, self.table.n_features
-        arrays = [
-            group.create_array("X", shape=(total or 0, width), chunks=(self.rows, width), dtype=self.dtype)
-        ]
-        if self.label_dtype is not None:
-            kind = str if self.label_dtype.kind == "T" else self.label_dtype
-            arrays.append(group.create_array("y", shape=(total or 0,), chunks=(self.rows,), dtype=kind))
-        done = 0
-        for block in self:
-            start, done = done, done + len(block[0])
-            for array, values in zip(arrays, block, strict=False):
-                if total is None:
-                    array.resize((done, *array.shape[1:]))
-                array[start:done] = values
-            if progress is not None:
-                progress(done, total)
-        if total is not None and done != total:
-            raise InvalidDataError(f"{total} rows were due, but {done} came")
 
-    def __iter__(self) -> Iterator[Block]:
-        """Full chunks, and at the end what is left; the arrays are used again for the next."""
-        X = y = None
-        filled = 0
-        for block in self._cast_blocks():
-            
-            ...
+def _chunks(blocks: Iterable[Block], rows: int, dtypes: list[np.dtype]) -> Iterator[Block]:
+    """Blocks of any numbers of rows as chunks of that many; the last one may have fewer."""
+    chunk: Block = ()
+    filled = done = 0
+    for block in blocks:
+        taken = 0
+        while taken < len(block[0]):
+            if not filled:  # new ones, because a store in memory may keep what it is given
+                chunk = tuple(
+                    np.empty((rows, *part.shape[1:]), dtype)
+                    for part, dtype in zip(block, dtypes, strict=True)
+                )
+            count = min(rows - filled, len(block[0]) - taken)
+            for out, part in zip(chunk, block, strict=True):
+                out[filled : filled + count] = _cast(part[taken : taken + count], out.dtype, done)
+            taken, filled, done = taken + count, filled + count, done + count
+            if filled == rows:
+                yield chunk
+                filled = 0
+    if filled:
+        yield tuple(part[:filled] for part in chunk)
+
+
+def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
+    """The values, which start at that row, as that type; only floating types may round."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind == "T" and values.dtype.kind in _TEXT_KINDS:
+        with contextlib.suppress(ValueError):
+            return values.astype(_STRICT_TEXT)
+    elif dtype.kind != "T" and values.dtype.kind in _NUMBER_KINDS:
+        with np.errstate(all="ignore"):
+            cast = values.astype(dtype)
+            kept = np.isfinite(cast) == np.isfinite(values) if dtype.kind == "f" else cast == values
+        if kept.all():
+            return cast
+    raise InvalidDataError(
+        f"rows {row} to {row + len(values) - 1} hold values ({values.dtype}) that are not "
+        f"{'strings' if dtype.kind == 'T' else f'{dtype} without loss'}"
+    )
+
+
+def _feature_dtype(found: np.dtype, wanted: Any) -> np.dtype:
+    if not _is_number_type(found):
+        raise InvalidDataError(f"features of dtype {found}, expected numbers")
+    try:
+        dtype = found if wanted is None else np.dtype(wanted)
+    except TypeError:
+        raise InvalidParameterError(f"dtype {wanted!r} is not known") from None
+    if not _is_number_type(dtype):
+        raise InvalidParameterError(f"dtype must be bool, integer or floating, not {dtype}")
+    return dtype.newbyteorder("=")
+
+
+def _label_dtype(found: np.dtype) -> np.dtype:
+    if found.kind in _TEXT_KINDS:
+        return np.dtypes.StringDType()
+    if not _is_number_type(found):
+        raise InvalidDataError(f"labels of dtype {found}, expected numbers or strings")
+    return found.newbyteorder("=")
+
+
+def _is_number_type(dtype: np.dtype) -> bool:
+    return dtype.kind in _NUMBER_KINDS and dtype.itemsize <= 8

@@ -105,7 +105,7 @@ def csv_table(
                     out[:] = _numbers(path, line, fields, label)
                     if label is not None:
                         y.append(parse(fields[label]))
-                yield X, np.array(y, label_dtype) if labelled else None
+                yield (X, np.array(y, label_dtype)) if labelled else (X,)
 
     return Table(n_rows, n_features, np.dtype(float), label_dtype if labelled else None, blocks)
 

@@ -12,6 +12,8 @@ from typing import IO
 
 from streamgda.errors import SourceError, SourceNotFoundError
 
+Bytes = IO[bytes] | gzip.GzipFile
+
 _GZIP = b"\x1f\x8b"
 # Deflate spends at least one bit on each run of at most 258 bytes, and two codes make a run.
 _GZIP_RATIO = 1032
@@ -36,7 +38,7 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def open_binary(path: Path) -> Iterator[IO[bytes]]:
+def open_binary(path: Path) -> Iterator[Bytes]:
     """The bytes of a file; those of a gzip file (known by its content) decompressed.
 
     Raises

@@ -7,12 +7,11 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 
 from streamgda.datasets.checks import at_least
-from streamgda.datasets.files import existing_file, most_bytes, open_binary
+from streamgda.datasets.files import Bytes, existing_file, most_bytes, open_binary
 from streamgda.errors import SourceError
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -104,7 +103,7 @@ class IdxFile:
         blocks = list(self.blocks(max(1, self.shape[0])))
         return blocks[0] if blocks else np.empty(self.shape, self.dtype)
 
-    def _header(self, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    def _header(self, file: Bytes) -> tuple[tuple[int, ...], np.dtype]:
         magic = bytes(self._bytes(file, 4))
         zeros, code, ndim = magic[:2], magic[2], magic[3]
         if zeros != b"\0\0" or code not in _TYPES or not 1 <= ndim <= _MAX_NDIM:
@@ -120,7 +119,7 @@ class IdxFile:
             raise SourceError(f"{self.path} has an impossible shape in its header: {shape}")
         return shape, stored
 
-    def _values(self, file: IO[bytes], rows: int) -> np.ndarray:
+    def _values(self, file: Bytes, rows: int) -> np.ndarray:
         shape = (rows, *self.shape[1:])
         data = self._bytes(file, math.prod(shape) * self._stored.itemsize)
         values = np.frombuffer(data, self._stored).reshape(shape)
@@ -128,7 +127,7 @@ class IdxFile:
             values.byteswap(inplace=True)
         return values.view(self.dtype)
 
-    def _bytes(self, file: IO[bytes], count: int) -> bytearray:
+    def _bytes(self, file: Bytes, count: int) -> bytearray:
         """That many bytes, in memory that grows with what comes, whatever the header claims."""
         data = bytearray()
         while len(data) < count:

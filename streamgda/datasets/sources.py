@@ -55,7 +55,9 @@ def open_table(
     options = {name: value for name, value in csv_options.items() if value is not None}
     suffix = _suffix(source) if _is_path(source) else ""
     if options and suffix not in (".csv", ".tsv"):
-        raise InvalidParameterError(f"{', '.join(options)}: for CSV files only, not for {source!r}")
+        raise InvalidParameterError(
+            f"{', '.join(options)} can be given for .csv and .tsv files only"
+        )
     if "label_column" in options and not own:
         raise InvalidParameterError("label_column and labels exclude each other")
 

@@ -208,7 +208,9 @@ class GaussianStream:
         return X.astype(self.dtype), y
 
     def _generator(self, *key: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key)))
+        return np.random.Generator(
+            np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
+        )
 
 
 def _middle(dtype: np.dtype) -> float:

@@ -12,7 +12,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 
-Block = tuple[np.ndarray, np.ndarray | None]
+Block = tuple[np.ndarray, ...]  # (X, y), or (X,) where there are no labels
+_WIDEST = {"i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Table:
     label_dtype : numpy.dtype or None
         None where there are no labels.
     blocks : callable
-        ``blocks(rows)`` iterates ``(X, y)``, y being None where there are no labels. Every block
+        ``blocks(rows)`` iterates ``(X, y)``, or ``(X,)`` where there are no labels. Every block
         has that many rows and the last may have fewer, except where the caller made the batches.
     granule : int
         Blocks of a multiple of so many rows are the cheapest to read.
@@ -81,7 +82,7 @@ def column_table(column: Column) -> Table:
 
     def blocks(rows: int) -> Iterator[Block]:
         for values in column.blocks(rows):
-            yield values.reshape(len(values), width), None
+            yield (values.reshape(len(values), width),)
 
     granule = getattr(column, "granule", 1)
     return Table(column.shape[0], width, column.dtype, None, blocks, granule)
@@ -95,7 +96,7 @@ def with_labels(table: Table, labels: Column) -> Table:
         raise InvalidDataError(f"{table.n_rows} rows, but {labels.shape[0]} labels")
 
     def blocks(rows: int) -> Iterator[Block]:
-        for (X, _), y in zip(table.blocks(rows), labels.blocks(rows), strict=True):
+        for (X,), y in zip(table.blocks(rows), labels.blocks(rows), strict=True):
             yield X, y
 
     return replace(table, label_dtype=labels.dtype, blocks=blocks)
@@ -104,32 +105,45 @@ def with_labels(table: Table, labels: Column) -> Table:
 def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -> Table:
     """Rows from batches ``(X, y)`` or X; the first one tells width and dtypes.
 
-    Integer labels become int64, for a later batch may hold greater ones. Where `labelled` is
-    false, the batches' labels are left out.
+    Labels that are numbers become int64 or float64, for a later batch may hold what does not fit
+    the first one's dtype. Where `labelled` is false, the batches' labels are left out.
     """
     parts = (_batch(batch, labelled) for batch in batches)
     first = next(parts, None)
     if first is None:
         raise InvalidDataError("there are no batches, so nothing tells how wide the rows are")
-    X, y = first
-    label_dtype = None if y is None else y.dtype
-    if label_dtype is not None and label_dtype.kind in "iu" and label_dtype != np.uint64:
-        label_dtype = np.dtype(np.int64)
+    X, *y = first
+    label_dtype = y[0].dtype if y else None
+    if label_dtype is not None and label_dtype != np.uint64:
+        label_dtype = _WIDEST.get(label_dtype.kind, label_dtype)
+
+    def checked(block: Block) -> Block:
+        if len(block) != len(first) or block[0].shape[1] != X.shape[1]:
+            raise InvalidDataError(
+                f"a batch with {_described(block)} after one with {_described(first)}"
+            )
+        return block
 
     def blocks(_: int) -> Iterator[Block]:
-        return itertools.chain([first], parts)
+        return map(checked, itertools.chain([first], parts))
 
     return Table(n_rows, X.shape[1], X.dtype, label_dtype, blocks)
 
 
 def _batch(batch: Any, labelled: bool) -> Block:
-    X, y = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
-    X, y = np.asarray(X), np.asarray(y) if labelled and y is not None else None
-    if X.ndim != 2 or (y is not None and y.ndim != 1):
+    parts = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch,)
+    block = tuple(np.asarray(part) for part in parts if part is not None)
+    if block[0].ndim != 2 or any(y.ndim != 1 for y in block[1:]):
         raise InvalidDataError(
-            f"a batch with X of shape {X.shape} and y of shape {None if y is None else y.shape}, "
-            "expected (rows, features) and (rows,)"
+            f"a batch with {_described(block)}; expected (X, y) or X, with X of shape "
+            "(rows, features) and y of shape (rows,)"
         )
-    if y is not None and len(X) != len(y):
-        raise InvalidDataError(f"a batch has {len(X)} rows, but {len(y)} labels")
-    return X, y
+    if any(len(y) != len(block[0]) for y in block[1:]):
+        raise InvalidDataError(f"a batch has {len(block[0])} rows, but {len(block[1])} labels")
+    return block if labelled else block[:1]
+
+
+def _described(block: Block) -> str:
+    return " and ".join(
+        f"{name} of shape {part.shape}" for name, part in zip("Xy", block, strict=False)
+    ) + ("" if len(block) > 1 else " and no y")

@@ -32,6 +32,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         All that was kept of the rows.
     """
 
+    n_features_in_: int
+
     def _covariance_type(self) -> str:
         raise NotImplementedError
 
@@ -74,9 +76,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self._model  # noqa: B018  (so that fit says what is wrong)
         return self
 
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Take in more rows: equal to `fit` on all of them, to rounding, however they were cut.
 
         Parameters
@@ -138,7 +138,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         estimator = cls(**params)
         estimator._adopt(moments.reduce(estimator._covariance_type()))
-        estimator.n_features_in_ = moments.n_features
+        estimator.n_features_in_ = int(moments.n_features or 0)
         estimator._model  # noqa: B018
         return estimator
 
@@ -170,8 +170,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     @property
@@ -390,9 +390,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             arrays |= {f"{part}/{name}": array for name, array in held_arrays.items()}
         storage.write(store, "estimator", attributes, arrays)
 
-    def _restore(
-        self, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> Self:
+    def _restore(self, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         def arrays_of(part: str) -> dict[str, np.ndarray]:
             start = f"{part}/"
             return {
@@ -400,7 +398,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             }
 
         self._adopt(ClassMoments.from_state(attributes["moments"], arrays_of("moments")))
-        self.n_features_in_ = self.moments_.n_features
+        self.n_features_in_ = int(self.moments_.n_features or 0)
         if attributes["feature_names"] is not None:
             self.feature_names_in_ = np.array(attributes["feature_names"], object)
         if "model" in attributes:

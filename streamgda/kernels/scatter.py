@@ -45,7 +45,7 @@ def pack_rows(
 
 @inline_kernel
 def _store(S, g, i, j, value):
-    if j <= i and i < S.shape[1]:
+    if j <= i < S.shape[1]:
         S[g, i, j] += S.dtype.type(value)
 
 

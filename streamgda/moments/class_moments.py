@@ -280,15 +280,13 @@ class ClassMoments:
         if other._sums is None:
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
-        theirs, at = other._sums, np.searchsorted(classes, other._classes)
-        mine = self._with_classes(classes)
+        at = np.searchsorted(classes, other._classes)
+        mine: Any = self._with_classes(classes)
+        theirs: Any = other._sums
         if mine is None:
             mine = theirs.moved(at, classes.size)
         else:
-            if isinstance(mine, ExactSums) and isinstance(theirs, ExactSums):
-                if not mine.can_add(theirs):
-                    mine, theirs = mine.centred(), theirs.centred()
-            else:
+            if not _both_exact(mine, theirs) or not mine.can_add(theirs):
                 mine, theirs = mine.centred(), theirs.centred()
             mine.add(theirs, at)
         self._classes, self._sums = classes, mine
@@ -313,16 +311,13 @@ class ClassMoments:
         at = self._check_contains(other)
         if (at < 0).any():  # classes without rows
             other, at = other._keep(at >= 0), at[at >= 0]
-        mine, theirs = self._sums, other._sums
-        assert mine is not None and theirs is not None  # noqa: PT018
-        both_exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
-        everyone = np.arange(self._classes.size)
-        left = mine.moved(everyone, everyone.size) if both_exact else mine.centred()
-        if left is mine:
-            left = mine.moved(everyone, everyone.size)
-        left.subtract(theirs if both_exact else theirs.centred(), at)
+        theirs: Any = other._sums
+        left: Any = self.copy()._sums
+        if not _both_exact(left, theirs):
+            left, theirs = left.centred(), theirs.centred()
+        left.subtract(theirs, at)
         result = self._of(self.covariance_type, self._classes, left)
-        emptied = np.zeros(everyone.size, bool)
+        emptied = np.zeros(self._classes.size, bool)
         emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
         return result._keep(~emptied) if emptied.any() else result
 
@@ -624,6 +619,10 @@ class ClassMoments:
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"saved moments are damaged: {error}") from None
         return cls._of(structure.name, classes, sums)
+
+
+def _both_exact(a: Any, b: Any) -> bool:
+    return isinstance(a, ExactSums) and isinstance(b, ExactSums)
 
 
 def as_matrix(X: Any) -> np.ndarray:

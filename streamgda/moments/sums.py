@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -73,14 +73,14 @@ class Sums:
     count: np.ndarray
     scatter: np.ndarray
 
-    def empty(self, n_classes: int) -> Self:
+    def empty(self, n_classes: int) -> Any:
         """Sums of no rows, otherwise like these."""
         raise NotImplementedError
 
     def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         raise NotImplementedError
 
-    def add(self, other: Self, at: np.ndarray) -> None:
+    def add(self, other: Any, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
         raise NotImplementedError
 
@@ -91,11 +91,11 @@ class Sums:
 
     def moved(self, at: np.ndarray, n_classes: int) -> Self:
         """A copy in which class k is class ``at[k]`` of `n_classes`."""
-        sums = self.empty(n_classes)
+        sums: Self = self.empty(n_classes)
         sums.add(self, at)
         return sums
 
-    def _add_scattered(self, other: Self, at: np.ndarray, sign: int) -> None:
+    def _add_scattered(self, other: Any, at: np.ndarray, sign: int) -> None:
         if not self.structure.per_class:
             self.scatter += sign * other.scatter
         else:
@@ -112,9 +112,9 @@ class Sums:
             self._take(X, codes, weights)
             return
 
-        def part(start: int) -> Self:
+        def part(start: int) -> Sums:
             rows = slice(start, start + segment)
-            sums = self.empty(n_classes)
+            sums: Sums = self.empty(n_classes)
             sums._take(X[rows], codes[rows], weights[rows])
             return sums
 

@@ -1,0 +1,263 @@
+"""An independent oracle: the textbook formulas, in plain numpy and in exact fractions.
+
+Nothing here is imported from streamgda, nothing is fast, and nothing is done in one pass. The
+names of covariance types, and the shapes that go with them, are those of the public contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+COVARIANCE_TYPES = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
+
+
+def is_tied(covariance_type: str) -> bool:
+    return covariance_type.startswith("tied")
+
+
+def is_matrix(covariance_type: str) -> bool:
+    return covariance_type in ("full", "tied")
+
+
+# --- moments ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Moments:
+    """Per class: rows or their weight (K,), means (K, d), scatter about the mean (K, d, d)."""
+
+    classes: np.ndarray
+    count: np.ndarray
+    means: np.ndarray
+    scatter: np.ndarray
+
+
+def moments(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Moments:
+    """Two passes over float64 rows, class by class."""
+    X, y = np.asarray(X, np.float64), np.asarray(y)
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    classes = np.unique(y[w > 0])
+    count, means, scatter = [], [], []
+    for label in classes:
+        rows, weight = X[y == label], w[y == label]
+        mean = rows[0] + (weight[:, None] * (rows - rows[0])).sum(axis=0) / weight.sum()
+        centred = rows - mean
+        count.append(weight.sum())
+        means.append(mean)
+        scatter.append((weight[:, None] * centred).T @ centred)
+    return Moments(classes, np.array(count), np.array(means), np.array(scatter))
+
+
+def covariance(
+    X: np.ndarray,
+    y: np.ndarray,
+    covariance_type: str = "full",
+    weights: np.ndarray | None = None,
+    ddof: float = 0,
+) -> np.ndarray:
+    """The covariances of that type, in the shape in which the contract has them."""
+    m = moments(X, y, weights)
+    return _of_type(m.scatter, m.count, covariance_type, ddof)
+
+
+def _of_type(
+    scatter: np.ndarray, count: np.ndarray, covariance_type: str, ddof: float
+) -> np.ndarray:
+    n = count - ddof
+    if is_tied(covariance_type):
+        scatter, n = scatter.sum(axis=0, keepdims=True), n.sum(keepdims=True)
+    n = np.where(n > 0, n, np.nan)
+    S = scatter / n[:, None, None]
+    if not is_matrix(covariance_type):
+        S = np.array([np.diag(s) for s in S])
+    if covariance_type.endswith("spherical"):
+        S = S.mean(axis=1)
+    return S[0] if is_tied(covariance_type) else S
+
+
+# --- moments without rounding -----------------------------------------------------------------
+
+
+@dataclass
+class ExactMoments:
+    """As `Moments`, in fractions: lists over classes."""
+
+    classes: list
+    count: list[Fraction]
+    means: list[list[Fraction]]
+    scatter: list[list[list[Fraction]]]
+
+
+def exact_moments(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> ExactMoments:
+    """Moments of integers or floats (which are fractions too), exactly."""
+    rows = [[Fraction(value) for value in row] for row in np.asarray(X).tolist()]
+    labels = np.asarray(y).tolist()
+    w = [Fraction(1)] * len(rows) if weights is None else [Fraction(v) for v in weights.tolist()]
+    d = len(rows[0])
+    out = ExactMoments([], [], [], [])
+    for label in sorted({k for k, v in zip(labels, w, strict=True) if v}):
+        mine = [(r, v) for r, k, v in zip(rows, labels, w, strict=True) if k == label]
+        n = sum((v for _, v in mine), Fraction(0))
+        total = [sum((v * r[j] for r, v in mine), Fraction(0)) for j in range(d)]
+        scatter = [[Fraction(0)] * d for _ in range(d)]
+        for i in range(d):
+            for j in range(i + 1):
+                products = sum((v * r[i] * r[j] for r, v in mine), Fraction(0))
+                scatter[i][j] = scatter[j][i] = products - total[i] * total[j] / n
+        out.classes.append(label)
+        out.count.append(n)
+        out.means.append([t / n for t in total])
+        out.scatter.append(scatter)
+    return out
+
+
+def exact_covariance(
+    X: np.ndarray,
+    y: np.ndarray,
+    covariance_type: str = "full",
+    weights: np.ndarray | None = None,
+    ddof: int = 0,
+) -> np.ndarray:
+    """As `covariance`, an array of fractions."""
+    m = exact_moments(X, y, weights)
+    scatter = np.empty((len(m.classes), len(m.means[0]), len(m.means[0])), object)
+    scatter[...] = m.scatter
+    return _exactly_of_type(scatter, [n - ddof for n in m.count], covariance_type)
+
+
+def _exactly_of_type(
+    scatter: np.ndarray, n: Sequence[Fraction], covariance_type: str
+) -> np.ndarray:
+    if is_tied(covariance_type):
+        scatter, n = scatter.sum(axis=0, keepdims=True), [sum(n, Fraction(0))]
+    S = np.array([s / v for s, v in zip(scatter, n, strict=True)], object)
+    if not is_matrix(covariance_type):
+        S = np.array([np.diag(s) for s in S], object)
+    if covariance_type.endswith("spherical"):
+        S = np.array([s.sum() / Fraction(s.size) for s in S], object)
+    return S[0] if is_tied(covariance_type) else S
+
+
+def rounded(exact: object) -> np.ndarray:
+    """Fractions, each rounded once to the nearest float64 (Python's division does that)."""
+    array = np.array(exact, object)
+    return np.array([float(v) for v in array.ravel()], np.float64).reshape(array.shape)
+
+
+def ulps(value: np.ndarray, exact: object) -> float:
+    """The largest distance of float64 values from fractions, in units of the last place."""
+    distance = 0.0
+    for v, e in zip(np.ravel(value).tolist(), np.ravel(np.array(exact, object)), strict=True):
+        distance = max(distance, float(abs(Fraction(v) - e) / Fraction(float(np.spacing(abs(v))))))
+    return distance
+
+
+# --- regularisation ---------------------------------------------------------------------------
+
+
+def regularised_covariances(
+    X: np.ndarray,
+    y: np.ndarray,
+    covariance_type: str = "full",
+    *,
+    weights: np.ndarray | None = None,
+    ddof: float = 0,
+    pooling: float = 0.0,
+    shrinkage: float = 0.0,
+    reg_param: float = 0.0,
+    var_smoothing: float = 0.0,
+) -> np.ndarray:
+    """One matrix per class whatever the type, (K, d, d), regularised in the order of arguments.
+
+    pooling: ``((1-l) S_k + l S_w) / ((1-l) n_k + l n)`` on scatters (nothing to do where tied);
+    shrinkage: ``(1-a) S + a tr(S)/d I``; reg_param: ``(1-r) S + r I``; var_smoothing: that
+    fraction of the largest variance of a feature over all rows is added to every variance.
+    """
+    m = moments(X, y, weights)
+    n = m.count - ddof
+    within, n_all = m.scatter.sum(axis=0), n.sum()
+    out = []
+    for k in range(len(m.classes)):
+        if is_tied(covariance_type):
+            S = within / n_all
+        else:
+            S = (1 - pooling) * m.scatter[k] + pooling * within
+            S = S / ((1 - pooling) * n[k] + pooling * n_all)
+        d = len(S)
+        if not is_matrix(covariance_type):
+            S = np.diag(np.diag(S))
+        if covariance_type.endswith("spherical"):
+            S = np.trace(S) / d * np.eye(d)
+        S = (1 - shrinkage) * S + shrinkage * np.trace(S) / d * np.eye(d)
+        S = (1 - reg_param) * S + reg_param * np.eye(d)
+        out.append(S + var_smoothing * largest_variance(X, weights) * np.eye(d))
+    return np.array(out)
+
+
+def largest_variance(X: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The largest variance of a feature over all rows, whatever their classes."""
+    return float(np.diag(moments(X, np.zeros(len(X), int), weights).scatter[0]).max()) / (
+        len(X) if weights is None else float(np.sum(weights))
+    )
+
+
+# --- densities --------------------------------------------------------------------------------
+
+
+def squared_mahalanobis(X: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> np.ndarray:
+    """``(x - m_k)' S_k^-1 (x - m_k)``, shape (n_rows, K)."""
+    X = np.asarray(X, np.float64)
+    out = np.empty((len(X), len(means)))
+    for k in range(len(means)):
+        for r in range(len(X)):
+            z = X[r] - means[k]
+            out[r, k] = z @ np.linalg.solve(covariances[k], z)
+    return out
+
+
+def joint_log_likelihood(
+    X: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
+) -> np.ndarray:
+    """``ln pi_k + ln N(x; m_k, S_k)``, shape (n_rows, K)."""
+    d = means.shape[1]
+    determinants = np.array([np.linalg.slogdet(S)[1] for S in covariances])
+    squares = squared_mahalanobis(X, means, covariances)
+    return np.log(priors) - 0.5 * (d * np.log(2 * np.pi) + determinants + squares)
+
+
+def log_density(joint: np.ndarray) -> np.ndarray:
+    """``ln p(x)`` by log-sum-exp, shape (n_rows,)."""
+    top = joint.max(axis=1)
+    return top + np.log(np.exp(joint - top[:, None]).sum(axis=1))
+
+
+def log_posterior(joint: np.ndarray) -> np.ndarray:
+    """``ln p(k | x)``, shape (n_rows, K)."""
+    return joint - log_density(joint)[:, None]
+
+
+def posterior(joint: np.ndarray) -> np.ndarray:
+    """``p(k | x)``, shape (n_rows, K)."""
+    return np.exp(log_posterior(joint))
+
+
+def gaussian_classifier(
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray,
+    covariance_type: str = "full",
+    *,
+    priors: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    **regularisation: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit to (X, y), and score `rows`: labels, and the joint log-likelihood (n_rows, K)."""
+    m = moments(X, y, weights)
+    priors = m.count / m.count.sum() if priors is None else np.asarray(priors)
+    S = regularised_covariances(X, y, covariance_type, weights=weights, **regularisation)
+    joint = joint_log_likelihood(rows, m.means, S, priors)
+    return m.classes[joint.argmax(axis=1)], joint

@@ -1,0 +1,340 @@
+"""From moments to regularised covariances; singular ones are refused, constant features left out."""
+
+import warnings
+
+import naive
+import numpy as np
+import pytest
+from samples import blobs
+
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.covariance import Covariances, Regularisation, estimate, factorise
+from streamgda.errors import (
+    ConstantFeatureWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    SingularCovarianceError,
+)
+
+EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+
+REGULARISATIONS = [
+    {},
+    {"ddof": 1},
+    {"pooling": 0.3},
+    {"pooling": 1.0},
+    {"shrinkage": 0.2},
+    {"shrinkage": 1.0},
+    {"reg_param": 0.1},
+    {"reg_param": 1.0},
+    {"var_smoothing": 0.5},
+    {"ddof": 1, "pooling": 0.4, "shrinkage": 0.3, "reg_param": 0.2, "var_smoothing": 0.1},
+]
+
+
+def matrices(covariances: Covariances) -> np.ndarray:
+    """One matrix per class, whatever is held, (K, d, d)."""
+    values = covariances.values
+    if values.ndim == 2:
+        values = np.array([np.diag(row) for row in values])
+    return np.broadcast_to(values, (covariances.classes.size, *values.shape[1:]))
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("how", REGULARISATIONS, ids=lambda how: "+".join(how) or "none")
+def test_regularised_covariances(covariance_type, how):
+    X, y = blobs(200, 5)
+    X *= np.array([1, 3, 0.2, 10, 1])
+    covariances = estimate(
+        ClassMoments("full").update(X, y), covariance_type, Regularisation(**how)
+    )
+    expected = naive.regularised_covariances(X, y, covariance_type, **how)
+    np.testing.assert_allclose(matrices(covariances), expected, rtol=1e-12, atol=1e-12)
+
+
+@EVERY_TYPE
+def test_roots_and_log_determinants(covariance_type):
+    X, y = blobs(200, 6)
+    covariances = estimate(ClassMoments("full").update(X, y), covariance_type, Regularisation())
+    roots, log_determinants = factorise(covariances, 1e-4)
+    expected = matrices(covariances)
+    if naive.is_matrix(covariance_type):
+        inverses = np.swapaxes(roots, 1, 2) @ roots
+        assert np.array_equal(roots, np.tril(roots))
+    else:
+        inverses = np.array([np.diag(root) for root in roots])
+    groups = 1 if naive.is_tied(covariance_type) else 3
+    assert len(roots) == len(log_determinants) == groups
+    for k in range(groups):
+        np.testing.assert_allclose(inverses[k] @ expected[k], np.eye(6), atol=1e-11)
+        sign, log_determinant = np.linalg.slogdet(expected[k])
+        assert sign == 1
+        assert log_determinants[k] == pytest.approx(log_determinant, rel=1e-12)
+
+
+def test_weights_and_classes_without_rows():
+    X, y = blobs(120, 3)
+    weights = np.random.default_rng(1).uniform(0.1, 3, len(X))
+    moments = ClassMoments("full").update(X, y, weights).declare([7])
+    how = {"pooling": 0.2, "var_smoothing": 0.1}
+    covariances = estimate(moments, "full", Regularisation(**how))
+    expected = naive.regularised_covariances(X, y, "full", weights=weights, **how)
+    np.testing.assert_allclose(covariances.values[:3], expected, rtol=1e-12, atol=1e-12)
+    assert np.isnan(covariances.values[3]).all()
+    roots, log_determinants = factorise(covariances, 1e-4)
+    assert np.array_equal(roots[3], np.eye(3))
+    assert log_determinants[3] == 0
+
+
+def test_ddof_of_pooled_covariances_is_taken_off_each_class():
+    X, y = blobs(60, 3)
+    pooled = GaussianDiscriminantAnalysis("tied", ddof=1).fit(X, y).covariance_
+    np.testing.assert_allclose(pooled, naive.covariance(X, y, "tied", ddof=1), rtol=1e-12)
+
+
+@EVERY_TYPE
+def test_moments_of_the_type_itself_give_the_same(covariance_type):
+    X, y = blobs(200, 5)
+    how = Regularisation(shrinkage=0.1, var_smoothing=0.01)
+    of_full = estimate(ClassMoments("full").update(X, y), covariance_type, how)
+    of_type = estimate(ClassMoments(covariance_type).update(X, y), covariance_type, how)
+    np.testing.assert_allclose(of_type.values, of_full.values, rtol=1e-12, atol=1e-14)
+    assert of_type.epsilon == pytest.approx(of_full.epsilon, rel=1e-12)
+
+
+def test_shrinkage_and_epsilon_are_reported():
+    X, y = blobs(100, 4)
+    gda = GaussianDiscriminantAnalysis("full", shrinkage=0.25, var_smoothing=0.1).fit(X, y)
+    assert gda.shrinkage_.tolist() == [0.25, 0.25, 0.25]
+    assert gda.epsilon_ == pytest.approx(0.1 * naive.largest_variance(X), rel=1e-12)
+    tied = GaussianDiscriminantAnalysis("tied").fit(X, y)
+    assert tied.shrinkage_.tolist() == [0.0]
+    assert tied.epsilon_ == 0.0
+
+
+def test_moments_that_do_not_hold_the_type_are_refused():
+    moments = ClassMoments("tied").update(*blobs())
+    with pytest.raises(MergeError, match="'tied' do not hold what 'full' needs"):
+        estimate(moments, "full", Regularisation())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pooling", -0.1),
+        ("pooling", 1.1),
+        ("reg_param", 2),
+        ("reg_param", "none"),
+        ("shrinkage", -1.0),
+        ("shrinkage", np.nan),
+        ("shrinkage", True),
+        ("var_smoothing", -1e-9),
+        ("var_smoothing", np.inf),
+        ("var_smoothing", None),
+        ("tol", -1),
+        ("ddof", -1),
+        ("ddof", "1"),
+    ],
+)
+def test_values_out_of_range_are_refused(name, value):
+    with pytest.raises(InvalidParameterError, match=f"{name}=.*expected a number"):
+        Regularisation(**{name: value})
+
+
+# --- singular covariances ---------------------------------------------------------------------
+
+
+def test_a_class_with_one_row_is_refused():
+    X, y = blobs(100, 3)
+    X, y = np.vstack([X, [[9.0, 9, 9]]]), np.append(y, 7)
+    with pytest.raises(SingularCovarianceError) as refusal:
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    message = str(refusal.value)
+    assert "1 of 4 classes is singular: class 7 (rank 0 of 3, 1 row)" in message
+    for remedy in ("reg_param", "shrinkage", "pooling", "var_smoothing", "'tied' or 'diag'"):
+        assert remedy in message
+    assert isinstance(refusal.value, np.linalg.LinAlgError)
+
+
+def test_fewer_rows_than_features_are_refused_with_their_rank():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(24, 10)), np.repeat(["few", "more"], [4, 20])
+    with pytest.raises(SingularCovarianceError, match=r"class few \(rank 3 of 10, 4 rows\)"):
+        GaussianDiscriminantAnalysis("full").fit(X, y)
+    GaussianDiscriminantAnalysis("tied").fit(X, y)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_collinear_features_are_refused(covariance_type):
+    X, y = blobs(200, 3)
+    X = np.column_stack([X, 2 * X[:, 0] - X[:, 1]])
+    with pytest.raises(SingularCovarianceError, match="rank 3 of 4") as refusal:
+        GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+    if covariance_type == "full":
+        for label in range(3):
+            assert f"class {label} (rank 3 of 4" in str(refusal.value)
+    else:
+        assert "pooled" in str(refusal.value)
+    GaussianDiscriminantAnalysis("diag").fit(X, y)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
+def test_variances_of_zero_are_refused(covariance_type):
+    # Each class has its own constant value, so no feature is constant over all rows.
+    X, y = np.repeat([[0.0, 0.0], [1.0, 2.0]], 5, axis=0), np.repeat([0, 1], 5)
+    if covariance_type.endswith("diag"):
+        X[:, 1] = np.arange(10)
+    with pytest.raises(SingularCovarianceError, match="rank [01] of 2"):
+        GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+
+
+def test_many_singular_classes_are_counted():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(SingularCovarianceError, match="40 of 40 classes.* and 30 more"):
+        GaussianDiscriminantAnalysis("full").fit(X, np.arange(40))
+
+
+@pytest.mark.parametrize(
+    "remedy",
+    [{"shrinkage": 0.1}, {"reg_param": 0.1}, {"pooling": 0.5}, {"var_smoothing": 1e-3}],
+    ids=lambda remedy: next(iter(remedy)),
+)
+def test_each_remedy_mends_a_class_with_few_rows(remedy):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(24, 10)), np.repeat([0, 1], [4, 20])
+    GaussianDiscriminantAnalysis("full", **remedy).fit(X, y)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_the_unit_of_a_feature_does_not_make_it_singular(make, scale):
+    X, y = blobs(200, 4)
+    one_small = X * np.array([1, scale, 1, 1])
+    expected = make().fit(X, y).predict_proba(X)
+    for scaled in (X * scale, one_small):
+        np.testing.assert_allclose(make().fit(scaled, y).predict_proba(scaled), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_the_unit_of_the_features_does_not_hide_a_singular_covariance(scale):
+    X, y = blobs(200, 3)
+    X = scale * np.column_stack([X, X[:, 0] + X[:, 1]]) * np.array([1, 1, 1, 1e-5])
+    with pytest.raises(SingularCovarianceError):
+        QuadraticDiscriminantAnalysis().fit(X, y)
+
+
+def test_tol_moves_the_limit():
+    X, y = blobs(4000, 2)
+    noise = np.random.default_rng(1).normal(size=len(X))
+    X = np.column_stack([X, X[:, 0] + 1e-3 * noise])
+    QuadraticDiscriminantAnalysis(tol=1e-4).fit(X, y)
+    with pytest.raises(SingularCovarianceError):
+        QuadraticDiscriminantAnalysis(tol=1e-2).fit(X, y)
+
+
+# --- constant features ------------------------------------------------------------------------
+
+ESTIMATORS = [
+    *(
+        pytest.param(lambda t=t: GaussianDiscriminantAnalysis(t), id=t)
+        for t in naive.COVARIANCE_TYPES
+    ),
+    pytest.param(QuadraticDiscriminantAnalysis, id="QDA"),
+    pytest.param(LinearDiscriminantAnalysis, id="LDA"),
+    pytest.param(lambda: GaussianNB(var_smoothing=0), id="GaussianNB"),
+]
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_constant_features_are_left_out_and_put_back_when_sampling(make, dtype):
+    X, y = blobs(200, 4)
+    X = (np.round(10 * X) + 128).astype(dtype)
+    with_constant = np.insert(X, [1, 4], [[7, 0.1 if dtype != np.uint8 else 200]], axis=1)
+    plain = make().fit(X, y)
+    with pytest.warns(ConstantFeatureWarning, match=r"2 of 6 features .*: 1, 5$") as caught:
+        fitted = make().fit(with_constant, y)
+    assert len(caught) == 1
+    assert fitted.constant_features_.tolist() == [1, 5]
+    # What rows say there changes nothing.
+    scored = with_constant.copy()
+    scored[:, 1] = 0
+    for method in ("predict", "predict_proba", "score_samples", "mahalanobis"):
+        np.testing.assert_array_equal(getattr(fitted, method)(scored), getattr(plain, method)(X))
+    drawn, _ = fitted.sample(20, random_state=0)
+    assert (drawn[:, [1, 5]] == with_constant[0, [1, 5]]).all()
+    np.testing.assert_array_equal(np.delete(drawn, [1, 5], 1), plain.sample(20, random_state=0)[0])
+
+
+def test_constant_features_are_reported_once():
+    X, y = blobs(200, 3)
+    X[:, 1] = 3.0
+    with pytest.warns(ConstantFeatureWarning) as caught:
+        gda = GaussianDiscriminantAnalysis().partial_fit(X[:100], y[:100])
+        assert not caught  # the model is made when it is needed
+        gda.predict(X)
+        gda.predict_proba(X)
+        gda.partial_fit(X[100:], y[100:]).predict(X)
+        gda.fit(X, y).predict(X)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    X[:, 2] = -1.0
+    with pytest.warns(ConstantFeatureWarning, match=r"2 of 3 features .*: 1, 2$") as caught:
+        gda.fit(X, y)
+    assert len(caught) == 1
+
+
+def test_a_feature_that_starts_to_vary_is_taken_in():
+    X, y = blobs(200, 3)
+    X[:100, 1] = 3.0
+    with pytest.warns(ConstantFeatureWarning):
+        gda = GaussianDiscriminantAnalysis("full").fit(X[:100], y[:100])
+    gda.partial_fit(X[100:], y[100:])
+    assert gda.constant_features_.size == 0
+    expected = GaussianDiscriminantAnalysis("full").fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(gda.predict_proba(X), expected, atol=1e-12)
+
+
+def test_a_feature_constant_within_each_class_is_not_constant():
+    X, y = blobs(100, 3)
+    X[:, 1] = y
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gda = GaussianDiscriminantAnalysis("full", var_smoothing=0.1).fit(X, y)
+    assert gda.constant_features_.size == 0
+
+
+def test_constant_far_from_zero_is_constant():
+    X, y = blobs(3000, 3)
+    X[:, 2] = 1e9 + 0.1
+    for size in (1, 7, 1000, 3000):
+        moments = ClassMoments("full")
+        for i in range(0, len(X), size):
+            moments.update(X[i : i + size], y[i : i + size])
+        assert estimate(moments, "full", Regularisation()).features.tolist() == [0, 1]
+        assert (moments.means[:, 2] == X[0, 2]).all()
+
+
+def test_all_features_constant_is_an_error():
+    with pytest.raises(InvalidDataError, match="all 2 features are constant"):
+        GaussianDiscriminantAnalysis().fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
+
+
+def test_covariance_attributes_hold_constant_features_too():
+    X, y = blobs(100, 3)
+    X[:, 0] = 5.0
+    with pytest.warns(ConstantFeatureWarning):
+        gda = GaussianDiscriminantAnalysis("full").fit(X, y)
+    assert gda.covariance_.shape == (3, 3, 3)
+    assert not gda.covariance_[:, 0].any()
+    np.testing.assert_allclose(gda.covariance_, naive.covariance(X, y), rtol=1e-12, atol=1e-14)

@@ -1,0 +1,294 @@
+"""Class labels of all kinds: what is taken, what is refused, and the codes that come of them."""
+
+import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgda.errors import InvalidDataError
+from streamgda.moments import ClassMoments
+from streamgda.moments import labels as labels_module
+from streamgda.moments.labels import as_labels, encode, find, join_labels
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+NONE = np.empty(0, np.int64)
+
+
+def check_encoding(y, classes=NONE):
+    """Codes point at the labels, and classes are all labels, sorted."""
+    y = as_labels(y)
+    codes, found = encode(y, classes)
+    assert codes.dtype == np.int64
+    assert found[codes].tolist() == y.tolist()
+    assert found.tolist() == sorted({*classes.tolist(), *y.tolist()})
+    return found
+
+
+# --- kinds of labels --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype, table, monkeypatch):
+    if not table:
+        monkeypatch.setattr(labels_module, "_TABLE", 1)
+    y = np.array([3, 1, 3, 100, 0], dtype)
+    assert check_encoding(y).dtype == dtype
+    assert check_encoding(y[:1]).tolist() == [3]
+    assert check_encoding(y, np.array([1, 2, 50])).tolist() == [0, 1, 2, 3, 50, 100]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_at_both_ends_of_their_range(dtype):
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    assert check_encoding(np.array([high, low, high], dtype)).tolist() == [low, high]
+    top = check_encoding(np.array([high, high - 1, high], dtype))
+    assert top.tolist() == [high - 1, high]
+    assert top.dtype == dtype
+    bottom = np.array([low, low + 2], dtype)
+    assert check_encoding(bottom, top).tolist() == [low, low + 2, high - 1, high]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_negative_integers(dtype):
+    assert check_encoding(np.array([-5, 3, -128, 3], dtype)).tolist() == [-128, -5, 3]
+
+
+def test_integers_far_apart():
+    assert check_encoding([0, 10**12, -(10**15), 0]).tolist() == [-(10**15), 0, 10**12]
+    # Neighbours that float64 cannot tell apart.
+    big = 2**62
+    assert check_encoding([big, big + 1, -big, 0]).tolist() == [-big, 0, big, big + 1]
+    unsigned = np.array([2**64 - 1, 2**64 - 2, 0], np.uint64)
+    assert check_encoding(unsigned).tolist() == [0, 2**64 - 2, 2**64 - 1]
+
+
+def test_signed_and_unsigned_integers_are_joined_without_rounding():
+    signed = as_labels(np.array([2**60 + 1, 5, 7]))
+    unsigned = as_labels(np.array([2**60, 2**60 + 1, 5], np.uint64))
+    joined = check_encoding(unsigned, np.unique(signed))
+    assert joined.tolist() == [5, 7, 2**60, 2**60 + 1]
+    assert joined.dtype == np.int64
+    huge = np.array([2**64 - 1, 0], np.uint64)
+    assert join_labels(np.array([1, 2]), np.sort(huge)).tolist() == [0, 1, 2, 2**64 - 1]
+    with pytest.raises(InvalidDataError, match=r"from -1 to 18446744073709551615 .*no common type"):
+        join_labels(np.array([-1, 2]), np.sort(huge))
+
+
+def test_big_endian_integers():
+    assert check_encoding(np.array([300, 2, 300], ">i4")).tolist() == [2, 300]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["b", "ab", "", "ä", "b"],
+        np.array(["b", "ab", "", "ä", "b"]),
+        np.array(["b", "ab", "", "ä", "b"], "<U9"),
+        np.array(["b", "ab", "", "ä", "b"], object),
+        np.array(["b", "ab", "", "ä", "b"], np.dtypes.StringDType()),
+        np.array(["b", "ab", "", "ä", "b"], np.dtypes.StringDType(na_object=np.nan)),
+    ],
+    ids=["list", "U", "U9", "object", "StringDType", "StringDType-nan"],
+)
+def test_strings(y):
+    classes = check_encoding(y)
+    assert classes.tolist() == ["", "ab", "b", "ä"]
+    assert classes.dtype.kind == "U"
+
+
+@pytest.mark.parametrize(
+    "y", [[b"b", b"ab"], np.array([b"b", b"ab"], object), np.array([b"b", b"ab"])]
+)
+def test_bytes(y):
+    assert check_encoding(y).tolist() == [b"ab", b"b"]
+
+
+@pytest.mark.parametrize("y", [[True, False, True], np.array([True, False, True], object)])
+def test_booleans(y):
+    classes = check_encoding(y)
+    assert classes.dtype == bool
+    assert classes.tolist() == [False, True]
+
+
+def test_booleans_count_as_numbers():
+    assert check_encoding([0, 2], np.array([False, True])).tolist() == [0, 1, 2]
+    assert check_encoding([True, False], np.array([0, 1, 2])).dtype == np.int64
+
+
+@pytest.mark.parametrize("unit", ["Y", "D", "s", "ns"])
+def test_dates(unit):
+    y = np.array(["2021", "2020", "2021"], f"M8[{unit}]")
+    assert check_encoding(y).dtype == y.dtype
+
+
+def test_dates_as_objects():
+    y = [datetime.date(2021, 3, 1), datetime.date(2020, 1, 1)]
+    assert (check_encoding(y) == np.array(["2020-01-01", "2021-03-01"], "M8[D]")).all()
+
+
+def test_dates_of_different_units_are_the_same_dates():
+    days = np.array(["2020-01-01", "2020-01-02"], "M8[D]")
+    codes, classes = encode(days[::-1].astype("M8[ns]"), days)
+    assert codes.tolist() == [1, 0]
+    assert classes is days
+
+
+def test_durations():
+    y = np.array([3, 1, 3], "m8[s]")
+    assert check_encoding(y).dtype == y.dtype
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
+def test_whole_floats(dtype):
+    classes = check_encoding(np.array([2.0, -1.0, 2.0, 1024.0], dtype))
+    assert classes.tolist() == [-1, 2, 1024]
+    assert classes.dtype.itemsize <= 8  # what can be saved
+
+
+@pytest.mark.parametrize("y", [[1, 2.0, np.float32(3)], [True, 5], [np.int8(1), np.uint64(7)]])
+def test_numbers_of_mixed_types_as_objects(y):
+    assert check_encoding(np.array(y, object)).tolist() == sorted(y)
+
+
+def test_pandas_series():
+    pd = pytest.importorskip("pandas")
+    assert check_encoding(pd.Series(["b", "a", "b"])).tolist() == ["a", "b"]
+    assert check_encoding(pd.Series(["b", "a", "b"], dtype="category")).tolist() == ["a", "b"]
+    assert check_encoding(pd.Series([2, 1, 2], dtype="Int64")).tolist() == [1, 2]
+    for missing in (pd.Series(["b", None]), pd.Series([1, None], dtype="Int64")):
+        with pytest.raises(InvalidDataError, match="Unknown label type"):
+            as_labels(missing)
+
+
+# --- refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1.0, np.nan], r"y\[1\] is nan"),
+        ([np.inf, 1.0], r"y\[0\] is inf"),
+        ([1.0, 2.0, 0.5], r"continuous. y\[2\] is 0.5; class labels are whole numbers"),
+        (np.array([1.0, 2.5], np.float16), r"continuous. y\[1\] is 2.5"),
+        (np.array([1, 2.5], object), r"continuous"),
+        (["a", 1], r"objects of type int, str; class labels of one kind are expected"),
+        (np.array(["a", 1], object), r"objects of type int, str"),
+        (np.array(["a", None], object), r"objects of type NoneType, str"),
+        (np.array(["a", np.nan], object), r"objects of type float, str"),
+        (np.array(["a", b"a"], object), r"objects of type bytes, str"),
+        (np.array([1, (2, 3)], object), r"objects of type int, tuple"),
+        (np.array([{}, {}], object), r"objects of type dict"),
+        (np.array([None, None]), r"objects of type NoneType"),
+        (
+            np.array(["a", np.nan], np.dtypes.StringDType(na_object=np.nan)),
+            r"objects of type float, str",
+        ),
+        ([[1], [2]], r"y has shape \(2, 1\), expected one label a row: shape \(n_rows,\)"),
+        (np.array(["a"]).reshape(1, 1), r"y has shape \(1, 1\)"),
+        (3, r"y has shape \(\)"),
+        ("abc", r"y has shape \(\)"),
+        ([1j, 2], r"y has dtype complex128; class labels are whole numbers"),
+        (np.array(["2020", "NaT"], "M8[D]"), r"y\[1\] is NaT"),
+        (np.array(["NaT"], "m8[s]"), r"y\[0\] is NaT"),
+        (np.zeros(2, "i4,i4"), r"y has dtype"),
+    ],
+)
+def test_refused(y, message):
+    with pytest.raises(InvalidDataError, match=message):
+        as_labels(y)
+
+
+def test_the_argument_is_named():
+    with pytest.raises(InvalidDataError, match=r"new labels\[0\] is nan"):
+        as_labels([np.nan], "new labels")
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (["a"], [1]),
+        ([1], ["a"]),
+        ([1], [b"a"]),
+        (["a"], [b"a"]),
+        ([True], ["a"]),
+        (np.array(["2020"], "M8[D]"), [2020]),
+        (np.array(["2020"], "M8[D]"), np.array([3], "m8[D]")),
+    ],
+)
+def test_kinds_do_not_mix_from_batch_to_batch(first, then):
+    classes = encode(as_labels(first), NONE)[1]
+    with pytest.raises(InvalidDataError, match=r"labels of dtype .* do not mix with classes of"):
+        encode(as_labels(then), classes)
+    with pytest.raises(InvalidDataError, match="do not mix"):
+        join_labels(classes, as_labels(then))
+
+
+# --- batches ----------------------------------------------------------------------------------
+
+
+def test_no_labels():
+    codes, classes = encode(NONE, np.array(["a"]))
+    assert codes.size == 0
+    assert classes.tolist() == ["a"]
+
+
+def test_known_labels_leave_the_classes_alone():
+    for classes, y in [
+        (np.array([1, 5, 9]), np.array([9, 1], np.int8)),
+        (np.array([0, 2**40]), np.array([2**40, 0])),
+        (np.array(["a", "bb"]), np.array(["bb"])),
+    ]:
+        assert encode(y, classes)[1] is classes
+
+
+def test_new_labels_in_later_batches():
+    rows = np.arange(6.0).reshape(3, 2)
+    moments = (
+        ClassMoments().update(rows, [5, 7, 5]).update(rows, [6, 7, -1]).update(rows, [5, 5, 9])
+    )
+    assert moments.classes.tolist() == [-1, 5, 6, 7, 9]
+    assert moments.class_count.tolist() == [1, 4, 1, 2, 1]
+    assert moments.means[3].tolist() == [2.0, 3.0]
+
+
+def test_strings_grow_wider():
+    rows = np.ones((2, 1))
+    moments = ClassMoments().update(rows, np.array(["abc", "b"], "<U3"))
+    assert moments.classes.dtype == "<U3"
+    moments.update(rows, np.array(["abc", "abcdefghi"], "<U9"))
+    assert moments.classes.dtype == "<U9"
+    assert moments.classes.tolist() == ["abc", "abcdefghi", "b"]
+    assert moments.class_count.tolist() == [2, 1, 1]
+    moments.update(rows, np.array(["b", "b"], "<U1"))
+    assert moments.class_count.tolist() == [2, 1, 3]
+
+
+def test_integers_grow_wider():
+    rows = np.ones((2, 1))
+    moments = ClassMoments().update(rows, np.array([100, 5], np.int8))
+    moments.update(rows, np.array([100, 1000], np.int16))
+    assert moments.classes.dtype == np.int16
+    assert moments.classes.tolist() == [5, 100, 1000]
+
+
+def test_find():
+    classes = np.array([2, 4, 6])
+    assert find(np.array([6, 3, 2, 9, -1]), classes).tolist() == [2, -1, 0, -1, -1]
+    assert find(np.array(["6"]), classes).tolist() == [-1]
+    assert find(np.array([6]), NONE).tolist() == [-1]
+    assert find(NONE, np.array(["a"])).tolist() == []
+
+
+WORDS = st.lists(st.text("ab", max_size=3), min_size=1, max_size=9)
+NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), min_size=1, max_size=9)
+
+
+@given(st.lists(WORDS, max_size=4) | st.lists(NUMBERS, max_size=4))
+def test_any_batches_give_the_sorted_union(batches):
+    classes = NONE
+    for batch in batches:
+        classes = check_encoding(batch, classes)
+    assert classes.tolist() == sorted({label for batch in batches for label in batch})

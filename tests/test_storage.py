@@ -1,0 +1,484 @@
+"""Saving and loading: bit for bit, or with an error that says what is wrong."""
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from streamgda import storage
+from streamgda.errors import FormatError, SourceError, SourceNotFoundError
+from streamgda.moments import ClassMoments
+from streamgda.storage import pack_labels, unpack_labels
+
+LABELS = {
+    "int64": np.array([3, -1, 3, 7]),
+    "uint8": np.array([3, 200, 3, 7], np.uint8),
+    "uint64": np.array([2**64 - 1, 0, 5, 5], np.uint64),
+    "int8-big-endian": np.array([300, 2, 2, 1], ">i2"),
+    "float": np.array([1.0, -2.0, 0.0, 1e300]),
+    "float16": np.array([1.0, -2.0, 0.0, 512.0], np.float16),
+    "bool": np.array([True, False, True, True]),
+    "strings": np.array(["b", "ä\n\0c", "", "\U0001f600"]),
+    "bytes": np.array([b"b", b"\xff\0\xfe", b"", b"b"]),
+    "objects": np.array(["b", "abc", "", "b"], object),
+    "dates": np.array(["2020-01-01", "1969-07-21", "2020-01-01", "9999-12-31"], "M8[D]"),
+    "times": np.array(["2020-01-01", "1969-07-21", "2020-01-01", "2100-12-31"], "M8[ns]"),
+    "durations": np.array([5, -1, 5, 0], "m8[s]"),
+}
+
+
+def some_moments(covariance_type="full", dtype="float64", labels=LABELS["int64"]):
+    X = np.random.default_rng(0).integers(0, 100, (4, 3)).astype(dtype)
+    if dtype == "float64":
+        X /= 7
+    return ClassMoments(covariance_type).update(X, labels)
+
+
+def assert_same(a, b):
+    """The states are equal to the bit."""
+    (attributes, arrays), (others, other_arrays) = a.state(), b.state()
+    assert attributes == others
+    assert a.classes.dtype == b.classes.dtype
+    assert (a.classes == b.classes).all()
+    assert arrays.keys() == other_arrays.keys()
+    for name, array in arrays.items():
+        assert array.dtype == other_arrays[name].dtype
+        assert array.shape == other_arrays[name].shape
+        assert array.tobytes() == other_arrays[name].tobytes()
+
+
+def left_overs(folder):
+    return [p.name for p in folder.rglob("*") if "partial" in p.name or "old" in p.name]
+
+
+# --- round trips ------------------------------------------------------------------------------
+
+
+def stores(tmp_path):
+    yield tmp_path / "directory"
+    yield str(tmp_path / "string")
+    yield tmp_path / "file.zip"
+    yield tmp_path / "not" / "yet" / "there.zip"
+    yield zarr.storage.MemoryStore()
+    yield zarr.storage.LocalStore(tmp_path / "local")
+    root = zarr.create_group(zarr.storage.MemoryStore())
+    yield root.create_group("inside")
+    yield root.create_group("inside/deeper")
+    yield zarr.create_group(tmp_path / "outer").create_group("inner")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_any_store(tmp_path, dtype):
+    moments = some_moments(dtype=dtype)
+    for store in stores(tmp_path):
+        moments.save(store)
+        assert_same(ClassMoments.load(store), moments)
+        moments.save(store)  # over the first
+        assert_same(ClassMoments.load(store), moments)
+        assert storage.kind_of(store) == "moments"
+    assert not left_overs(tmp_path)
+
+
+def test_groups_inside_a_group_are_each_other_s_neighbours():
+    root = zarr.create_group(zarr.storage.MemoryStore(), attributes={"mine": 1})
+    first, second = some_moments(), some_moments("diag", "uint8")
+    first.save(root.create_group("first"))
+    second.save(root.create_group("second"))
+    first.save(root["first"])  # does not touch the second
+    assert_same(ClassMoments.load(root["first"]), first)
+    assert_same(ClassMoments.load(root["second"]), second)
+    assert root.attrs["mine"] == 1
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_relative_paths(tmp_path, monkeypatch, zipped):
+    monkeypatch.chdir(tmp_path)
+    name = "moments.zip" if zipped else "moments"
+    some_moments().save(name)
+    assert_same(ClassMoments.load(tmp_path / name), some_moments())
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
+def test_any_labels(tmp_path, labels):
+    moments = some_moments(labels=labels)
+    moments.save(tmp_path / "moments.zip")
+    loaded = ClassMoments.load(tmp_path / "moments.zip")
+    assert_same(loaded, moments)
+    packed = json.loads(json.dumps(pack_labels(moments.classes)))
+    assert unpack_labels(packed).tolist() == moments.classes.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "int16"])
+@pytest.mark.parametrize(
+    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
+)
+def test_any_covariance_type(covariance_type, dtype):
+    store, moments = zarr.storage.MemoryStore(), some_moments(covariance_type, dtype)
+    moments.save(store)
+    loaded = ClassMoments.load(store)
+    assert_same(loaded, moments)
+    assert loaded.exact == moments.exact == (dtype != "float64")
+    assert (loaded.covariance() == moments.covariance()).all()
+    rows = np.ones((2, 3), dtype)
+    assert_same(loaded.update(rows, [0, 3]), moments.update(rows, [0, 3]))  # and goes on
+
+
+@pytest.mark.parametrize("name", ["empty", "emptied", "emptied exact", "decayed away", "weighted"])
+def test_odd_moments(tmp_path, name):
+    moments = {
+        "empty": ClassMoments("tied"),
+        "emptied": some_moments() - some_moments(),
+        "emptied exact": some_moments(dtype="uint8") - some_moments(dtype="uint8"),
+        "decayed away": some_moments() * 0,
+        "weighted": some_moments() * 0.3,
+    }[name]
+    for path in (tmp_path / "moments", tmp_path / "moments.zip"):
+        moments.save(path)
+        assert_same(ClassMoments.load(path), moments)
+
+
+def test_arrays_of_any_kind(tmp_path):
+    arrays = {
+        "scalar": np.array(3.5),
+        "empty": np.empty((0, 4)),
+        "flags": np.array([True, False]),
+        "half": np.array([1.5, 2.5], np.float16),
+        "big-endian": np.array([1.5, 2.5], ">f8"),
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "strided": np.arange(12)[::-3],
+        "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
+        "chunked": np.arange(3 << 19).reshape(3, -1),  # more than one chunk of 8 MiB
+        "zeros": np.zeros((2, 2)),
+    }
+    attributes = {"text": "ä", "list": [1, 2.5, None], "nested": {"a": True}}
+    storage.write(tmp_path / "it", "odds", attributes, arrays)
+    read, loaded = storage.read(tmp_path / "it", "odds")
+    assert read == attributes
+    assert loaded.keys() == arrays.keys()
+    for name, array in arrays.items():
+        native = array.astype(array.dtype.newbyteorder("="))
+        assert loaded[name].dtype == native.dtype
+        assert loaded[name].shape == array.shape
+        assert loaded[name].tobytes() == native.tobytes()
+    assert len(list((tmp_path / "it" / "chunked" / "c").iterdir())) > 1
+
+
+def test_no_pickle(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("pickled")
+
+    moments = some_moments(labels=LABELS["objects"])
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    for path in (tmp_path / "moments", tmp_path / "moments.zip"):
+        moments.save(path)
+        assert_same(ClassMoments.load(path), moments)
+    files = [p for p in (tmp_path / "moments").rglob("*") if p.is_file()]
+    assert len(files) == 1 + 4 * 2  # the group; metadata and one chunk of each array
+    for path in files:
+        with pytest.raises(AssertionError, match="pickled"):
+            pickle.loads(path.read_bytes())
+
+
+# --- replacing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_saving_replaces(tmp_path, zipped):
+    path = tmp_path / ("moments.zip" if zipped else "moments")
+    some_moments().save(path)
+    other = some_moments("diag", "uint8")
+    other.save(path)
+    assert_same(ClassMoments.load(path), other)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    if not zipped:
+        assert not (path / "mean").exists()  # nothing of the first is left
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_failure_in_the_middle_leaves_what_was(tmp_path, monkeypatch, zipped, number):
+    path = tmp_path / ("moments.zip" if zipped else "moments")
+    some_moments().save(path)
+    create, written = zarr.Group.create_array, []
+
+    def failing(*args, **kwargs):
+        if len(written) == number:
+            raise OSError("disk full")
+        written.append(args)
+        return create(*args, **kwargs)
+
+    monkeypatch.setattr(zarr.Group, "create_array", failing)
+    for target in (path, tmp_path / f"new{path.suffix}"):
+        written.clear()
+        with pytest.raises(OSError, match="disk full"):
+            some_moments("diag").save(target)
+    assert_same(ClassMoments.load(path), some_moments())
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_zip_file_is_replaced_in_one_step(tmp_path, monkeypatch):
+    path = tmp_path / "moments.zip"
+    some_moments().save(path)
+    replace = Path.replace
+
+    def watching(self, target):
+        assert Path(target).exists()  # at no time is there nothing
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watching)
+    some_moments("diag").save(path)
+    assert ClassMoments.load(path).covariance_type == "diag"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_kinds_of_files_replace_each_other(tmp_path, zipped):
+    path = tmp_path / ("moments.zip" if zipped else "moments")
+    if zipped:
+        path.mkdir()
+    else:
+        path.write_text("a file")
+    some_moments().save(path)
+    assert_same(ClassMoments.load(path), some_moments())
+    assert not left_overs(tmp_path)
+
+
+def test_a_link_stays_a_link(tmp_path):
+    some_moments().save(tmp_path / "there")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    some_moments("diag").save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert ClassMoments.load(tmp_path / "there").covariance_type == "diag"
+
+
+def test_a_folder_of_other_things_is_not_deleted(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious").write_text("once only")
+    with pytest.raises(SourceError, match=r"data is a directory that holds something else"):
+        some_moments().save(tmp_path / "data")
+    assert (tmp_path / "data" / "precious").read_text() == "once only"
+    (tmp_path / "empty").mkdir()
+    some_moments().save(tmp_path / "empty")
+    assert_same(ClassMoments.load(tmp_path / "empty"), some_moments())
+
+
+# --- what is not ours -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.zip", "no/where/at/all"])
+def test_missing_path(tmp_path, name):
+    with pytest.raises(SourceNotFoundError, match=rf"{name} does not exist"):
+        ClassMoments.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        storage.kind_of(tmp_path / name)
+
+
+def test_not_a_group(tmp_path):
+    (tmp_path / "file").write_text("no zarr")
+    (tmp_path / "file.zip").write_text("no zip")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.zip").mkdir()
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "zarr.json").write_text("{")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a", "b")
+    zarr.create_array(tmp_path / "array", data=np.arange(3))
+    for path in sorted(tmp_path.iterdir()):
+        with pytest.raises(FormatError, match="is not a zarr group that can be read"):
+            ClassMoments.load(path)
+    with pytest.raises(FormatError, match="is not a zarr group that can be read"):
+        ClassMoments.load(zarr.storage.MemoryStore())
+
+
+def test_foreign_group(tmp_path):
+    zarr.create_group(tmp_path / "group", attributes={"title": "rainfall"})
+    zarr.create_group(tmp_path / "clash", attributes={"streamgda": 5})
+    zarr.create_group(tmp_path / "other", attributes={"streamgda": {"format": "other"}})
+    for path in tmp_path.iterdir():
+        with pytest.raises(FormatError, match="a zarr group, but not one that streamgda saved"):
+            ClassMoments.load(path)
+
+
+def edit(path, change, node=""):
+    """Change the attributes, or the whole description of a node."""
+    file = path / node / "zarr.json"
+    description = json.loads(file.read_text())
+    change(description if node else description["attributes"]["streamgda"])
+    file.write_text(json.dumps(description))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    moments = some_moments(labels=np.array(["b", "a", "b", "c"]))
+    for _ in range(2):  # three rows a class, and means that take two float64 numbers
+        moments.update(np.random.default_rng(1).normal(size=(4, 3)), ["a", "b", "c", "c"])
+    assert moments.state()[1]["mean_low"].any()
+    moments.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_unknown_version(saved, version):
+    edit(saved, lambda head: head.update(version=version))
+    with pytest.raises(FormatError, match=rf"format version {version!r}; this streamgda reads"):
+        ClassMoments.load(saved)
+
+
+def test_wrong_kind(tmp_path, saved):
+    with pytest.raises(FormatError, match="holds 'moments', expected 'model'"):
+        storage.read(saved, "model")
+    storage.write(tmp_path / "model", "model", {}, {})
+    with pytest.raises(FormatError, match="holds 'model', expected 'moments'"):
+        ClassMoments.load(tmp_path / "model")
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.9, 0.999])
+def test_truncated_zip(tmp_path, kept):
+    some_moments().save(tmp_path / "moments.zip")
+    whole = (tmp_path / "moments.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(FormatError, match=r"cut\.zip is not a zarr group that can be read"):
+        ClassMoments.load(tmp_path / "cut.zip")
+
+
+def test_flipped_bytes_in_a_zip(tmp_path):
+    """Wherever a byte is wrong: an error, or all the same numbers."""
+    path, moments = tmp_path / "moments.zip", some_moments()
+    moments.save(path)
+    whole, noticed = path.read_bytes(), 0
+    for at in range(0, len(whole), max(1, len(whole) // 60)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            loaded = ClassMoments.load(path)
+        except FormatError:
+            noticed += 1
+        else:
+            assert loaded.state()[0].keys() == moments.state()[0].keys()
+            assert_same(loaded, moments)
+    assert noticed > 20
+
+
+def chunks_of(path):
+    return sorted(p for p in path.rglob("*") if p.is_file() and p.name != "zarr.json")
+
+
+@pytest.mark.parametrize("name", ["count", "mean", "mean_low", "scatter"])
+def test_truncated_chunk(saved, name):
+    (chunk,) = chunks_of(saved / name)
+    whole = chunk.read_bytes()
+    for size in (0, 1, len(whole) // 2, len(whole) - 1):
+        chunk.write_bytes(whole[:size])
+        with pytest.raises(FormatError, match="saved is damaged"):
+            ClassMoments.load(saved)
+
+
+@pytest.mark.parametrize("name", ["count", "mean", "mean_low", "scatter"])
+def test_missing_chunk(saved, name):
+    (chunk,) = chunks_of(saved / name)
+    chunk.unlink()
+    with pytest.raises(FormatError, match=rf"damaged.*{name}.*does not match its checksum"):
+        ClassMoments.load(saved)
+
+
+@pytest.mark.parametrize("name", ["count", "mean", "scatter"])
+def test_missing_array(saved, name):
+    (saved / name / "zarr.json").unlink()
+    with pytest.raises(FormatError, match="saved is damaged"):
+        ClassMoments.load(saved)
+
+
+@pytest.mark.parametrize("name", ["count", "mean", "mean_low", "scatter"])
+def test_flipped_bytes_in_a_chunk(saved, name):
+    """Each byte in turn: an error, or (where compression does not care) the same numbers."""
+    (chunk,) = chunks_of(saved / name)
+    before = ClassMoments.load(saved)
+    whole, noticed = chunk.read_bytes(), 0
+    for at in range(len(whole)):
+        chunk.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        try:
+            assert_same(ClassMoments.load(saved), before)
+        except FormatError as error:
+            noticed += 1
+            assert "saved is damaged" in str(error)  # noqa: PT017
+    assert noticed > 0.8 * len(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("mean", {"shape": [3, 2]}),
+        ("mean", {"shape": [2, 3]}),
+        ("mean", {"shape": [3, 3, 1]}),
+        ("mean", {"shape": "wide"}),
+        ("mean", {"data_type": "int64"}),
+        ("mean", {"data_type": "float32"}),
+        ("count", {"data_type": "float64"}),
+        ("count", {"codecs": []}),
+        ("count", {"node_type": "group"}),
+        ("count", {"zarr_format": 9}),
+        ("scatter", {"shape": [3, 3, 4]}),
+    ],
+)
+def test_edited_metadata_of_an_array(saved, name, changes):
+    edit(saved, lambda node: node.update(changes), name)
+    with pytest.raises(FormatError, match="saved is damaged"):
+        ClassMoments.load(saved)
+
+
+def change_array(name, spec):
+    return lambda head: head["arrays"].update({name: spec})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_array("mean", [[2, 3], "<f8", 0]),
+        change_array("mean", [[3, 3], "<f4", 0]),
+        change_array("mean", [[3, 3], "<f8", 0]),
+        change_array("mean", [[3, 3]]),
+        change_array("mean", None),
+        change_array("other", [[3, 3], "<f8", 0]),
+        lambda head: head.update(arrays=None),
+        lambda head: head.update(attributes=7),
+        lambda head: head.pop("attributes"),
+        lambda head: head["arrays"].pop("mean"),
+        lambda head: head["attributes"].pop("classes"),
+        lambda head: head["attributes"].update(classes=["a", "b", "c"]),
+        lambda head: head["attributes"].update(covariance_type="round"),
+        lambda head: head["attributes"].update(covariance_type="diag"),
+        lambda head: head["attributes"].update(covariance_type="tied"),
+        lambda head: head["attributes"].update(origin=0, reach=5),
+        lambda head: head["attributes"]["classes"].update(values=["a", "b"]),
+        lambda head: head["attributes"]["classes"].update(dtype="|O"),
+        lambda head: head["attributes"]["classes"].update(dtype="i4,f4"),
+        lambda head: head["attributes"]["classes"].update(dtype="<i8"),
+        lambda head: head["attributes"]["classes"].update(dtype="|i1", values=[1, 2, 1000]),
+        lambda head: head["attributes"]["classes"].update(dtype="S3", values=["a", "b", "c"]),
+        lambda head: head["attributes"]["classes"].update(dtype="<i8", values=[[1], [2], [3]]),
+        lambda head: head["attributes"]["classes"].update(values=["a", "c", "b"]),
+        lambda head: head["attributes"]["classes"].update(values=["a", "b", "b"]),
+        lambda head: head["attributes"]["classes"].pop("dtype"),
+    ],
+)
+def test_edited_description(saved, change):
+    edit(saved, change)
+    with pytest.raises(FormatError, match="damaged"):
+        ClassMoments.load(saved)
+
+
+def test_impossible_values(saved):
+    """Saved with a good checksum, but not what moments can be."""
+    for name, value in [("count", -1), ("mean", np.nan), ("scatter", np.inf)]:
+        attributes, arrays = some_moments().state()
+        arrays = {key: array.copy() for key, array in arrays.items()}
+        arrays[name].flat[0] = value
+        storage.write(saved, "moments", attributes, arrays)
+        with pytest.raises(FormatError, match=f"damaged: {name} holds impossible values"):
+            ClassMoments.load(saved)

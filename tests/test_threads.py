@@ -1,0 +1,249 @@
+"""The one door to threads: order, limits, nesting, failure, forks."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import pytest
+
+from streamgda import threads
+
+
+def slowly(number):
+    """Later calls are faster, so that results come in out of order."""
+    time.sleep(0.002 * (7 - number % 8))
+    return number
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_results_come_in_order(use_threads, n):
+    use_threads(n)
+    expected = list(range(20))
+    assert threads.run(slowly, [(i,) for i in expected]) == expected
+    for ahead in (0, 1, 5, None):
+        assert list(threads.imap(slowly, ((i,) for i in expected), ahead=ahead)) == expected
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_no_calls(use_threads, n):
+    use_threads(n)
+    assert threads.run(slowly, []) == []
+    assert threads.run(divmod, [(7, 2)]) == [(3, 1)]
+
+
+def test_several_threads_really_run(use_threads):
+    use_threads(3)
+    together = threading.Barrier(3, timeout=30)
+    names = threads.run(lambda: (together.wait(), threading.current_thread().name)[1], [()] * 3)
+    assert len(set(names)) == 3
+    assert all(name.startswith("streamgda") for name in names)
+
+
+def test_one_thread_is_the_caller(use_threads):
+    use_threads(1)
+    assert threads.run(threading.get_ident, [()] * 3) == [threading.get_ident()] * 3
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_no_more_is_under_way_than_asked_for(use_threads, ahead):
+    use_threads(2)
+    taken, done = 0, 0
+    most = 0
+
+    def calls():
+        nonlocal taken, most
+        for i in range(30):
+            taken += 1
+            most = max(most, taken - done)
+            yield (i,)
+
+    for _ in threads.imap(slowly, calls(), ahead=ahead):
+        done += 1
+    assert most == 2 + ahead
+
+
+# --- limit ------------------------------------------------------------------------------------
+
+
+def test_limit(use_threads):
+    use_threads(4)
+    with threads.limit(2):
+        assert threads.n_threads() == 2
+        with threads.limit(3):  # an inner limit does not lift an outer one
+            assert threads.n_threads() == 2
+        with threads.limit(1):
+            assert threads.n_threads() == 1
+        assert threads.n_threads() == 2
+    assert threads.n_threads() == 4
+    with threads.limit(100):
+        assert threads.n_threads() == 4
+    with threads.limit(0):
+        assert threads.n_threads() == 1
+
+
+def test_limit_ends_with_an_error(use_threads):
+    use_threads(2)
+    with pytest.raises(KeyError), threads.limit(1):
+        raise KeyError
+    assert threads.n_threads() == 2
+
+
+def test_limit_is_the_calling_thread_s(use_threads):
+    use_threads(3)
+    with threads.limit(1), ThreadPoolExecutor(1) as other:
+        assert other.submit(threads.n_threads).result() == 3
+
+
+def test_limit_keeps_work_in_the_caller(use_threads):
+    use_threads(2)
+    with threads.limit(1):
+        assert threads.run(threading.get_ident, [()] * 3) == [threading.get_ident()] * 3
+
+
+def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
+    monkeypatch.setattr(threads, "_cores", lambda: 5)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 3)
+    assert threads.n_threads() == 3
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
+    assert threads.n_threads() == 5
+
+
+def test_cores():
+    assert threads._cores() >= 1
+
+
+def test_cores_without_affinity(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert threads._cores() == os.cpu_count()
+
+
+# --- nesting ----------------------------------------------------------------------------------
+
+
+def in_time(function, seconds=60):
+    """Call in a thread that a deadlock would not hold up."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert results, f"no result in {seconds} s"
+    return results[0]
+
+
+def test_nested_runs_do_not_wait_for_themselves(use_threads):
+    use_threads(2)
+
+    def outer(i):
+        assert threads.n_threads() == 1
+        return threads.run(lambda j: 10 * i + j, [(j,) for j in range(5)])
+
+    results = in_time(lambda: threads.run(outer, [(i,) for i in range(20)]))
+    assert results == [[10 * i + j for j in range(5)] for i in range(20)]
+
+
+def test_many_callers_share_the_pool(use_threads):
+    use_threads(2)
+
+    def caller(_):
+        return threads.run(slowly, [(i,) for i in range(10)])
+
+    def all_callers():
+        with ThreadPoolExecutor(8) as others:
+            return list(others.map(caller, range(8)))
+
+    assert in_time(all_callers) == [list(range(10))] * 8
+
+
+# --- failure ----------------------------------------------------------------------------------
+
+
+class CallError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("ahead", [0, 2, None])
+def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
+    use_threads(n)
+    started = []
+
+    def fail_at_three(i):
+        started.append(i)
+        time.sleep(0.001)
+        if i == 3:
+            raise CallError(i)
+        return i
+
+    results = []
+    with pytest.raises(CallError, match="3"):
+        results.extend(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
+    assert len(started) < 400
+    threads.run(slowly, [(0,)] * 4)  # the pool is as good as before
+
+
+def test_results_before_the_error_are_given(use_threads):
+    use_threads(2)
+    results = threads.imap(lambda i: 1 // (3 - i), ((i,) for i in range(9)))
+    assert [next(results) for _ in range(3)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_an_error_in_the_calls_themselves(use_threads):
+    use_threads(2)
+
+    def calls():
+        yield (1,)
+        raise CallError
+
+    with pytest.raises(CallError):
+        threads.run(slowly, calls())
+
+
+def test_an_abandoned_iteration_cancels_what_waits(use_threads):
+    use_threads(2)
+    started = []
+    results = threads.imap(lambda i: (started.append(i), slowly(i)), ((i,) for i in range(500)))
+    next(results)
+    results.close()
+    time.sleep(0.05)
+    assert len(started) < 20
+
+
+# --- forks ------------------------------------------------------------------------------------
+
+FORK = """
+import os, sys, warnings
+from streamgda import threads
+threads._cores = lambda: 2
+threads.numba.config.NUMBA_NUM_THREADS = 2
+assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
+assert threads._pool is not None
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+    child = os.fork()
+if child == 0:
+    assert threads._pool is None
+    os._exit(0 if threads.run(abs, [(-i,) for i in range(9)]) == list(range(9)) else 1)
+_, status = os.waitpid(child, 0)
+assert threads.run(abs, [(-1,)] * 3) == [1] * 3
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_works_after_a_fork():
+    path = os.pathsep.join(p for p in sys.path if p)
+    subprocess.run(
+        [sys.executable, "-c", FORK],
+        check=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )
