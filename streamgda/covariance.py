@@ -125,14 +125,15 @@ def estimate(
         _diagonal(total_scatter(sums)) / max(sums.count.sum(), np.finfo(float).tiny)
     )
     epsilon = float(how.var_smoothing * variance.max())
-    features = np.flatnonzero(~constant_features(sums))
-    if not drop_constant:
-        features = np.arange(sums.n_features)
-    elif not features.size:
+    varying = np.flatnonzero(~constant_features(sums))
+    features = varying if drop_constant else np.arange(sums.n_features)
+    if not features.size:
         raise InvalidDataError(
             f"all {sums.n_features} features are constant over all rows; nothing tells the "
             f"classes apart"
         )
+    # Shrinkage is towards the mean of all variances, those of zero too, as in scikit-learn.
+    averaged = max(1, varying.size) if structure.isotropic else sums.n_features
     rows = sums.count > 0
     everyone = float((sums.count[rows] - how.ddof).sum())
     shape = structure.scatter_shape(sums.count.size, features.size)
@@ -146,7 +147,7 @@ def estimate(
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
             weight = (1 - how.pooling) * n + how.pooling * everyone
         scatter = _select(scatter, features) / (weight if weight > 0 else np.inf)
-        values[g] = _regularise(scatter, structure, how, epsilon)
+        values[g] = _regularise(scatter, structure, how, epsilon, averaged)
     amount = np.full(shape[0], 0.0 if how.shrinkage is None else float(how.shrinkage))
     return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amount)
 
@@ -170,15 +171,18 @@ def _select(scatter: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 def _regularise(
-    covariance: np.ndarray, structure: Structure, how: Regularisation, epsilon: float
+    covariance: np.ndarray,
+    structure: Structure,
+    how: Regularisation,
+    epsilon: float,
+    averaged: int,
 ) -> np.ndarray:
-    variances = _diagonal(covariance)
+    variance = _diagonal(covariance).sum() / averaged
     if structure.isotropic:
-        covariance = np.full_like(covariance, variances.mean())
-        variances = covariance
+        covariance = np.full_like(covariance, variance)
     diagonal = 0.0
     if how.shrinkage:
-        diagonal = how.shrinkage * variances.mean()
+        diagonal = how.shrinkage * variance
         covariance = (1 - how.shrinkage) * covariance
     if how.reg_param:
         diagonal = (1 - how.reg_param) * diagonal + how.reg_param

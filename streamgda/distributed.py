@@ -16,7 +16,7 @@ import numpy as np
 from streamgda import threads
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.sources import is_dask
+from streamgda.sources import is_dask, is_store
 
 _MERGED_AT_ONCE = 8
 # Blocks are accumulated one after the other in a task until they are worth a state of their own.
@@ -61,8 +61,6 @@ def accumulate(
             strict=True,
         )
     )
-    if not blocks or X.shape[0] == 0:
-        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     take, merge = dask.delayed(_take, pure=False), dask.delayed(_merge, pure=False)
     size = _blocks_per_task(X, covariance_type)
     parts = [take(covariance_type, blocks[i : i + size]) for i in range(0, len(blocks), size)]
@@ -71,6 +69,8 @@ def accumulate(
             merge(parts[i : i + _MERGED_AT_ONCE]) for i in range(0, len(parts), _MERGED_AT_ONCE)
         ]
     moments: ClassMoments = dask.compute(parts[0])[0]
+    if moments.n_features is None and sample_weight is None:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return moments
 
 
@@ -107,7 +107,7 @@ def score(
     Parameters
     ----------
     function : callable
-        Called with the rows of a block; gives one entry a row.
+        Called as ``function(rows, first_row)`` for a block; gives one entry a row.
     X : dask.array.Array, shape (n_rows, n_features)
     dtype : dtype
         Of what the function gives.
@@ -128,23 +128,28 @@ def score(
     return da.map_blocks(_apply, X, held, chunks=(X.chunks[0], (n_columns,)), **options)
 
 
-def _apply(X: np.ndarray, function: Callable[..., np.ndarray]) -> np.ndarray:
-    return function(X)
+def _apply(
+    X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
+) -> np.ndarray:
+    first_row = block_info[0]["array-location"][0][0]
+    return function(X, 0 if np.isnan(first_row) else int(first_row))
 
 
-def _call(function: Callable[..., np.ndarray], X: np.ndarray) -> np.ndarray:
+def _call(function: Callable[..., np.ndarray], X: np.ndarray, first_row: int) -> np.ndarray:
     with threads.limit(1):
-        return function(X)
+        return function(X, first_row)
 
 
 def as_rows(X: Any) -> Any:
-    """A dask array with all features in one chunk.
+    """Rows as a dask array with all features in one chunk.
 
     Raises
     ------
     InvalidDataError
         Where it is not two-dimensional.
     """
+    if not is_dask(X):
+        X = da.from_array(X if is_store(X) else np.asarray(X))
     if X.ndim != 2:
         raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
     if np.isnan(X.shape[1]):

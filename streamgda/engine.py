@@ -14,6 +14,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MemoryBudgetError
 from streamgda.moments import ClassMoments
+from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
 from streamgda.sources import RowSource, as_source, is_dask
 
@@ -85,7 +86,7 @@ def accumulate(
     if y is None:
         return _accumulate_batches(moments, X, sample_weight, progress)
     rows = as_source(X)
-    companions = [as_source(y, "y")]
+    companions = [as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
     if sample_weight is not None:
         companions.append(as_source(sample_weight, "sample_weight"))
     check_rows(rows, *companions)
@@ -163,8 +164,7 @@ def score(
         `out`, or what was made in its place.
     """
     rows = as_source(X)
-    if len(rows.shape) != 2:
-        raise InvalidDataError(f"X has shape {rows.shape}; expected a 2D array of rows x features")
+    check_rows(rows)
     plan = Slabs.plan(rows, as_bytes(max_memory), 0)
     with reporter(progress, rows.n_rows, "scoring") as report:
         for start, (block,) in plan.read(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
@@ -104,6 +104,10 @@ class GaussianModel:
             roots,
             log_determinants,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes, without what is derived from them: a pickle is as small as it can be."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     # --- derived once -------------------------------------------------------------------------
 
@@ -413,7 +417,12 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
     """
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
-    values = np.asarray(priors, np.float64)
+    try:
+        values = np.asarray(priors, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameterError(
+            f"priors={priors!r}; expected one number for each of the {classes.size} classes"
+        ) from None
     if values.shape != (classes.size,):
         raise InvalidParameterError(
             f"priors has shape {values.shape}; expected one for each of the {classes.size} classes "

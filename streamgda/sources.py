@@ -88,11 +88,7 @@ def as_source(X: Any, what: str = "X") -> RowSource:
         unit = int(stored[0]) if stored and X.shape else 1
         # A store cut along the features too decodes a row of its chunks at a time.
         return RowSource(X, tuple(X.shape), _dtype(X.dtype), max(1, min(unit, *X.shape[:1])), False)
-    if hasattr(X, "create_array") and hasattr(X, "members"):
-        raise SourceError(
-            f"{what} is a zarr group, where an array is due; pass one of its arrays: "
-            f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
-        )
+    refuse_group(X, what)
     if hasattr(X, "iloc"):
         return RowSource(X, tuple(X.shape), None, 1, False)
     if not isinstance(X, np.ndarray):
@@ -100,6 +96,15 @@ def as_source(X: Any, what: str = "X") -> RowSource:
     if not X.ndim:
         raise InvalidDataError(f"{what} has no rows: it is {type(X.item()).__name__}")
     return RowSource(X, X.shape, X.dtype, 1, True)
+
+
+def refuse_group(X: Any, what: str = "X") -> None:
+    """Raise `SourceError` where this is a zarr group and not one of its arrays."""
+    if hasattr(X, "create_array") and hasattr(X, "members"):
+        raise SourceError(
+            f"{what} is a zarr group, where an array is due; pass one of its arrays: "
+            f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
+        )
 
 
 def _dtype(dtype: Any) -> np.dtype:

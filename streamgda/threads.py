@@ -45,6 +45,9 @@ def limit(n: int) -> Iterator[None]:
 
 def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
     """Call ``function(*arguments)`` for each tuple, on all allowed threads; results in order."""
+    calls = list(calls)
+    if len(calls) == 1:  # not worth a thread's waking up
+        return [function(*calls[0])]
     return list(imap(function, calls, ahead=None))
 
 

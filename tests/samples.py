@@ -1,6 +1,19 @@
-"""Rows that several test files use."""
+"""Rows and estimators that several test files use."""
 
+import dask.array as da
+import naive
 import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from sklearn.base import clone
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 
 
 def blobs(
@@ -23,3 +36,95 @@ def bytes_of(X: np.ndarray) -> np.ndarray:
     """The rows as uint8, spread over most of its range."""
     low, high = X.min(), X.max()
     return np.round(250 * (X - low) / (high - low)).astype(np.uint8)
+
+
+ESTIMATORS = {
+    **{name: GaussianDiscriminantAnalysis(name) for name in naive.COVARIANCE_TYPES},
+    "regularised": GaussianDiscriminantAnalysis(
+        shrinkage=0.1, pooling=0.2, reg_param=0.05, var_smoothing=1e-3, ddof=1
+    ),
+    "QDA": QuadraticDiscriminantAnalysis(),
+    "LDA": LinearDiscriminantAnalysis(),
+    "GaussianNB": GaussianNB(),
+}
+EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
+METHODS = [
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "predict_joint_log_proba",
+    "decision_function",
+    "score_samples",
+    "mahalanobis",
+    "transform",
+]
+PARAMETERS = [
+    "class_count_",
+    "priors_",
+    "class_prior_",
+    "means_",
+    "theta_",
+    "covariance_",
+    "var_",
+    "epsilon_",
+    "xbar_",
+    "coef_",
+    "intercept_",
+    "explained_variance_ratio_",
+]
+
+
+def make(name):
+    """An estimator of that name, not fitted."""
+    return clone(ESTIMATORS[name])
+
+
+def results(estimator, X):
+    """What every method that the estimator has says of the rows."""
+    return {m: getattr(estimator, m)(X) for m in METHODS if hasattr(estimator, m)}
+
+
+def assert_same_bits(a, b):
+    assert a.keys() == b.keys()
+    for method in a:
+        np.testing.assert_array_equal(a[method], b[method], err_msg=method, strict=True)
+
+
+def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
+    """Parameters within `rtol` of their scale, and the same labels."""
+    for name in PARAMETERS:
+        if hasattr(expected, name):
+            value = np.asarray(getattr(expected, name))
+            scale = np.nanmax(np.abs(value))
+            np.testing.assert_allclose(
+                getattr(found, name), value, rtol=0, atol=rtol * scale, err_msg=name
+            )
+    np.testing.assert_array_equal(found.classes_, expected.classes_, strict=True)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def snapshot(estimator):
+    """All that the estimator is, to tell whether it changed."""
+    held = {name: (id(value), repr(value)) for name, value in vars(estimator).items()}
+    if "moments_" in held:
+        attributes, arrays = estimator.moments_.state()
+        held["state"] = attributes, {name: array.tobytes() for name, array in arrays.items()}
+    return held
+
+
+KINDS = ["numpy", "frame", "zarr", "dask"]
+
+
+def held(array, kind, rows=64):
+    """The array as that kind holds it, in chunks of so many rows."""
+    if kind == "frame":
+        return pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
+    if kind == "zarr":
+        dtype = str if array.dtype.kind == "U" else array.dtype
+        chunks = min(rows, max(1, len(array))), *array.shape[1:]
+        stored = zarr.create_array({}, shape=array.shape, chunks=chunks, dtype=dtype)
+        stored[...] = array
+        return stored
+    if kind == "dask":
+        return da.from_array(array, chunks=(rows, *array.shape[1:]))
+    return array

@@ -1,11 +1,13 @@
-"""Every kernel of the moments against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Every kernel against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 from fractions import Fraction
 from itertools import pairwise
 
+import naive
 import numpy as np
 import pytest
 
+from streamgda.kernels import scoring
 from streamgda.kernels.grouping import first_rows, group_rows
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.scatter import DEPTH, LANES, add_outer, add_products, pack_rows
@@ -294,3 +296,141 @@ def test_centre_squares(tied):
         for j in range(4):
             error = abs(Fraction(scatter[g, j]) - variances[j])
             assert error <= Fraction(float(np.spacing(float(variances[j]))))
+
+
+# --- scoring ----------------------------------------------------------------------------------
+
+
+def scored_rows(rng, n, d, dtype="float64"):
+    """Rows wider than what is scored, and the columns that are."""
+    return rows_of(rng, dtype, n, d + 2), rng.permutation(d + 2)[:d]
+
+
+def lower_roots(rng, groups, d):
+    return np.tril(rng.integers(-2, 3, (groups, d, d))).astype(np.float64)
+
+
+def assert_distances(out, X, features, centres, roots):
+    for k in range(len(centres)):
+        W = roots[min(k, len(roots) - 1)]
+        for r in range(len(X)):
+            z = W @ (X[r, features].astype(np.float64) - centres[k])
+            assert out[r, k] == z @ z
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "dtype"),
+    [(1, 1, "uint8"), (3, 4, "float32"), (127, 2, "int16"), (128, 1, "float64"), (130, 3, "uint8")],
+)
+def test_matrix_distances(n, d, dtype, tied):
+    rng = np.random.default_rng(8)
+    X, features = scored_rows(rng, n, d, dtype)
+    centres = rng.integers(-3, 4, (3, d)).astype(np.float64)
+    roots = lower_roots(rng, 1 if tied else 3, d)
+    out = np.full((n, 3), np.nan)
+    scoring.matrix_distances(X, features, centres, roots, out)
+    assert_distances(out, X, features, centres, roots)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d"), [(1, 1), (4, 2), (5, 3), (47, 13), (48, 14), (49, 15), (50, 16), (3, 17), (2, 33)]
+)
+def test_wide_matrix_distances(n, d, tied):
+    rng = np.random.default_rng(9)
+    X, features = scored_rows(rng, n, d)
+    centres = rng.integers(-3, 4, (2, d)).astype(np.float64)
+    roots = lower_roots(rng, 1 if tied else 2, d)
+    shape = padded(d, scoring.TILE_COLUMNS), padded(d, scoring.LANES)
+    whole_tiles = np.zeros((len(roots), *shape))
+    whole_tiles[:, :d, :d] = roots
+    out = np.full((n, 2), np.nan)
+    scoring.wide_matrix_distances(X, features, centres, whole_tiles, out)
+    assert_distances(out, X, features, centres, roots)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("n", "d", "dtype"), [(1, 1, "uint8"), (129, 3, "float32")])
+def test_diagonal_distances(n, d, dtype, tied):
+    rng = np.random.default_rng(10)
+    X, features = scored_rows(rng, n, d, dtype)
+    centres = rng.integers(-3, 4, (3, d)).astype(np.float64)
+    roots = rng.integers(0, 4, (1 if tied else 3, d)).astype(np.float64)
+    out = np.full((n, 3), np.nan)
+    scoring.diagonal_distances(X, features, centres, roots**2, out)
+    assert_distances(out, X, features, centres, [np.diag(root) for root in roots])
+
+
+@pytest.mark.parametrize(("n", "d", "dtype"), [(1, 1, "uint8"), (129, 3, "float64")])
+def test_linear_scores(n, d, dtype):
+    rng = np.random.default_rng(11)
+    X, features = scored_rows(rng, n, d, dtype)
+    centre = rng.integers(-3, 4, d).astype(np.float64)
+    coefficients = rng.integers(-3, 4, (2, d)).astype(np.float64)
+    intercepts = np.array([0.5, -2.0])
+    out = np.full((n, 2), np.nan)
+    scoring.linear_scores(X, features, centre, coefficients, intercepts, out)
+    for r in range(n):
+        for k in range(2):
+            t = X[r, features].astype(np.float64) - centre
+            assert out[r, k] == coefficients[k] @ t + intercepts[k]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", [(0, 0), (2, 1), (6, 4)])
+def test_all_finite(where, value, dtype):
+    X = np.full((7, 5), np.finfo(dtype).max, dtype)
+    X[3] = -X[3]
+    assert scoring.all_finite(X)
+    X[where] = value
+    with np.errstate(invalid="ignore"):
+        assert not scoring.all_finite(X)
+
+
+def test_distances_to_scores():
+    scores = np.array([[2.0, 4.0], [0.0, np.inf]])
+    scoring.distances_to_scores(np.array([1.0, -1.0]), scores)
+    assert scores.tolist() == [[0.0, -3.0], [1.0, -np.inf]]
+
+
+# Far apart, equal, beyond what exp() can hold, impossible for one class, impossible for all.
+SCORES = np.array(
+    [
+        [0.0, -1.0, 2.0],
+        [3.0, 3.0, 3.0],
+        [-1e5, -1e5 - 1, -2e5],
+        [800.0, 0.0, 801.0],
+        [-np.inf, 0.0, -1.0],
+        [-np.inf, -np.inf, -np.inf],
+    ]
+)
+
+
+def test_largest():
+    out = np.empty(6, np.int64)
+    scoring.largest(SCORES, out)
+    assert out.tolist() == [2, 0, 0, 2, 1, 0]
+
+
+def test_log_sum_exp():
+    out = np.empty(6)
+    scoring.log_sum_exp(SCORES, out)
+    np.testing.assert_allclose(out[:5], naive.log_density(SCORES[:5]), rtol=1e-15)
+    assert out[5] == -np.inf
+
+
+def test_log_posterior():
+    out = np.empty((6, 3))
+    scoring.log_posterior(SCORES, out)
+    np.testing.assert_allclose(out[:5], naive.log_posterior(SCORES[:5]), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(out[5], -np.log(3))
+
+
+def test_posterior():
+    out = np.empty((6, 3))
+    scoring.posterior(SCORES, out)
+    np.testing.assert_allclose(out[:5], naive.posterior(SCORES[:5]), rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(out[5], 1 / 3)
+    np.testing.assert_allclose(out.sum(axis=1), 1, rtol=1e-15)

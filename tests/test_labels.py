@@ -21,6 +21,7 @@ def check_encoding(y, classes=NONE):
     y = as_labels(y)
     codes, found = encode(y, classes)
     assert codes.dtype == np.int64
+    assert codes.min() >= 0
     assert found[codes].tolist() == y.tolist()
     assert found.tolist() == sorted({*classes.tolist(), *y.tolist()})
     return found

@@ -184,8 +184,9 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
     results = []
     with pytest.raises(CallError, match="3"):
         results.extend(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
+    assert results == list(range(min(3, len(results))))
+    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # the pool is as good as before
     assert len(started) < 400
-    threads.run(slowly, [(0,)] * 4)  # the pool is as good as before
 
 
 def test_results_before_the_error_are_given(use_threads):

@@ -109,7 +109,6 @@ def convert(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> import numpy as np
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "iris.csv").write_text("length,width,kind\\n5,3.5,setosa\\n7,3.2,other\\n")
     >>> group = convert(folder / "iris.csv", folder / "iris.zarr")

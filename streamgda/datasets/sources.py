@@ -25,8 +25,8 @@ from streamgda.datasets.tables import (
 from streamgda.errors import InvalidParameterError, SourceError, SourceNotFoundError
 
 _ACCEPTED = (
-    "IDX files (named like digits.idx or train-images-idx3-ubyte), .csv, .tsv (these also with "
-    ".gz), .npy, .npz, and zarr in a directory or a .zip"
+    "IDX files (named like digits.idx or train-images-idx3-ubyte), .csv and .tsv (not for labels "
+    "alone), all these also with .gz, .npy, .npz, and zarr in a directory or a .zip"
 )
 _IDX = re.compile(r"[-.]idx(\d+-[a-z]+)?$")
 
@@ -159,17 +159,24 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
 def _zarr(store: Any, stack: contextlib.ExitStack) -> Any:
     import zarr  # noqa: PLC0415
 
+    zipped = isinstance(store, Path) and store.is_file()
+    inner = zarr.storage.ZipStore(store, mode="r") if zipped else store
     try:
-        if isinstance(store, Path) and store.is_file():
-            store = stack.enter_context(zarr.storage.ZipStore(store, mode="r"))
-        return zarr.open(store, mode="r")
+        opened = zarr.open(inner, mode="r")
     except Exception as error:  # what is wrong depends on the store
-        raise SourceError(f"{store} is no zarr array or group that can be read: {error}") from error
+        missing = isinstance(error, FileNotFoundError) and not isinstance(store, Path)
+        kind = SourceNotFoundError if missing else SourceError
+        raise kind(f"{store} is no zarr array or group that can be read: {error}") from error
+    if zipped:
+        stack.callback(inner.close)
+    return opened
 
 
 def _numpy(path: Path, stack: contextlib.ExitStack) -> Any:
     try:
-        opened = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix.lower() == ".npy":
+            return np.lib.format.open_memmap(path, mode="r")
+        # NumPy leaves the file open where it fails to open one itself.
+        return np.load(stack.enter_context(path.open("rb")), allow_pickle=False)
     except (EOFError, ValueError, zipfile.BadZipFile) as error:
         raise SourceError(f"{path} is not a {path.suffix} file of numbers: {error}") from error
-    return stack.enter_context(opened) if isinstance(opened, np.lib.npyio.NpzFile) else opened

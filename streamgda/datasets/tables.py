@@ -131,7 +131,9 @@ def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -
 
 
 def _batch(batch: Any, labelled: bool) -> Block:
-    parts = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch,)
+    parts = batch if isinstance(batch, tuple | list) else (batch,)
+    if not 1 <= len(parts) <= 2:
+        raise InvalidDataError(f"a batch of {len(parts)} parts; expected (X, y) or X")
     block = tuple(np.asarray(part) for part in parts if part is not None)
     if block[0].ndim != 2 or any(y.ndim != 1 for y in block[1:]):
         raise InvalidDataError(

@@ -117,11 +117,28 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
     if not overwrite:
         raise InvalidParameterError(f"{store} holds a zarr node: overwrite=True would replace it")
     for source in sources:
-        inside = source.store if isinstance(source, zarr.Array | zarr.Group) else source
-        if isinstance(inside, zarr.abc.store.Store) and inside == existing.store:
+        if _same_store(_store(source), existing.store):
             raise InvalidParameterError(
                 f"{source} lies in the store that is to be overwritten; write to another one"
             )
+
+
+def _store(source: Any) -> Any:
+    import zarr  # noqa: PLC0415
+
+    if isinstance(source, str) and "://" in source:
+        source = zarr.open(source, mode="r")
+    return source.store if isinstance(source, zarr.Array | zarr.Group) else source
+
+
+def _same_store(one: Any, other: Any) -> bool:
+    """Whether two stores are the same place, whichever of them may be written to."""
+    if type(one) is not type(other):
+        return False
+    try:
+        return bool(one.with_read_only(True) == other.with_read_only(True))
+    except (AttributeError, NotImplementedError):
+        return True  # for all that can be known
 
 
 def _pack(folder: Path, file: Path) -> None:

@@ -20,7 +20,7 @@ from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidPa
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels
-from streamgda.sources import is_dask, is_store
+from streamgda.sources import is_dask, is_store, refuse_group
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator):
@@ -144,14 +144,22 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
         if is_dask(X) or is_store(X):
-            validate_data(self, X, reset=first, skip_check_array=True)
+            self._check_stored(X, first)
             return engine.accumulate(
                 X, y, covariance_type=self._covariance_type(), sample_weight=sample_weight
             )
         X, y = self._validate(X, y, first)
         return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
 
+    def _check_stored(self, X: Any, first: bool) -> None:
+        """Of rows that are not in memory, what can be said before they are read."""
+        if len(X.shape) != 2:
+            raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
+        validate_data(self, X, reset=first, skip_check_array=True)
+
     def _validate(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        refuse_group(X)
+        refuse_group(y, "y")
         # Values are checked where they are summed: not finite means a sum that is not.
         X, y = validate_data(self, X, y, reset=first, dtype="numeric", ensure_all_finite=False)
         return X, y
@@ -321,11 +329,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                     "out does not go with a dask array: the result is lazy; store it with "
                     "dask.array.to_zarr(result, ...)"
                 )
-            validate_data(self, X, reset=False, skip_check_array=True)
+            self._check_stored(X, first=False)
             return distributed.score(function, X, dtype, columns)
         if is_store(X):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            self._check_stored(X, first=False)
             return engine.score(function, X, out)
+        refuse_group(X)
         X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
         return function(X) if out is None else engine.score(function, X, out)
 
@@ -378,7 +387,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         attributes: dict[str, Any] = {
             "estimator": type(self).__name__,
-            "params": _plain(self.get_params(deep=False)),
+            "params": {name: _plain(v) for name, v in self.get_params(deep=False).items()},
             "feature_names": None if names is None else [str(name) for name in names],
         }
         arrays: dict[str, np.ndarray] = {}
@@ -406,12 +415,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return self
 
 
-def _plain(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON holds them."""
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in params.items()
-    }
+def _plain(value: Any) -> Any:
+    """A parameter as JSON holds it."""
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _in_memory(y: Any) -> Any:

@@ -59,8 +59,8 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     >>> gda = GaussianDiscriminantAnalysis("spherical").fit(X, y)
     >>> gda.predict(X[:2])
     array([0, 0])
-    >>> gda.covariance_.round(3)
-    array([0.076, 0.153, 0.217])
+    >>> gda.covariance_.round(2)
+    array([0.08, 0.15, 0.22])
     """
 
     def __init__(

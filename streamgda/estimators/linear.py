@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class LinearDiscriminantAnalysis(
         """Fit the model to rows, in one pass; see `GaussianDiscriminantAnalysis.fit`."""
         with self._unchanged_on_error():
             super().fit(X, y, sample_weight)
-            self._n_features_out  # noqa: B018  (so that fit refuses too many components)
+            self._components_wanted  # noqa: B018  (so that fit refuses too many)
         return self
 
     @property
@@ -145,16 +146,20 @@ class LinearDiscriminantAnalysis(
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
         variances = self._directions[1]
-        return (variances / variances.sum())[: self._n_features_out]
+        return (variances / (variances.sum() or 1))[: self._components_wanted]
 
     @property
     def _n_features_out(self) -> int:
+        return min(self._components_wanted, self.scalings_.shape[1])
+
+    @property
+    def _components_wanted(self) -> int:
         most = min(self.classes_.size - 1, self.n_features_in_)
         if self.n_components is None:
             return most
-        if not 1 <= self.n_components <= most:
+        if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= most:
             raise InvalidParameterError(
-                f"n_components={self.n_components}; n_components cannot be larger than "
+                f"n_components={self.n_components!r}; n_components cannot be larger than "
                 f"min(n_features, n_classes - 1) = {most}, nor below 1"
             )
         return int(self.n_components)
@@ -171,7 +176,7 @@ class LinearDiscriminantAnalysis(
         -------
         ndarray, shape (n_rows, min(n_components, rank)); or as of `predict`
         """
-        scalings = self.scalings_[:, : self._n_features_out]
+        scalings = self.scalings_[:, : self._components_wanted]
         return self._evaluate(
             "project", X, out, columns=scalings.shape[1], options={"directions": scalings}
         )

@@ -134,10 +134,9 @@ class CentredSums(Sums):
         pivot[count == 0] = 0
         sums = np.zeros((n_classes, d))
         self._add_sums(X, codes, weights, pivot, sums)
-        mean, mean_low = two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
-        if not ((np.abs(sums) < _LARGE) & (np.abs(mean) < _LARGE)).all():  # NaN is not less
+        if not ((np.abs(sums) < _LARGE) & (np.abs(pivot) < _LARGE)).all():  # NaN is not less
             raise NotFinite
-        return mean, mean_low
+        return two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
 
     def _merge_means(
         self, count: np.ndarray, mean: np.ndarray, mean_low: np.ndarray, at: np.ndarray

@@ -424,7 +424,7 @@ class ClassMoments:
             )
         scatter = self._sums.scatter
         if self._structure.matrix:
-            scatter = symmetric(scatter)[:, index[:, None], index]
+            scatter = np.tril(symmetric(scatter)[:, index[:, None], index])
         else:
             scatter = scatter[:, index]
         sums = self._sums.with_features(index, np.ascontiguousarray(scatter))
@@ -545,7 +545,7 @@ class ClassMoments:
                 f"offset has shape {shift.shape}, expected ({sums.n_features},)"
             )
         mean = ((sums.mean - shift) + sums.mean_low) @ components.T
-        scatter = components @ symmetric(sums.scatter) @ components.T
+        scatter = np.tril(components @ symmetric(sums.scatter) @ components.T)
         projected = CentredSums(
             self._structure, sums.count.copy(), mean, np.zeros_like(mean), scatter
         )

@@ -1,0 +1,79 @@
+"""The commands, and the exit code that each kind of failure has."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from streamgda.cli import screen
+from streamgda.cli.convert import convert
+from streamgda.cli.demo import demo
+from streamgda.cli.evaluate import evaluate
+from streamgda.cli.fit import fit
+from streamgda.cli.info import info
+from streamgda.cli.predict import predict
+from streamgda.errors import StreamGDAError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, convert, fit, predict, evaluate, info):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from streamgda import __version__  # noqa: PLC0415  (see the note in `options`)
+
+        typer.echo(f"streamgda {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def streamgda(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Gaussian discriminant analysis of data larger than memory, in one pass over it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line, and exit.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Raises
+    ------
+    SystemExit
+        With 0; 1 for data, files or memory that do not suffice; 2 for wrong usage; 130 where
+        the user has interrupted.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
+        try:
+            app(args=arguments, prog_name="streamgda")
+        except MemoryError as error:
+            screen.note(str(error) or "out of memory")
+        except (StreamGDAError, OSError) as error:
+            screen.note(_in_words(error))
+        except KeyboardInterrupt:  # before typer is there to catch it
+            sys.exit(130)
+    sys.exit(1)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

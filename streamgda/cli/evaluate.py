@@ -1,0 +1,183 @@
+"""`streamgda evaluate`: how well a model does on labelled rows, counted slab by slab."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamgda.cli import screen
+from streamgda.cli.inputs import from_row, open_both
+from streamgda.cli.options import Json, MaxMemory, Model, Store, XName, YName
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MOST_CLASSES = 20  # that a table of all pairs is shown of
+_SCORES = 1 << 20  # rows x classes that are scored at a time
+
+
+def evaluate(
+    model: Model,
+    store: Store,
+    x: XName = "X",
+    y: YName = "y",
+    max_memory: MaxMemory = None,
+    json: Json = False,
+) -> None:
+    """Compare predicted with true labels: accuracy, precision, recall, log-loss, confusions."""
+    result = count(*open_both(model, store, x, y), max_memory=max_memory)
+    if json:
+        screen.show_json({"model": model, "store": store, **result.as_json()})
+        return
+    screen.show_table(
+        ("", ""),
+        [
+            ("rows", f"{result.confusion.sum():,}"),
+            ("accuracy", f"{result.accuracy:.4f}"),
+            ("log-loss", f"{result.log_loss:.4f}"),
+        ],
+    )
+    screen.say()
+    screen.show_table(
+        ("class", "rows", "precision", "recall", "f1"),
+        [
+            (label, f"{rows:,}", *("-" if v is None else f"{v:.4f}" for v in values))
+            for label, rows, *values in result.per_class()
+        ],
+    )
+    screen.say()
+    show_confusion(result)
+
+
+def show_confusion(result: Evaluation) -> None:
+    """Write the confusion matrix; of many classes, only what was taken for what most often."""
+    labels = result.labels.tolist()
+    if len(labels) <= _MOST_CLASSES:
+        screen.show_table(
+            ("true \\ predicted", *map(str, labels)),
+            [
+                (label, *(str(n) if n else "." for n in row))
+                for label, row in zip(labels, result.confusion.tolist(), strict=True)
+            ],
+        )
+        return
+    screen.show_table(
+        ("true", "predicted", "rows"), [(*pair, f"{n:,}") for *pair, n in result.confused()]
+    )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was counted.
+
+    Attributes
+    ----------
+    labels : ndarray, shape (n_labels,)
+        Classes of the model and labels of the rows, sorted.
+    confusion : ndarray of int64, shape (n_labels, n_labels)
+        Rows by true label, down, and predicted label, across.
+    log_loss : float
+        Mean of minus the log-probability of the true class; infinite where a row has a label
+        that the model does not know.
+    """
+
+    labels: np.ndarray
+    confusion: np.ndarray
+    log_loss: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the rows whose predicted class is right."""
+        from sklearn.metrics import accuracy_score  # noqa: PLC0415
+
+        true, predicted, rows = self._pairs()
+        return float(accuracy_score(true, predicted, sample_weight=rows))
+
+    def per_class(self) -> list[tuple[Any, int, float | None, float | None, float | None]]:
+        """Label, rows, precision, recall and F1 of each class; None where there is none."""
+        from sklearn.metrics import precision_recall_fscore_support  # noqa: PLC0415
+
+        true, predicted, rows = self._pairs()
+        scores = precision_recall_fscore_support(
+            true, predicted, sample_weight=rows, zero_division=math.nan
+        )[:3]
+        values = [[None if math.isnan(v) else float(v) for v in score] for score in scores]
+        return list(
+            zip(self.labels.tolist(), self.confusion.sum(axis=1).tolist(), *values, strict=True)
+        )
+
+    def confused(self) -> list[tuple[Any, Any, int]]:
+        """True label, predicted label and rows of the most frequent confusions."""
+        true, predicted, rows = self._pairs()
+        wrong = [i for i in (-rows).argsort(kind="stable") if true[i] != predicted[i] and rows[i]]
+        labels = self.labels.tolist()
+        return [
+            (labels[true[i]], labels[predicted[i]], int(rows[i])) for i in wrong[:_MOST_CLASSES]
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON holds them: null for an infinite log-loss, or what has no value."""
+        names = ("label", "rows", "precision", "recall", "f1")
+        return {
+            "rows": int(self.confusion.sum()),
+            "accuracy": self.accuracy,
+            "log_loss": self.log_loss if math.isfinite(self.log_loss) else None,
+            "classes": [dict(zip(names, row, strict=True)) for row in self.per_class()],
+            "confusion_matrix": self.confusion.tolist(),
+        }
+
+    def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        import numpy as np  # noqa: PLC0415
+
+        true, predicted = np.indices(self.confusion.shape)
+        return true.ravel(), predicted.ravel(), self.confusion.ravel()
+
+
+def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None) -> Evaluation:
+    """Score labelled rows slab by slab, and count.
+
+    Parameters
+    ----------
+    estimator : GaussianClassifier
+    X : zarr.Array or array-like, shape (n_rows, n_features)
+    y : zarr.Array or array-like, shape (n_rows,)
+    max_memory : int or str, optional
+        As of `streamgda.accumulate`.
+
+    Returns
+    -------
+    Evaluation
+    """
+    import numpy as np  # noqa: PLC0415
+    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
+
+    from streamgda import engine  # noqa: PLC0415
+    from streamgda.moments.labels import as_labels, find, join_labels  # noqa: PLC0415
+    from streamgda.sources import as_source  # noqa: PLC0415
+
+    rows, companion = as_source(X), as_source(y, "y")
+    engine.check_rows(rows, companion)
+    plan = engine.Slabs.plan(rows, engine.as_bytes(max_memory), 0)
+    classes = labels = estimator.classes_
+    for _, (truth,) in plan.read(companion):
+        labels = join_labels(labels, np.unique(as_labels(truth)))
+    column = find(labels, classes)  # -1 for labels that the model does not know
+    numbers = np.arange(labels.size)
+    number_of_class = np.flatnonzero(column >= 0)
+    confusion = np.zeros((labels.size, labels.size), np.int64)
+    loss = 0.0
+    step = max(1, _SCORES // classes.size)
+    with engine.reporter(True, rows.n_rows, "evaluating") as report:
+        for start, (block, truth) in plan.read(rows, companion):
+            codes = find(as_labels(truth), labels)
+            for first in range(0, block.shape[0], step):
+                part = block[first : first + step]
+                log_proba = from_row(start + first, estimator.predict_log_proba, part)
+                true = codes[first : first + step]
+                predicted = number_of_class[log_proba.argmax(axis=1)]
+                confusion += confusion_matrix(true, predicted, labels=numbers)
+                of_truth = log_proba[np.arange(true.size), column[true]]
+                loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
+            report(start + block.shape[0])
+    return Evaluation(labels, confusion, loss / rows.n_rows)

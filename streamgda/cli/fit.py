@@ -1,0 +1,180 @@
+"""`streamgda fit`: one pass over the rows, or none where moments were saved before."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamgda.cli import screen
+from streamgda.cli.options import MaxMemory, XName, YName
+from streamgda.cli.paths import refuse_other_kind, stored_bytes
+
+
+class Kind(StrEnum):
+    """Estimators by their short names."""
+
+    QDA = "qda"
+    LDA = "lda"
+    NB = "nb"
+    GDA = "gda"
+
+
+_ESTIMATORS = {
+    Kind.QDA: ("QuadraticDiscriminantAnalysis", "full"),
+    Kind.LDA: ("LinearDiscriminantAnalysis", "tied"),
+    Kind.NB: ("GaussianNB", "diag"),
+    Kind.GDA: ("GaussianDiscriminantAnalysis", "full"),
+}
+
+
+def fit(
+    *,
+    store: Annotated[
+        str | None,
+        typer.Argument(metavar="STORE", help="zarr group of rows and labels.", show_default=False),
+    ] = None,
+    model: Annotated[Path, typer.Option(metavar="PATH", help="Where the estimator is saved.")],
+    kind: Annotated[Kind, typer.Option(help="Which estimator.")] = Kind.QDA,
+    covariance_type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="gda: full, tied, diag, tied_diag, spherical or tied_spherical.",
+        ),
+    ] = None,
+    shrinkage: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="qda, lda, gda: towards a sphere, 0 to 1.")
+    ] = None,
+    pooling: Annotated[
+        float | None, typer.Option(help="gda: towards the common covariance, 0 to 1.")
+    ] = None,
+    reg_param: Annotated[
+        float | None, typer.Option(help="qda, gda: towards the unit matrix, 0 to 1.")
+    ] = None,
+    var_smoothing: Annotated[
+        float | None,
+        typer.Option(help="nb, gda: share of the largest variance that is added to all."),
+    ] = None,
+    priors: Annotated[
+        str | None,
+        typer.Option(metavar="P,P,...", help="Of the sorted classes; their shares by default."),
+    ] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="qda, lda, gda: what counts as singular.")
+    ] = None,
+    ddof: Annotated[int | None, typer.Option(help="gda: taken off the count of a class.")] = None,
+    x: XName = "X",
+    y: YName = "y",
+    max_memory: MaxMemory = None,
+    moments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Save the moments too, before the model is made: another model then costs no "
+            "second pass.",
+        ),
+    ] = None,
+    moments_in: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Start from saved moments: without STORE no row is read, else its rows are added.",
+        ),
+    ] = None,
+) -> None:
+    """Fit an estimator in one pass over the rows, and save it."""
+    if store is None and moments_in is None:
+        raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
+    if moments is not None and moments.resolve() == model.resolve():
+        raise typer.BadParameter("--model and --moments need a path each")
+
+    import streamgda  # noqa: PLC0415
+    from streamgda import engine  # noqa: PLC0415
+
+    name, structure = _ESTIMATORS[kind]
+    estimator_class = getattr(streamgda, name)
+    params = _params(
+        kind,
+        estimator_class,
+        covariance_type=covariance_type,
+        shrinkage=_number_or_text(shrinkage),
+        pooling=pooling,
+        reg_param=reg_param,
+        var_smoothing=var_smoothing,
+        priors=_numbers(priors),
+        tol=tol,
+        ddof=ddof,
+    )
+    refuse_other_kind(model, "estimator")
+    if moments is not None:
+        refuse_other_kind(moments, "moments")
+
+    held = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
+    if store is not None:
+        X, labels = streamgda.open_store(store, x, y)
+        started = time.perf_counter()
+        added = streamgda.accumulate(
+            X,
+            labels,
+            covariance_type=held.covariance_type if held else covariance_type or structure,
+            max_memory=max_memory,
+            progress=True,
+        )
+        held = held + added if held else added
+        seconds = time.perf_counter() - started
+        screen.say(
+            f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s "
+            f"({X.shape[0] / seconds:,.0f} rows a second)"
+        )
+    assert held is not None  # there was a store, or moments
+    if moments is not None:
+        held.save(moments)
+        screen.say(f"{held!r}: saved to {moments} ({engine.readable(stored_bytes(moments) or 0)})")
+    estimator = estimator_class.from_moments(held, **params)
+    estimator.save(model)
+    rows = screen.number(held.class_count.sum().item())
+    screen.say(
+        f"{' '.join(repr(estimator).split())} of {rows} rows in {held.classes.size:,} classes: "
+        f"saved to {model} ({engine.readable(stored_bytes(model) or 0)})"
+    )
+
+
+def _params(kind: Kind, estimator_class: Any, **options: Any) -> dict[str, Any]:
+    """The options that were given; refused before any row is read where they cannot be meant."""
+    from dataclasses import fields  # noqa: PLC0415
+
+    from streamgda.covariance import Regularisation  # noqa: PLC0415
+
+    given = {name: value for name, value in options.items() if value is not None}
+    taken = [name for name in options if name in estimator_class().get_params()]
+    for name in given:
+        if name not in taken:
+            raise typer.BadParameter(
+                f"--kind {kind} takes {', '.join(map(_option, taken))}", param_hint=_option(name)
+            )
+    Regularisation(**{f.name: given[f.name] for f in fields(Regularisation) if f.name in given})
+    return given
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _number_or_text(text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not numbers with commas between them", param_hint="--priors"
+        ) from None

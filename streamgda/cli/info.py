@@ -1,0 +1,163 @@
+"""`streamgda info`: what is at a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamgda.cli import screen
+from streamgda.cli.options import Json
+from streamgda.cli.paths import stored_bytes
+from streamgda.cli.predict import MARK
+from streamgda.errors import SourceError, SourceNotFoundError
+
+_MOST_CLASSES = 50  # that are listed
+
+
+def info(
+    path: Annotated[str, typer.Argument(help="Estimator, moments, model, or zarr with rows.")],
+    json: Json = False,
+) -> None:
+    """Tell what is at a path: something that was saved, or rows."""
+    described = _describe(path)
+    described["bytes_stored"] = stored_bytes(path)
+    if json:
+        screen.show_json({"path": path, **described})
+        return
+
+    from streamgda.engine import readable  # noqa: PLC0415
+
+    classes = described.pop("classes", None)
+    arrays = described.pop("arrays", None)
+    if "rows" in described:
+        described["rows"] = screen.number(described["rows"])
+    for name in ("bytes", "bytes_stored"):
+        if described.get(name) is not None:
+            described[name] = readable(described[name])
+    if described.get("parameters"):
+        described["parameters"] = ", ".join(f"{k}={v}" for k, v in described["parameters"].items())
+    if "groups" in described:
+        described["groups"] = ", ".join(described["groups"])
+    if "labels" in described and not described["labels"] and arrays:
+        described["labels"] = "none: there is no array 'y'"
+    screen.show_table(
+        ("", ""),
+        [(k.replace("_", " "), v) for k, v in described.items() if v not in (None, "", {})],
+        right=False,
+    )
+    if arrays:
+        screen.say()
+        screen.show_table(
+            ("array", "shape", "chunks", "dtype", "bytes"),
+            [
+                (a["name"], tuple(a["shape"]), tuple(a["chunks"]), a["dtype"], readable(a["bytes"]))
+                for a in arrays
+            ],
+            right=False,
+        )
+    if classes:
+        screen.say()
+        heading, *_ = [name for name in classes[0] if name != "label"]
+        screen.show_table(
+            ("class", heading),
+            [(c["label"], screen.number(c[heading])) for c in classes[:_MOST_CLASSES]],
+        )
+        if len(classes) > _MOST_CLASSES:
+            screen.say(f"and {len(classes) - _MOST_CLASSES:,} more")
+
+
+def _describe(path: str) -> dict[str, Any]:
+    import zarr  # noqa: PLC0415
+
+    from streamgda import storage  # noqa: PLC0415
+
+    node = _opened(path)
+    if isinstance(node, zarr.Group) and storage.FORMAT in node.attrs:
+        return {"estimator": _estimator, "moments": _moments, "model": _model}[
+            storage.kind_of(path)
+        ](path)
+    return _data(node)
+
+
+def _opened(path: str) -> Any:
+    import zarr  # noqa: PLC0415
+
+    if "://" not in path and not Path(path).exists():
+        raise SourceNotFoundError(f"{path} does not exist")
+    try:
+        store = zarr.storage.ZipStore(path, mode="r") if path.endswith(".zip") else path
+        return zarr.open(store, mode="r")
+    except Exception as error:  # as many kinds as there are stores
+        raise SourceError(f"{path} cannot be opened as zarr: {error}") from None
+
+
+def _estimator(path: str) -> dict[str, Any]:
+    from streamgda import load  # noqa: PLC0415
+
+    estimator = load(path)
+    defaults = type(estimator)().get_params()
+    changed = {k: v for k, v in estimator.get_params().items() if v != defaults[k]}
+    return {
+        "kind": "estimator",
+        "estimator": type(estimator).__name__,
+        "parameters": changed,
+        **_of_moments(estimator.moments_),
+    }
+
+
+def _moments(path: str) -> dict[str, Any]:
+    from streamgda import ClassMoments  # noqa: PLC0415
+
+    return {"kind": "moments", **_of_moments(ClassMoments.load(path))}
+
+
+def _of_moments(moments: Any) -> dict[str, Any]:
+    counts = zip(moments.classes.tolist(), moments.class_count.tolist(), strict=True)
+    return {
+        "covariance_type": moments.covariance_type,
+        "features": moments.n_features,
+        "rows": moments.class_count.sum().item(),
+        "bytes": moments.nbytes,
+        "classes": [{"label": label, "rows": rows} for label, rows in counts],
+    }
+
+
+def _model(path: str) -> dict[str, Any]:
+    from streamgda import GaussianModel  # noqa: PLC0415
+
+    model = GaussianModel.load(path)
+    priors = zip(model.classes.tolist(), model.priors.tolist(), strict=True)
+    return {
+        "kind": "model",
+        "covariance_type": model.structure.name,
+        "features": model.n_features,
+        "constant_features": model.n_features - model.features.size,
+        "classes": [{"label": label, "prior": prior} for label, prior in priors],
+    }
+
+
+def _data(node: Any) -> dict[str, Any]:
+    import zarr  # noqa: PLC0415
+
+    if isinstance(node, zarr.Array):
+        kind = "predictions" if MARK in node.attrs else "zarr array"
+        return {"kind": kind, **node.attrs.get(MARK, {}), "arrays": [_array("/", node)]}
+    names = sorted(node.array_keys())
+    return {
+        "kind": "zarr group",
+        "labels": "y" if "y" in names else None,
+        "groups": sorted(node.group_keys()),
+        "arrays": [_array(name, node[name]) for name in names],
+    }
+
+
+def _array(name: str, array: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "shape": list(array.shape),
+        "chunks": list(array.chunks),
+        "dtype": str(array.dtype),
+        "bytes": array.nbytes,
+    }

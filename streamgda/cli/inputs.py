@@ -1,0 +1,40 @@
+"""A saved estimator, and rows for it that fit, slab by slab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamgda.errors import InvalidDataError
+
+
+def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, Any]:
+    """The estimator, its rows and their labels (None where `y` is None).
+
+    Raises
+    ------
+    SourceNotFoundError, SourceError, FormatError
+        Where either cannot be opened.
+    InvalidDataError
+        Where the rows are not those of the estimator.
+    """
+    from streamgda import load, open_store  # noqa: PLC0415  (see the note in `options`)
+
+    estimator = load(model)
+    X, labels = open_store(store, x, y)
+    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+        raise InvalidDataError(
+            f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "
+            f"{estimator.n_features_in_} features"
+        )
+    return estimator, X, labels
+
+
+def from_row(first_row: int, method: Callable[[Any], Any], rows: Any) -> Any:
+    """Call the method with rows of which errors say where they stand in the store."""
+    try:
+        return method(rows)
+    except InvalidDataError as error:
+        if not first_row:
+            raise
+        raise InvalidDataError(f"counting from row {first_row} on: {error}") from None

@@ -1,0 +1,494 @@
+"""Bad input: the message says what came, what was expected and what to do; nothing changes."""
+
+import json
+import re
+
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from samples import KINDS, blobs, held, snapshot
+from scipy import sparse
+
+import streamgda
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianModel,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    engine,
+    open_store,
+)
+from streamgda.errors import (
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    SingularCovarianceError,
+    SourceError,
+    SourceNotFoundError,
+    StreamGDAError,
+)
+
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+LEARN = pytest.mark.parametrize("method", ["fit", "partial_fit"])
+PREDICT = ["predict", "predict_proba", "score_samples", "mahalanobis", "transform"]
+
+
+@pytest.fixture
+def fitted():
+    return LinearDiscriminantAnalysis().fit(*blobs())
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    monkeypatch.setattr(engine, "_SLAB_BYTES", 1)
+
+
+def refuses(error, match, estimator, method, *arguments, **keywords):
+    """Call the method; its error is of that kind, and the estimator is as it was."""
+
+    def call():
+        result = getattr(estimator, method)(*arguments, **keywords)
+        return result.compute() if hasattr(result, "compute") else result
+
+    before = snapshot(estimator)
+    with pytest.raises(error, match=match):
+        call()
+    assert snapshot(estimator) == before
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+@EVERY_KIND
+@LEARN
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_in_learning(small_slabs, fitted, kind, method, value):
+    X, y = blobs()
+    X[250, 3] = value
+    name = "NaN" if np.isnan(value) else "infinity"
+    match = f"contains {name}: row 250, column 3 is {value}.*must be finite; leave .* out or fill"
+    refuses(InvalidDataError, match, fitted, method, held(X, kind), held(y, kind))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("method", PREDICT)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_in_scoring(small_slabs, fitted, kind, method, value):
+    X, _ = blobs()
+    X[250, 3] = value
+    refuses(InvalidDataError, r"row 250, column 3 is", fitted, method, held(X, kind))
+
+
+@EVERY_KIND
+def test_rows_are_numbered_with_those_of_weight_zero(small_slabs, fitted, kind):
+    X, y = blobs()
+    weights = (np.arange(300) % 3 > 0) * 1.0
+    X[250, 3] = np.nan
+    rows = held(X, kind), held(y, kind), held(weights, kind)
+    refuses(InvalidDataError, "row 250, column 3", fitted, "fit", *rows)
+    X[250, 3], X[249, 3] = 0, np.nan  # which does not count, as its weight is zero
+    fitted.fit(held(X, kind), held(y, kind), held(weights, kind))
+
+
+def test_values_too_large_to_square(fitted):
+    X, y = blobs()
+    X[3] = 1e200
+    refuses(InvalidDataError, "overflow float64.*scale the data down", fitted, "fit", X, y)
+
+
+def test_masked_values_of_a_frame(fitted):
+    X, y = blobs()
+    frame = pd.DataFrame(X).astype("Float64")
+    frame.iloc[7, 2] = pd.NA
+    refuses(InvalidDataError, "NaN: row 7, column 2", fitted, "partial_fit", frame, y)
+
+
+@EVERY_KIND
+@LEARN
+def test_complex_numbers_in_learning(fitted, kind, method):
+    X, y = blobs()
+    refuses(ValueError, "Complex data not supported", fitted, method, held(X + 0j, kind), y)
+
+
+@EVERY_KIND
+def test_complex_numbers_in_scoring(fitted, kind):
+    X, _ = blobs()
+    refuses(ValueError, "Complex data not supported", fitted, "predict", held(X + 0j, kind))
+
+
+@LEARN
+def test_objects_and_strings(fitted, method):
+    _, y = blobs(4)
+    for rows in (np.array([["a", 1, 2, 3]] * 4, object), np.array([["a"] * 4] * 4)):
+        refuses(ValueError, r"convert string to float|Convert your data", fitted, method, rows, y)
+        refuses(ValueError, r"convert string to float|Convert your data", fitted, "predict", rows)
+        with pytest.raises(InvalidDataError, match=r"not numbers|real numbers are expected"):
+            accumulate(rows, y)
+
+
+@LEARN
+def test_sparse_matrices(fitted, method):
+    X, y = blobs()
+    rows = sparse.csr_matrix(X)
+    refuses(TypeError, r"Sparse data .* Use '.toarray\(\)'", fitted, method, rows, y)
+    refuses(TypeError, r"Sparse data .* Use '.toarray\(\)'", fitted, "predict", rows)
+    with pytest.raises(InvalidDataError, match=r"sparse csr matrix; .* X.toarray\(\)"):
+        ClassMoments().update(rows, y)
+
+
+# --- shapes -----------------------------------------------------------------------------------
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("method", ["partial_fit", *PREDICT])
+def test_another_number_of_features(fitted, kind, method):
+    X, y = blobs()
+    labels = [held(y, kind)] if method == "partial_fit" else []
+    match = "X has 3 features, but LinearDiscriminantAnalysis is expecting 4 features"
+    refuses(ValueError, match, fitted, method, held(X[:, :3], kind), *labels)
+
+
+@EVERY_KIND
+@LEARN
+def test_labels_of_another_length(fitted, kind, method):
+    X, y = blobs()
+    match = r"(300.*299|299.*300).*"
+    refuses(ValueError, match, fitted, method, held(X, kind), held(y[:-1], kind))
+    with pytest.raises(InvalidDataError, match=r"X has 300 rows but .* 299 .*give one"):
+        accumulate(held(X, kind), held(y[:-1], kind))
+
+
+@EVERY_KIND
+@LEARN
+def test_weights_of_another_length(fitted, kind, method):
+    X, y = blobs()
+    match = r"300.*299|\(299,\), expected .*\(300,\)"
+    rows = held(X, kind), held(y, kind)
+    weights = held(np.ones(299), kind)
+    refuses(InvalidDataError, match, fitted, method, *rows, sample_weight=weights)
+
+
+@EVERY_KIND
+@LEARN
+def test_no_rows(fitted, kind, method):
+    X, y = np.empty((0, 4)), np.empty(0, int)
+    refuses(ValueError, r"0 rows|0 sample\(s\)", fitted, method, held(X, kind), held(y, kind))
+    if kind != "dask":  # a lazy result of no rows is no rows
+        refuses(ValueError, r"0 rows|0 sample\(s\)", fitted, "predict", held(X, kind))
+
+
+def test_no_rows_in_blocks_of_unknown_size(fitted):
+    X, y = (held(array, "dask") for array in blobs())
+    none = X[:, 0] > np.inf
+    refuses(InvalidDataError, "X has 0 rows.*at least one", fitted, "fit", X[none], y[none])
+
+
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+@LEARN
+def test_one_dimension(fitted, kind, method):
+    y = np.arange(10) % 2
+    refuses(ValueError, r"2D array", fitted, method, held(y * 1.0, kind), y)
+    refuses(ValueError, r"2D array", fitted, "predict", held(y * 1.0, kind))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask"])
+@LEARN
+def test_labels_in_two_dimensions(fitted, kind, method):
+    X, y = blobs()
+    labels = held(np.column_stack([y, y]), kind)
+    refuses(InvalidDataError, "expected one .*row", fitted, method, held(X, kind), labels)
+
+
+@EVERY_KIND
+@LEARN
+def test_missing_labels(fitted, kind, method):
+    X, _ = blobs()
+    refuses(ValueError, r"y is missing|y is None", fitted, method, held(X, kind), None)
+
+
+def test_rows_without_labels_or_batches():
+    X, y = blobs()
+    with pytest.raises(InvalidDataError, match=r"y is missing.*accumulate\(X, y\), or an iterable"):
+        accumulate(X)
+    with pytest.raises(InvalidDataError, match=r"X is a int; .* an iterable of \(X, y\) batches"):
+        accumulate(3)
+    with pytest.raises(InvalidDataError, match=r"batch 1 is a list; expected a tuple \(X, y\)"):
+        accumulate([(X, y), [X, y, y, y]])
+    with pytest.raises(InvalidDataError, match=r"batch 1: X has 300 rows but y has 299"):
+        accumulate([(X, y), (X, y[:-1])])
+    with pytest.raises(InvalidDataError, match=r"batch 2: .*3 features, but .* 4 features"):
+        accumulate([(X, y), (X, y), (X[:, :3], y)])
+    with pytest.raises(InvalidDataError, match=r"batch 0: X has 0 rows .*at least one"):
+        accumulate([(X[:0], y[:0])])
+    with pytest.raises(InvalidDataError, match=r"an iterable of batches holds its own"):
+        accumulate([(X, y)], sample_weight=np.ones(300))
+
+
+# --- labels, weights, priors ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+@LEARN
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        (np.linspace(0, 1, 300), "Unknown label type: continuous"),
+        (np.where(np.arange(300) == 5, np.nan, 1.0), "NaN"),
+    ],
+)
+def test_labels_that_are_not_classes(fitted, kind, method, labels, match):
+    X, _ = blobs()
+    refuses(ValueError, match, fitted, method, held(X, kind), held(labels, kind))
+
+
+@EVERY_KIND
+def test_labels_of_two_kinds(fitted, kind):
+    X, y = blobs()
+    match = "labels of dtype .* do not mix with classes of dtype int64.* give all labels in one"
+    refuses(
+        InvalidDataError, match, fitted, "partial_fit", held(X, kind), held(y.astype(str), kind)
+    )
+    with pytest.raises(InvalidDataError, match="y holds objects of type int, str"):
+        accumulate(X[:2], [1, "a"])
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_weights_out_of_range(fitted, kind, value):
+    X, y = blobs()
+    weights = np.where(np.arange(300) == 7, value, 1.0)
+    match = rf"sample_weight\[7\] is {value}; weights are finite and >= 0"
+    rows = held(X, kind), held(y, kind)
+    refuses(InvalidDataError, match, fitted, "fit", *rows, held(weights, kind))
+    refuses(
+        InvalidDataError, match, fitted, "partial_fit", *rows, sample_weight=held(weights, kind)
+    )
+
+
+@EVERY_KIND
+def test_weights_that_are_all_zero(fitted, kind):
+    X, y = blobs()
+    match = "every sample_weight is zero: no row is left"
+    refuses(InvalidDataError, match, fitted, "fit", *(held(a, kind) for a in (X, y, 0.0 * y)))
+
+
+@pytest.mark.parametrize(
+    ("priors", "match"),
+    [
+        (
+            [0.5, 0.5],
+            r"priors has shape \(2,\); expected one for each of the 3 classes \[0, 1, 2\]",
+        ),
+        ([[0.2, 0.3, 0.5]], r"priors has shape \(1, 3\)"),
+        (0.5, r"priors has shape \(\)"),
+        ([0.5, 0.6, -0.1], r"must be non-negative; got \[0.5, 0.6, -0.1\]"),
+        ([0.5, np.nan, 0.5], r"must be non-negative; got \[0.5, nan, 0.5\]"),
+        ([0.5, 0.5, 0.5], r"sum of the priors should be 1; got 1.5. Divide them by their sum"),
+        ("uniform", r"priors='uniform'; expected one number for each of the 3 classes"),
+    ],
+)
+def test_priors(fitted, priors, match):
+    X, y = blobs()
+    for make in (GaussianDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB):
+        refuses(InvalidParameterError, match, make(priors=priors), "fit", X, y)
+    refuses(InvalidParameterError, match, fitted.set_params(priors=priors), "fit", X, y)
+
+
+def test_a_prior_for_a_class_without_rows():
+    X, y = blobs()
+    nb = GaussianNB(priors=[0.2, 0.2, 0.2, 0.4]).partial_fit(X, y, classes=[0, 1, 2, 9])
+    refuses(InvalidParameterError, "class 9 has a prior of 0.4 but no rows", nb, "predict", X)
+
+
+# --- classes ----------------------------------------------------------------------------------
+
+
+def test_one_class():
+    X, y = blobs()
+    one = np.zeros_like(y)
+    for make in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB):
+        match = r"greater than one; got 1 class \(0\) with rows. Give rows of at least one other"
+        refuses(InvalidDataError, match, make(), "fit", X, one)
+        begun = make().partial_fit(X, one)
+        for method in ("predict", "predict_proba", "score_samples", "sample"):
+            refuses(InvalidDataError, match, begun, method, *([] if method == "sample" else [X]))
+
+
+def test_a_class_with_one_row():
+    X, y = blobs()
+    y[0] = 9
+    match = r"class 9 \(rank 0 of 4, 1 row\).*Regularise .*reg_param.* or give more rows"
+    refuses(SingularCovarianceError, match, GaussianDiscriminantAnalysis("full"), "fit", X, y)
+    begun = QuadraticDiscriminantAnalysis().partial_fit(X, y)
+    refuses(SingularCovarianceError, match, begun, "predict", X)
+
+
+# --- parameters -------------------------------------------------------------------------------
+
+PARAMETERS = {
+    "covariance_type": ["Full", "", None, 3],
+    "shrinkage": [-0.1, 1.5, "none", np.nan, True],
+    "pooling": [-0.1, 1.5, "some", None, np.nan],
+    "reg_param": [-0.1, 1.5, None],
+    "var_smoothing": [-1e-9, np.inf, "1e-9", None],
+    "ddof": [-1, "1", None],
+    "tol": [-1e-4, np.nan, None],
+    "n_components": [0, 3, 1.5, "two"],
+}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        GaussianDiscriminantAnalysis,
+        QuadraticDiscriminantAnalysis,
+        LinearDiscriminantAnalysis,
+        GaussianNB,
+    ],
+)
+def test_parameters_are_checked_when_fitting(make):
+    X, y = blobs()
+    known = make().get_params()
+    for name in PARAMETERS.keys() & known.keys():
+        for value in PARAMETERS[name]:
+            estimator = make(**{name: value})  # which construction does not say anything about
+            match = rf"{name}={re.escape(repr(value))}.*(expected|use one of|cannot be larger)"
+            refuses(InvalidParameterError, match, estimator, "fit", X, y)
+            if name != "n_components":  # of which there can be more when there are more classes
+                refuses(InvalidParameterError, match, estimator, "partial_fit", X, y)
+
+
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+def test_unknown_covariance_types_name_the_known_ones(covariance_type):
+    with pytest.raises(InvalidParameterError, match=rf"'wide' is not known; .*{covariance_type}"):
+        accumulate(*blobs(), covariance_type="wide")
+
+
+@pytest.mark.parametrize("value", ["lots", "", "1.5.5GB", "-1MB", "12 parrots", 0, -5, 1.5, True])
+def test_malformed_memory_budgets(value):
+    with pytest.raises(
+        InvalidParameterError,
+        match=rf"max_memory={re.escape(repr(value))}; expected .* such as '512MB'",
+    ):
+        accumulate(*blobs(), max_memory=value)
+
+
+def test_memory_budgets_that_are_too_small():
+    X, y = (held(array, "zarr") for array in blobs())
+    with pytest.raises(MemoryBudgetError, match=r"needs .* MB .* allows 1.0 MB.*larger max_memory"):
+        accumulate(X, y, max_memory="1MB")
+
+
+def test_out_that_does_not_fit(fitted):
+    X, _ = blobs()
+    match = r"out has shape \(9,\) and dtype int64, expected shape \(300,\)"
+    for kind in ("numpy", "zarr"):
+        refuses(InvalidDataError, match, fitted, "predict", X, out=held(np.arange(9), kind))
+    match = r"dtype int64, expected .* a dtype that holds float64"
+    out = np.empty((300, 3), np.int64)
+    refuses(InvalidDataError, match, fitted, "predict_proba", X, out=out)
+    match = r"out does not go with a dask array.*dask.array.to_zarr"
+    refuses(InvalidParameterError, match, fitted, "predict", held(X, "dask"), out=out)
+
+
+# --- stores and files -------------------------------------------------------------------------
+
+
+def test_groups_where_arrays_are_due(fitted):
+    X, y = blobs()
+    group = zarr.create_group({})
+    group.create_array("rows", data=X)
+    match = "X is a zarr group, where an array is due; pass one of its arrays: rows"
+    refuses(SourceError, match, fitted, "fit", group, y)
+    refuses(SourceError, match, fitted, "partial_fit", group, y)
+    refuses(SourceError, match, fitted, "predict", group)
+    refuses(SourceError, "y is a zarr group", fitted, "fit", X, group)
+    refuses(SourceError, "y is a zarr group", fitted, "fit", group["rows"], group)
+    with pytest.raises(SourceError, match=match):
+        accumulate(group, y)
+
+
+def test_open_store(tmp_path):
+    X, y = blobs()
+    group = zarr.create_group(tmp_path / "store")
+    group.create_array("X", data=X)
+    group.create_array("labels", data=y)
+    group.create_group("deeper")
+    rows, labels = open_store(tmp_path / "store", y="labels")
+    assert np.array_equal(rows[...], X)
+    assert np.array_equal(labels[...], y)
+    assert open_store(tmp_path / "store", y=None)[1] is None
+    with pytest.raises(SourceNotFoundError, match="nowhere does not exist; expected a zarr group"):
+        open_store(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="lacks labels: it has no array 'y', but X, labels"):
+        open_store(tmp_path / "store")
+    with pytest.raises(SourceError, match="lacks rows: it has no array 'rows'"):
+        open_store(tmp_path / "store", X="rows")
+    with pytest.raises(SourceError, match="'deeper' is a group, where an array of rows is due"):
+        open_store(tmp_path / "store", X="deeper")
+    with pytest.raises(SourceError, match="is a zarr array and has no labels with it"):
+        open_store(tmp_path / "store" / "X")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(SourceError, match="cannot be opened as zarr"):
+        open_store(tmp_path / "text")
+
+
+def test_saved_files_of_another_version(tmp_path, fitted):
+    path = tmp_path / "lda"
+    fitted.save(path)
+    metadata = json.loads((path / "zarr.json").read_text())
+    metadata["attributes"]["streamgda"]["version"] = 99
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(FormatError, match=r"version 99; .* reads version 1. Update streamgda"):
+        streamgda.load(path)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.95])
+def test_truncated_zip_files(tmp_path, fitted, keep):
+    path = tmp_path / "lda.zip"
+    fitted.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(FormatError, match=r"lda.zip is not a zarr group that can be read"):
+        streamgda.load(path)
+
+
+def test_truncated_and_missing_chunks(tmp_path, fitted):
+    path = tmp_path / "lda"
+    fitted.save(path)
+    chunks = sorted(file for file in path.rglob("*") if file.is_file() and file.name != "zarr.json")
+    assert len(chunks) > 5
+    for chunk in chunks:
+        content = chunk.read_bytes()
+        for damaged in (content[:-1], content[: len(content) // 2], b""):
+            chunk.write_bytes(damaged)
+            with pytest.raises(FormatError, match="is damaged"):
+                streamgda.load(path)
+        chunk.unlink()
+        with pytest.raises(FormatError, match="is damaged"):
+            streamgda.load(path)
+        chunk.write_bytes(content)
+    streamgda.load(path)
+
+
+@pytest.mark.parametrize("load", [streamgda.load, ClassMoments.load, GaussianModel.load])
+def test_files_that_are_not_ours(tmp_path, load):
+    with pytest.raises(SourceNotFoundError, match="nothing does not exist"):
+        load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(FormatError, match="is not a zarr group that can be read"):
+        load(tmp_path / "text")
+    zarr.create_group(tmp_path / "group")
+    with pytest.raises(FormatError, match="is a zarr group, but not one that streamgda saved"):
+        load(tmp_path / "group")
+
+
+def test_every_error_is_of_a_built_in_kind_too():
+    kinds = {kind for error in StreamGDAError.__subclasses__() for kind in error.__mro__}
+    assert {ValueError, MemoryError, FileNotFoundError, np.linalg.LinAlgError} <= kinds

@@ -1,0 +1,720 @@
+"""The command line: in processes of its own where that matters, else by its entry point."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from sklearn.metrics import classification_report, confusion_matrix, log_loss
+
+import streamgda
+from streamgda.cli import main
+from streamgda.cli import screen as cli_screen
+from streamgda.datasets import convert
+
+NAMES = np.array(["eggs", "ham", "spam & [bold]beans"])
+PROGRAM = "from streamgda.cli import main; main()"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ended]
+
+
+def child(*arguments: object, program: str = PROGRAM) -> Ended:
+    """Run the command line in a process of its own, with pipes."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=environment,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line in this process: the same entry point, a second less to start."""
+    for name in ("FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object) -> Ended:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return Ended(exit_.value.code if isinstance(exit_.value.code, int) else 0, out, err)
+
+    return run
+
+
+@pytest.fixture
+def done(command: Command) -> Callable[..., str]:
+    """What a command writes to stdout; it must succeed, and be silent on stderr."""
+
+    def run(*arguments: object) -> str:
+        ended = command(*arguments)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out
+
+    return run
+
+
+def rows(n: int = 240, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, 3, n)
+    centres = np.array([[0.0, 0, 0], [3, 1, 0], [0, 3, 2]])
+    return centres[codes] + random.normal(size=(n, 3)), NAMES[codes]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows in a store of several chunks, and models of them."""
+    folder = tmp_path_factory.mktemp("data")
+    X, y = rows()
+    convert(X, folder / "rows.zarr", labels=y, chunk_rows=50)
+    convert(X, folder / "numbers.zarr", labels=np.searchsorted(NAMES, y), chunk_rows=50)
+    convert(X, folder / "unlabelled.zarr")
+    convert(X[:, :2], folder / "narrow.zarr", labels=y)
+    streamgda.QuadraticDiscriminantAnalysis().fit(X, y).save(folder / "qda.zip")
+    (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
+    return folder
+
+
+# --- in processes of their own --------------------------------------------------------------------
+
+
+def test_the_way_from_a_table_to_figures(tmp_path: Path) -> None:
+    X, y = rows()
+    table, store, model = tmp_path / "t.csv", tmp_path / "t.zarr", tmp_path / "qda.zip"
+    lines = ["kind,a,b,c"] + [f"{k},{a},{b},{c}" for (a, b, c), k in zip(X, y, strict=True)]
+    table.write_text("\n".join(lines))
+    ended = [
+        child("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
+        child("fit", store, "--model", model, "--reg-param", "0.25"),
+        child("predict", model, store, "--out", tmp_path / "labels.zarr"),
+        child("evaluate", model, store),
+        child("info", model, "--json"),
+    ]
+    for step in ended:
+        assert (step.code, step.err) == (0, "")  # no bars, no warnings
+        assert "\x1b" not in step.out
+        assert "\r" not in step.out
+    expected = streamgda.QuadraticDiscriminantAnalysis(reg_param=0.25).fit(X, y)
+    labels = zarr.open_array(tmp_path / "labels.zarr", mode="r")[:]
+    np.testing.assert_array_equal(labels, expected.predict(X))
+    converted, fitted, predicted, evaluated, described = ended
+    assert "(240, 3)" in converted.out
+    assert "240 rows x 3 features" in fitted.out
+    assert "(240,)" in predicted.out
+    assert f"accuracy  {expected.score(X, y):.4f}" in evaluated.out
+    assert json.loads(described.out)["parameters"] == {"reg_param": 0.25}
+
+
+def test_version_costs_no_heavy_import() -> None:
+    program = (
+        "import sys\nfrom streamgda.cli import main\n"
+        "try: main(['--version'])\n"
+        "finally: print({'dask', 'matplotlib', 'zarr'} & set(sys.modules))"
+    )
+    ended = child(program=program)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == f"streamgda {streamgda.__version__}\nset()\n"
+
+
+def test_demo_measures_what_it_prints() -> None:
+    ended = child("demo")
+    assert (ended.code, ended.err) == (0, "")
+    assert "\x1b" not in ended.out
+    table = {line.split()[0]: line.split() for line in ended.out.splitlines() if line.strip()}
+    columns = "smoothing accuracy (validation) accuracy (test) test rows/s"
+    assert " ".join(table["model"]) == f"model {columns}"
+    accuracies = {name: float(table[name][3]) for name in ("QDA", "LDA", "GaussianNB")}
+    assert 0.97 < accuracies["QDA"] <= 1
+    assert 0.92 < accuracies["LDA"] < accuracies["QDA"]
+    assert 0.85 < accuracies["GaussianNB"] < accuracies["QDA"]
+    confusion = np.array([[int(n.replace(".", "0")) for n in table[str(i)][1:]] for i in range(10)])
+    assert confusion.sum() == 1797 // 4
+    assert confusion.trace() / confusion.sum() == pytest.approx(accuracies["QDA"], abs=5e-5)
+    assert "rows a second" in ended.out
+    assert "peak memory of this process" in ended.out
+    assert "streamgda demo --mnist DIR" in ended.out
+
+
+def test_an_interrupted_command_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
+    program = f"""
+import os, signal, time
+from streamgda import engine, sources
+engine._SLAB_BYTES = 50 * 24
+signal.signal(signal.SIGINT, signal.default_int_handler)
+read = sources.RowSource.read
+def interrupted(self, start, stop):
+    if start == 150:  # slabs before it have been written
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+    return read(self, start, stop)
+sources.RowSource.read = interrupted
+{PROGRAM}
+"""
+    out = tmp_path / "labels.zarr"
+    ended = child("predict", data / "qda.zip", data / "rows.zarr", "--out", out, program=program)
+    assert ended == Ended(130, "", "")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    model = tmp_path / "nb.zip"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            "fit",
+            data / "rows.zarr",
+            "--model",
+            model,
+            "--kind",
+            "nb",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # what Linux says at the end
+            break
+        if not part:
+            break
+        seen += part
+    os.close(ours)
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert b"accumulating" in seen
+    assert b"240/240" in seen
+    assert b"\x1b" not in out
+
+
+def test_entry_point() -> None:
+    (script,) = entry_points(group="console_scripts", name="streamgda")
+    assert script.load() is main
+
+
+# --- convert --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["2", "-1", "kind"])
+def test_convert_takes_a_column_by_name_or_number(
+    done: Callable[..., str], tmp_path: Path, column: str
+) -> None:
+    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,5\n3,4,6\n")
+    done("convert", tmp_path / "t.csv", tmp_path / "t.zarr", "--label-column", column)
+    X, y = streamgda.open_store(tmp_path / "t.zarr")
+    assert X[:].tolist() == [[1, 2], [3, 4]]
+    assert y[:].tolist() == [5, 6]
+
+
+def test_convert_of_two_files_replaces_only_if_asked(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "X.npy", np.arange(6).reshape(3, 2))
+    np.save(tmp_path / "y.npy", [1, 0, 1])
+    store = tmp_path / "new" / "t.zip"
+    arguments = ("convert", tmp_path / "X.npy", store, "--labels", tmp_path / "y.npy")
+    done(*arguments)
+    assert streamgda.open_store(store)[1][:].tolist() == [1, 0, 1]
+    np.save(tmp_path / "y.npy", [2, 2, 2])
+    refused = command(*arguments)
+    assert refused.code == 1
+    assert "--overwrite replaces it" in refused.err
+    done(*arguments, "--overwrite")
+    assert streamgda.open_store(store)[1][:].tolist() == [2, 2, 2]
+
+
+# --- fit ------------------------------------------------------------------------------------------
+
+ESTIMATORS = {
+    "qda": streamgda.QuadraticDiscriminantAnalysis,
+    "lda": streamgda.LinearDiscriminantAnalysis,
+    "nb": streamgda.GaussianNB,
+    "gda": streamgda.GaussianDiscriminantAnalysis,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("qda", {"shrinkage": 0.1, "tol": 1e-3}),
+        ("lda", {"priors": [0.5, 0.25, 0.25]}),
+        ("nb", {"var_smoothing": 0.5}),
+        (
+            "gda",
+            {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},
+        ),
+    ],
+)
+def test_fit_is_the_estimators_fit(
+    done: Callable[..., str], data: Path, tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    arguments = [
+        f"--{name.replace('_', '-')}={','.join(map(str, v)) if isinstance(v, list) else v}"
+        for name, v in options.items()
+    ]
+    done("fit", data / "rows.zarr", "--model", tmp_path / "m", "--kind", kind, *arguments)
+    X, y = rows()
+    saved, expected = streamgda.load(tmp_path / "m"), ESTIMATORS[kind](**options).fit(X, y)
+    assert saved.get_params() == expected.get_params()
+    np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "taken"),
+    [
+        ("qda", "--pooling=0.5", "--shrinkage, --reg-param, --priors, --tol"),
+        ("qda", "--covariance-type=diag", "--shrinkage"),
+        ("lda", "--reg-param=0.5", "--shrinkage, --priors, --tol"),
+        ("nb", "--tol=0.5", "--var-smoothing, --priors"),
+        ("nb", "--ddof=1", "--var-smoothing, --priors"),
+    ],
+)
+def test_options_that_a_kind_does_not_have_are_wrong_usage(
+    command: Command, data: Path, tmp_path: Path, kind: str, option: str, taken: str
+) -> None:
+    model = tmp_path / "m.zip"
+    ended = command("fit", data / "rows.zarr", "--model", model, "--kind", kind, option)
+    assert (ended.code, ended.out) == (2, "")
+    assert option.split("=", maxsplit=1)[0] in ended.err
+    assert taken in " ".join(ended.err.replace("│", " ").split())
+    assert not model.exists()
+
+
+def test_moments_make_other_models_without_reading(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
+    done("fit", data / "rows.zarr", "--model", model, "--moments", kept)
+    out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda")
+    assert "rows x" not in out
+    X, y = rows()
+    expected = streamgda.LinearDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_allclose(streamgda.load(model).coef_, expected.coef_, rtol=1e-9)
+
+
+def test_rows_are_added_to_moments(done: Callable[..., str], data: Path, tmp_path: Path) -> None:
+    (X, y), (more, more_y) = rows(), rows(90, seed=1)
+    convert(more, tmp_path / "more.zarr", labels=more_y)
+    kept, model = tmp_path / "moments", tmp_path / "m"
+    streamgda.accumulate(X, y).save(kept)
+    out = done(
+        *("fit", tmp_path / "more.zarr", "--moments-in", kept, "--model", model),
+        *("--kind", "nb", "--moments", kept),
+    )
+    assert "read 90 rows" in out
+    assert "of 330 rows" in out
+    assert streamgda.ClassMoments.load(kept).class_count.sum() == 330
+    expected = streamgda.GaussianNB().fit(np.vstack([X, more]), np.append(y, more_y))
+    np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_)
+
+
+def test_moments_are_kept_where_the_model_cannot_be_made(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
+    kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
+    ended = command("fit", tmp_path / "rows.zarr", "--model", model, "--moments", kept)
+    assert ended.code == 1
+    assert ended.err.startswith("streamgda: the covariance of 3 of 3 classes is singular")
+    assert not model.exists()
+    assert command("fit", "--moments-in", kept, "--model", model, "--kind", "nb").code == 0
+
+
+def test_priors_are_checked_against_the_classes(
+    command: Command, data: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "m.zip"
+    ended = command("fit", data / "rows.zarr", "--model", model, "--priors", "0.5,0.5")
+    assert ended.code == 1
+    assert "priors has shape (2,); expected one for each of the 3 classes" in ended.err
+    assert not model.exists()
+
+
+def test_neither_model_nor_moments_replace_rows(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    store = tmp_path / "rows.zarr"
+    convert(X, store, labels=y)
+    for options in (["--model", store], ["--model", tmp_path / "m", "--moments", store]):
+        ended = command("fit", store, *options)
+        assert ended.code == 1
+        assert "it will not be replaced" in ended.err
+        np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
+    assert command("fit", store, "--model", tmp_path / "m", "--moments", tmp_path / "m").code == 2
+
+
+def test_arrays_of_other_names(done: Callable[..., str], tmp_path: Path) -> None:
+    X, y = rows()
+    group = zarr.create_group(tmp_path / "rows.zarr")
+    group.create_array("measured", data=X)
+    group.create_array("kind", data=np.searchsorted(NAMES, y))
+    model = tmp_path / "m.zip"
+    names = ("--x", "measured", "--y", "kind")
+    done("fit", tmp_path / "rows.zarr", "--model", model, *names)
+    out = done("evaluate", model, tmp_path / "rows.zarr", *names)
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
+    assert f"accuracy  {expected:.4f}" in out
+
+
+# --- predict --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "method"),
+    [
+        ((), "predict"),
+        (("--proba",), "predict_proba"),
+        (("--log-proba",), "predict_log_proba"),
+        (("--density",), "score_samples"),
+    ],
+)
+def test_what_is_written_is_what_is_predicted_in_memory(
+    done: Callable[..., str], data: Path, tmp_path: Path, option: tuple[str, ...], method: str
+) -> None:
+    out = tmp_path / "new" / "out.zarr"
+    done("predict", data / "qda.zip", data / "rows.zarr", "--out", out, *option)
+    written = zarr.open_array(out, mode="r")
+    estimator = streamgda.load(data / "qda.zip")
+    np.testing.assert_array_equal(written[:], getattr(estimator, method)(rows()[0]))
+    assert [path.name for path in out.parent.iterdir()] == ["out.zarr"]
+    described = json.loads(done("info", out, "--json"))
+    assert (described["kind"], described["method"]) == ("predictions", method)
+    assert described["columns"] == (NAMES.tolist() if written.ndim == 2 else None)
+
+
+def test_predict_replaces_nothing_but_predictions(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
+    convert(X, store, labels=y)
+    done("predict", data / "qda.zip", store, "--out", out)
+    refused = command("predict", data / "qda.zip", store, "--out", out, "--proba")
+    assert refused.code == 1
+    assert "--overwrite replaces it" in refused.err
+    assert zarr.open_array(out, mode="r").shape == (240,)
+    done("predict", data / "qda.zip", store, "--out", out, "--proba", "--overwrite")
+    assert zarr.open_array(out, mode="r").shape == (240, 3)
+    for occupied in (store, store / "X", tmp_path):
+        ended = command("predict", data / "qda.zip", store, "--out", occupied, "--overwrite")
+        assert ended.code == 1
+        assert "it will not be replaced" in ended.err
+    np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
+
+
+def test_errors_of_single_rows_say_where_these_are(
+    command: Command, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = rows()
+    X[130, 1] = np.nan
+    store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
+    convert(X, store, labels=y, chunk_rows=50)
+    monkeypatch.setattr("streamgda.engine._SLAB_BYTES", 50 * 24)
+    for arguments in (["predict", "--out", out], ["evaluate"]):
+        name, *options = arguments
+        ended = command(name, data / "qda.zip", store, *options)
+        assert ended.code == 1
+        assert "counting from row 100 on: Input X contains NaN: row 30, column 1" in ended.err
+    assert not out.exists()
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+def test_evaluate_agrees_with_scikit_learn(
+    done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgda.engine._SLAB_BYTES", 100 * 24)
+    monkeypatch.setattr("streamgda.cli.evaluate._SCORES", 70)
+    X, y = rows()
+    estimator = streamgda.load(data / "qda.zip")
+    predicted = estimator.predict(X)
+    result = json.loads(done("evaluate", data / "qda.zip", data / "rows.zarr", "--json"))
+    assert result["rows"] == 240
+    assert result["accuracy"] == pytest.approx(estimator.score(X, y))
+    assert result["log_loss"] == pytest.approx(log_loss(y, estimator.predict_proba(X)))
+    assert result["confusion_matrix"] == confusion_matrix(y, predicted).tolist()
+    report = classification_report(y, predicted, output_dict=True)
+    assert [entry["label"] for entry in result["classes"]] == NAMES.tolist()
+    for entry in result["classes"]:
+        expected = report[entry["label"]]
+        assert entry["rows"] == expected["support"]
+        for name, theirs in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
+            assert entry[name] == pytest.approx(expected[theirs])
+
+
+def test_evaluate_prints_tables_with_labels_as_they_are(
+    done: Callable[..., str], data: Path
+) -> None:
+    out = done("evaluate", data / "qda.zip", data / "rows.zarr")
+    X, y = rows()
+    counts = confusion_matrix(y, streamgda.load(data / "qda.zip").predict(X))
+    *_, last = out.splitlines()
+    assert last.startswith("spam & [bold]beans")
+    assert [int(n.replace(".", "0")) for n in last.split()[3:]] == counts[2].tolist()
+    assert max(map(len, out.splitlines())) < 100
+
+
+def test_rows_of_labels_that_the_model_does_not_know_are_wrong(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    known = y != NAMES[1]
+    estimator = streamgda.GaussianNB().fit(X[known], y[known])
+    estimator.save(tmp_path / "nb.zip")
+    result = json.loads(done("evaluate", tmp_path / "nb.zip", data / "rows.zarr", "--json"))
+    assert result["accuracy"] == pytest.approx(estimator.score(X, y))
+    assert result["log_loss"] is None
+    assert result["confusion_matrix"] == confusion_matrix(y, estimator.predict(X)).tolist()
+    ham = result["classes"][1]
+    assert (ham["recall"], ham["precision"]) == (0, None)
+    table = done("evaluate", tmp_path / "nb.zip", data / "rows.zarr")
+    assert ["log-loss", "inf"] in [line.split() for line in table.splitlines()]
+
+
+def test_of_many_classes_the_worst_confusions_are_shown(
+    done: Callable[..., str], tmp_path: Path
+) -> None:
+    y = np.repeat(np.arange(30), 10)
+    X = y[:, None] + np.random.default_rng(0).normal(scale=0.1, size=(300, 2))
+    X[y == 7] += 1  # taken for 8
+    convert(X, tmp_path / "rows.zarr", labels=y)
+    clean = X - (y == 7)[:, None]
+    streamgda.GaussianNB().fit(clean, y).save(tmp_path / "nb.zip")
+    out = done("evaluate", tmp_path / "nb.zip", tmp_path / "rows.zarr")
+    assert "true \\ predicted" not in out
+    heading, worst = out.splitlines()[-2:]
+    assert heading.split() == ["true", "predicted", "rows"]
+    assert worst.split() == ["7", "8", "10"]
+
+
+# --- info -----------------------------------------------------------------------------------------
+
+
+def test_info_tells_saved_things_from_rows(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    moments = streamgda.accumulate(X, y)
+    moments.save(tmp_path / "moments")
+    streamgda.load(data / "qda.zip")._model.save(tmp_path / "model.zip")
+    counts = [(y == name).sum() for name in NAMES]
+    listed = [{"label": n, "rows": int(c)} for n, c in zip(NAMES, counts, strict=True)]
+
+    def described(path: Path) -> dict[str, Any]:
+        table = done("info", path)
+        assert "│" not in table
+        return json.loads(done("info", path, "--json"))
+
+    estimator = described(data / "qda.zip")
+    assert estimator["estimator"] == "QuadraticDiscriminantAnalysis"
+    assert estimator["classes"] == listed
+    assert estimator["bytes"] == moments.nbytes
+    assert estimator["bytes_stored"] == (data / "qda.zip").stat().st_size
+    held = described(tmp_path / "moments")
+    assert (held["kind"], held["covariance_type"], held["features"]) == ("moments", "full", 3)
+    assert held["rows"] == 240
+    model = described(tmp_path / "model.zip")
+    assert [entry["prior"] for entry in model["classes"]] == pytest.approx(np.divide(counts, 240))
+    store = described(data / "rows.zarr")
+    assert store["labels"] == "y"
+    assert [(a["name"], a["shape"], a["chunks"]) for a in store["arrays"]] == [
+        ("X", [240, 3], [50, 3]),
+        ("y", [240], [50]),
+    ]
+    assert described(data / "unlabelled.zarr")["labels"] is None
+    assert "there is no array 'y'" in done("info", data / "unlabelled.zarr")
+    assert described(data / "rows.zarr" / "X")["kind"] == "zarr array"
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+def write_mnist(folder: Path) -> None:
+    """Four files laid out as MNIST's are: blurred bars, lying or standing."""
+    random = np.random.default_rng(0)
+    for part, n in (("train", 300), ("t10k", 80)):
+        y = random.integers(0, 2, n).astype(np.uint8)
+        X = random.integers(0, 60, (n, 5, 5)).astype(np.uint8)
+        X[y == 0, 2] += 80
+        X[y == 1, :, 2] += 80
+        for name, array in ((f"{part}-images-idx3-ubyte", X), (f"{part}-labels-idx1-ubyte", y)):
+            head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+            (folder / f"{name}.gz").write_bytes(gzip.compress(head + array.tobytes()))
+
+
+def test_demo_of_mnist_keeps_what_can_be_gone_on_with(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    write_mnist(tmp_path)
+    store = tmp_path / "demo.zarr"
+    out = done("demo", "--mnist", tmp_path, "--store", store)
+    assert "250 train, 50 validation, 80 test rows" in out
+    commands = [line.split()[1:] for line in out.splitlines() if line.startswith("  streamgda")]
+    evaluated = next(line for line in commands if line[0] == "evaluate")
+    assert json.loads(done(*evaluated, "--json"))["accuracy"] > 0.9
+    assert json.loads(done("info", store / "model", "--json"))["rows"] == 300
+    assert json.loads(done("info", store, "--json"))["groups"] == [
+        *("model", "test", "train", "validation")
+    ]
+    again = command("demo", "--store", store)
+    assert (again.code, again.out) == (1, "")
+    assert "name another path" in again.err
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
+        ("fit {data}/unlabelled.zarr --model m.zip", "lacks labels: it has no array 'y'"),
+        ("fit {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
+        ("fit {data}/rows.zarr --model m.zip --max-memory lots", "max_memory='lots'"),
+        ("fit {data}/rows.zarr --model m.zip --reg-param 2", "reg_param=2.0"),
+        ("fit {data}/rows.zarr --model m.zip --kind gda --covariance-type round", "'round'"),
+        ("fit --moments-in {data}/qda.zip --model m.zip", "expected 'moments'"),
+        ("fit {data}/rows.zarr --model {file}", "it will not be replaced"),
+        ("predict {data}/truncated.zip {data}/rows.zarr --out o", "not a zip file"),
+        ("predict {data}/rows.zarr {data}/rows.zarr --out o", "not one that streamgda saved"),
+        ("predict {data}/qda.zip {data}/narrow.zarr --out o", "expects rows of 3 features"),
+        ("predict {data}/qda.zip {data}/rows.zarr --out o --max-memory 1MB", "allows 1.0 MB"),
+        ("predict {data}/qda.zip {data}/rows.zarr --out {file}/o", "{file}"),
+        ("evaluate {data}/qda.zip {data}/unlabelled.zarr", "lacks labels"),
+        ("evaluate {data}/qda.zip {data}/numbers.zarr", "do not mix"),
+        ("evaluate {data}/qda.zip {data}/rows.zarr --max-memory 1MB", "allows 1.0 MB"),
+        ("info nowhere", "nowhere does not exist"),
+        ("info {data}/truncated.zip", "cannot be opened"),
+        ("info {file}", "cannot be opened"),
+        ("convert nowhere.csv t.zarr", "nowhere.csv does not exist"),
+        ("convert {file} t.zarr", "does not tell its format"),
+        ("demo --mnist {data}", "lacks train-images"),
+    ],
+)
+def test_failures_are_one_line_and_leave_nothing(
+    command: Command,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (file := tmp_path / "some.file").write_text("text")
+    ended = command(*(part.format(data=data, file=file) for part in arguments.split()))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("streamgda: ")
+    assert ended.err.count("\n") == 1
+    assert message.format(file=file) in ended.err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "fit --model m.zip",
+        "fit rows.zarr",
+        "fit rows.zarr --model m.zip --kind svm",
+        "fit rows.zarr --model m.zip --kind lda --priors half,half",
+        "predict m.zip rows.zarr --out o --proba --density",
+        "predict m.zip rows.zarr --out o.zip",
+        "convert rows.csv rows.zarr --chunk-rows 0",
+        "evaluate m.zip",
+        "elect",
+    ],
+)
+def test_wrong_usage(command: Command, arguments: str) -> None:
+    ended = command(*arguments.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert "Usage: streamgda" in ended.err
+
+
+def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    X[:, 1] = 7
+    convert(X, tmp_path / "rows.zarr", labels=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip")
+    assert ended.code == 0
+    assert ended.err.startswith("streamgda: warning: 1 of 3 features are constant")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError(), "out of memory"),
+        (PermissionError(13, "Permission denied", "rows.zarr"), "Permission denied: rows.zarr"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ConnectionError(), "ConnectionError"),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_words(
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
+) -> None:
+    def fail(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr("streamgda.cli.info._opened", fail)
+    assert command("info", "rows.zarr") == Ended(1, "", f"streamgda: {line}\n")
+
+
+def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str) -> None:
+        raise KeyError("mistake")
+
+    monkeypatch.setattr("streamgda.cli.info._opened", fail)
+    with pytest.raises(KeyError, match="mistake"):
+        main(["info", "rows.zarr"])
+
+
+def test_tables_in_a_pipe_are_not_cut(capfd: pytest.CaptureFixture[str]) -> None:
+    cli_screen.show_table(("name", "rows"), [("a" * 300, "1"), ("b", "[red]")])
+    _, first, second = capfd.readouterr().out.splitlines()
+    assert first.split() == ["a" * 300, "1"]
+    assert second.split() == ["b", "[red]"]
+
+
+def test_tables_in_a_terminal_have_a_rule_under_the_heading(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cli_screen.show_table(("name", "rows"), [("a", "1")])
+    out = capfd.readouterr().out
+    assert "─" in out
+    assert "\x1b" in out

@@ -1,0 +1,380 @@
+"""One machine: the same moments and scores from wherever rows are, slab by slab."""
+
+import io
+import re
+import sys
+
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
+
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda.errors import MemoryBudgetError
+
+N_ROWS = 500
+FEW_ROWS = 200  # where zarr takes its time
+NAMES = np.array(["ant", "bee", "a rather long name"])
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    """Slabs of 64 rows of six bytes, 8 of six float64, or a chunk where that is larger."""
+    monkeypatch.setattr(engine, "_SLAB_BYTES", 64 * 6)
+
+
+def assert_same_moments(found, expected):
+    """Bit for bit where exact, else to rounding."""
+    np.testing.assert_array_equal(found.classes, expected.classes, strict=True)
+    (attributes, arrays), (wanted, values) = found.state(), expected.state()
+    assert attributes == wanted
+    assert arrays.keys() == values.keys()
+    for name, value in values.items():
+        if expected.exact:
+            np.testing.assert_array_equal(arrays[name], value, name, strict=True)
+    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-12)
+    for a, b in ((found.means, expected.means), (found.covariance(), expected.covariance())):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max())
+
+
+# --- moments from everywhere ------------------------------------------------------------------
+
+CHUNKS = {
+    "a row": {"chunks": (1, 6)},
+    "some rows": {"chunks": (64, 6)},
+    "all rows": {"chunks": (FEW_ROWS, 6)},
+    "more than all rows": {"chunks": (2 * FEW_ROWS, 6)},
+    "split features": {"chunks": (70, 4)},
+    "a feature": {"chunks": (FEW_ROWS, 1)},
+    "shards": {"chunks": (10, 6), "shards": (60, 6)},
+    "shards and split features": {"chunks": (10, 2), "shards": (100, 4)},
+    "not compressed": {"chunks": (64, 6), "compressors": None},
+    "gzip": {"chunks": (64, 6), "compressors": zarr.codecs.GzipCodec()},
+}
+
+
+def as_memmap(tmp_path, array):
+    mapped = np.memmap(tmp_path / "rows", array.dtype, "w+", shape=array.shape)
+    mapped[...] = array
+    return np.memmap(tmp_path / "rows", array.dtype, "r", shape=array.shape)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64, np.float32])
+@pytest.mark.parametrize("weighted", [False, True])
+class TestMoments:
+    @pytest.fixture
+    def rows(self, dtype, weighted):
+        X, y = blobs(FEW_ROWS, 6)
+        X = bytes_of(X) if dtype == np.uint8 else X.astype(dtype)
+        weights = np.random.default_rng(0).uniform(0, 2, FEW_ROWS) if weighted else None
+        return X, y, weights
+
+    @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+    def test_numpy(self, small_slabs, rows, covariance_type):
+        X, y, weights = rows
+        expected = ClassMoments(covariance_type).update(X, y, weights)
+        found = accumulate(X, y, sample_weight=weights, covariance_type=covariance_type)
+        assert_same_moments(found, expected)
+        found = accumulate(
+            X.tolist() if X.dtype == np.float64 else X,
+            y.tolist(),
+            sample_weight=None if weights is None else weights.tolist(),
+            covariance_type=covariance_type,
+        )
+        assert_same_moments(found, expected)
+
+    def test_memmap(self, small_slabs, tmp_path, rows):
+        X, y, weights = rows
+        found = accumulate(as_memmap(tmp_path, X), y, sample_weight=weights)
+        assert_same_moments(found, ClassMoments().update(X, y, weights))
+
+    @pytest.mark.parametrize("chunks", CHUNKS)
+    def test_zarr(self, small_slabs, rows, chunks):
+        X, y, weights = rows
+        stored = zarr.create_array({}, shape=X.shape, dtype=X.dtype, **CHUNKS[chunks])
+        stored[...] = X
+        found = accumulate(stored, y, sample_weight=weights)
+        assert_same_moments(found, ClassMoments().update(X, y, weights))
+
+    @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
+    @pytest.mark.parametrize("labels", ["numpy", "frame", "zarr"])
+    @pytest.mark.parametrize("names", [None, NAMES])
+    def test_labels_and_weights_held_otherwise(self, small_slabs, rows, kind, labels, names):
+        X, y, weights = rows
+        y = y if names is None else names[y]
+        found = accumulate(
+            held(X, kind, 64),
+            held(y, labels, 70),
+            sample_weight=None if weights is None else held(weights, labels, 33),
+        )
+        expected = ClassMoments().update(X, y, weights)
+        if names is None or kind == "frame":
+            assert_same_moments(found, expected)
+        else:
+            np.testing.assert_array_equal(found.classes, names[np.argsort(names)])
+            assert_same_moments(found, expected)
+
+    def test_batches(self, rows):
+        X, y, weights = rows
+        parts = np.split(np.arange(FEW_ROWS), [1, 7, 7 + 64, 150])
+        columns = (X, y) if weights is None else (X, y, weights)
+        expected = ClassMoments().update(*columns)
+        for container in (tuple, list):
+            found = accumulate(container(column[p] for column in columns) for p in parts)
+            assert_same_moments(found, expected)
+        frames = [tuple(held(column[p], "frame") for column in columns) for p in parts]
+        assert_same_moments(accumulate(frames), expected)
+
+
+def test_no_batches_are_no_moments():
+    moments = accumulate([])
+    assert moments.n_features is None
+    assert moments.classes.size == 0
+
+
+def test_a_frame_with_columns_of_several_types():
+    X, y = blobs(FEW_ROWS, 3)
+    frame = pd.DataFrame({"a": X[:, 0], "b": (10 * X[:, 1]).astype(np.int8), "c": X[:, 2] > 0})
+    expected = ClassMoments().update(frame.to_numpy(np.float64), y)
+    assert_same_moments(accumulate(frame, y), expected)
+
+
+# --- how stores are read ----------------------------------------------------------------------
+
+
+class Recorder:
+    """An array that is read by slicing, and remembers how."""
+
+    def __init__(self, array, chunk_rows, shard_rows=None):
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.chunks = (chunk_rows, *array.shape[1:])
+        self.shards = None if shard_rows is None else (shard_rows, *array.shape[1:])
+        self.reads = []
+        self.on_read = lambda: None
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        self.on_read()
+        self.reads.append((rows.start, rows.stop))
+        return self.array[rows]
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("read as a whole")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "shard", "slab_bytes", "slab"),
+    [
+        (30, None, 1, 30),
+        (30, None, 100 * 48, 90),
+        (30, None, 1 << 25, 480),
+        (10, 60, 1, 60),
+        (10, 60, 130 * 48, 120),
+        (1, None, 7 * 48, 7),
+        (1000, None, 1, 500),
+    ],
+)
+def test_slabs_are_whole_chunks_read_once(monkeypatch, chunk, shard, slab_bytes, slab):
+    monkeypatch.setattr(engine, "_SLAB_BYTES", slab_bytes)
+    X, y = blobs(N_ROWS, 6)
+    recorder = Recorder(X, chunk, shard)
+    expected = [(i, min(i + slab, N_ROWS)) for i in range(0, N_ROWS, slab)]
+    if slab_bytes == 1 << 25:
+        expected = [(0, N_ROWS)]
+    accumulate(recorder, y)
+    assert recorder.reads == expected
+    recorder.reads.clear()
+    fitted = GaussianNB().fit(recorder, y)
+    assert recorder.reads == expected
+    recorder.reads.clear()
+    fitted.predict(recorder)
+    assert recorder.reads == expected
+
+
+def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
+    X, y = blobs(N_ROWS, 6)
+    recorder = Recorder(X, 20)
+    done = []
+    update = ClassMoments._update
+
+    def counted(moments, *arguments, **keywords):
+        update(moments, *arguments, **keywords)
+        done.append(1)
+
+    ahead = []
+    monkeypatch.setattr(ClassMoments, "_update", counted)
+    recorder.on_read = lambda: ahead.append(len(recorder.reads) - len(done))
+    accumulate(recorder, y)
+    assert len(done) == 25
+    assert max(ahead) == 1
+
+
+def test_errors_in_reading_are_passed_on(small_slabs):
+    X, y = blobs(N_ROWS, 6)
+    recorder = Recorder(X, 20)
+
+    def fail():
+        if len(recorder.reads) == 5:
+            raise OSError("the disk is gone")
+
+    recorder.on_read = fail
+    for work in (lambda: accumulate(recorder, y), lambda: GaussianNB().fit(X, y).predict(recorder)):
+        recorder.reads.clear()
+        with pytest.raises(OSError, match="the disk is gone"):
+            work()
+
+
+# --- the budget -------------------------------------------------------------------------------
+
+
+def budget(n_classes, n_features, slab_rows):
+    """What slabs of so many float64 rows need: three in flight, and twice the moments."""
+    state = 8 * n_classes * (1 + 2 * n_features + n_features**2)
+    return 2 * state + engine._SCRATCH_BYTES + 3 * slab_rows * 8 * n_features
+
+
+@pytest.mark.parametrize(("extra", "slab"), [(0, 120), (1, 120), (19 * 3 * 48, 120), (10**9, 500)])
+def test_slabs_are_cut_to_the_budget(extra, slab):
+    X, y = blobs(N_ROWS, 6)
+    recorder = Recorder(X, 20)
+    accumulate(recorder, y, max_memory=budget(3, 6, 120) + extra)
+    assert recorder.reads[0] == (0, slab)
+
+
+def test_a_budget_that_is_too_small_is_refused_before_any_row_is_read():
+    X, y = blobs(N_ROWS, 6)
+    recorder, labels = Recorder(X, 100), held(y, "zarr")
+    least = budget(3, 6, 100)
+    accumulate(recorder, labels, max_memory=least)
+    recorder.reads.clear()
+    with pytest.raises(MemoryBudgetError) as refusal:
+        accumulate(recorder, labels, max_memory=least - 1)
+    assert not recorder.reads
+    message = str(refusal.value)
+    assert f"needs {engine.readable(least)}" in message
+    assert f"allows {engine.readable(least - 1)}" in message
+    assert "(100 at a time, as they are stored)" in message
+    assert isinstance(refusal.value, MemoryError)
+
+
+def test_the_moments_are_part_of_the_budget():
+    X, y = np.zeros((400, 200)), np.arange(400) % 100
+    needed = 2 * 8 * 100 * (1 + 2 * 200 + 200**2) + engine._SCRATCH_BYTES
+    match = f"this needs {re.escape(engine.readable(needed))} of memory"
+    with pytest.raises(MemoryBudgetError, match=match):
+        accumulate(X, y, max_memory=needed - 1)
+    tied = accumulate(X, y, covariance_type="tied", max_memory=needed - 1)
+    assert tied.classes.size == 100
+
+
+def test_budgets_of_scoring():
+    X, y = blobs(N_ROWS, 6)
+    model = GaussianNB().fit(X, y)._model
+    recorder = Recorder(X, 20)
+    least = engine._SCRATCH_BYTES + 3 * 20 * 48
+    scores = engine.score(model.predict, recorder, max_memory=least)
+    assert recorder.reads[:2] == [(0, 20), (20, 40)]
+    np.testing.assert_array_equal(scores, model.predict(X))
+    recorder.reads.clear()
+    with pytest.raises(MemoryBudgetError):
+        engine.score(model.predict, recorder, max_memory=least - 1)
+    assert not recorder.reads
+
+
+# --- scores -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["full", "LDA", "GaussianNB"])
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_scores_from_zarr(small_slabs, name, chunks, dtype):
+    X, y = blobs(FEW_ROWS, 6)
+    X = bytes_of(X) if dtype == np.uint8 else X
+    fitted = make(name).fit(X, y)
+    stored = zarr.create_array({}, shape=X.shape, dtype=X.dtype, **CHUNKS[chunks])
+    stored[...] = X
+    assert_same_bits(results(fitted, stored), results(fitted, X))
+    assert fitted.score(stored, held(y, "zarr")) == fitted.score(X, y)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_go_where_they_are_sent(small_slabs, tmp_path, kind, method):
+    X, y = blobs(FEW_ROWS, 6)
+    fitted = make("LDA").fit(X, y)
+    score = getattr(fitted, method)
+    expected = score(X)
+    rows = held(X, kind)
+    for out in (
+        np.empty_like(expected),
+        zarr.create_array({}, shape=expected.shape, dtype=expected.dtype),
+        zarr.create_array({}, shape=expected.shape, dtype=expected.dtype, chunks=expected.shape),
+    ):
+        assert score(rows, out=out) is out
+        np.testing.assert_array_equal(out[...], expected, strict=True)
+    score(rows, out=tmp_path / "scores.zarr")
+    stored = zarr.open_array(tmp_path / "scores.zarr", mode="r")
+    np.testing.assert_array_equal(stored[...], expected, strict=True)
+    assert stored.chunks[1:] == stored.shape[1:]
+    score(rows, out=zarr.storage.MemoryStore())
+
+
+@pytest.mark.parametrize("kind", ["numpy", "zarr"])
+def test_labels_of_strings_are_stored(small_slabs, tmp_path, kind):
+    X, y = blobs(FEW_ROWS, 6)
+    fitted = make("QDA").fit(X, NAMES[y])
+    expected = fitted.predict(X)
+    assert set(expected) == set(NAMES)
+    existing = zarr.create_array({}, shape=FEW_ROWS, dtype=str)
+    for out in (tmp_path / "labels.zarr", existing, np.empty(FEW_ROWS, "U30")):
+        stored = fitted.predict(held(X, kind), out=out)
+        assert stored[...].tolist() == expected.tolist()
+    assert zarr.open_array(tmp_path / "labels.zarr", mode="r")[:5].tolist() == expected[:5].tolist()
+    assert fitted.score(held(X, kind), zarr.open_array(tmp_path / "labels.zarr")) == 1
+
+
+def test_what_stands_there_is_not_overwritten(tmp_path):
+    X, y = blobs()
+    fitted = make("QDA").fit(X, y)
+    fitted.predict(X, out=tmp_path / "labels.zarr")
+    with pytest.raises(zarr.errors.ContainsArrayError):
+        fitted.predict(X, out=tmp_path / "labels.zarr")
+
+
+# --- progress ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
+def test_progress_counts_rows(monkeypatch, kind):
+    monkeypatch.setattr(engine, "_SLAB_BYTES", 100 * 48)
+    X, y = blobs(N_ROWS, 6)
+    calls = []
+    report = lambda *call: calls.append(call)  # noqa: E731
+    accumulate(held(X, kind, 50), y, progress=report)
+    assert calls == [(done, N_ROWS) for done in (100, 200, 300, 400, 500)]
+    calls.clear()
+    engine.score(GaussianNB().fit(X, y)._model.predict, held(X, kind, 50), progress=report)
+    assert calls == [(done, N_ROWS) for done in (100, 200, 300, 400, 500)]
+
+
+def test_progress_of_batches():
+    X, y = blobs(N_ROWS, 6)
+    calls = []
+    batches = ((X[i : i + 200], y[i : i + 200]) for i in range(0, N_ROWS, 200))
+    accumulate(batches, progress=lambda *call: calls.append(call))
+    assert calls == [(200, None), (400, None), (500, None)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_bar_in_terminals_alone(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream())
+    accumulate(*blobs(), progress=True)
+    assert ("accumulating" in sys.stderr.getvalue()) == (stream is Terminal)

@@ -1,0 +1,352 @@
+"""What Gaussians with priors say of rows, against the textbook; sampling; saving."""
+
+import itertools
+
+import naive
+import numpy as np
+import pytest
+from samples import blobs, bytes_of
+
+from streamgda import ClassMoments, GaussianModel, model
+from streamgda.covariance import Regularisation
+from streamgda.errors import (
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    SourceNotFoundError,
+)
+from streamgda.kernels import scoring
+
+EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+METHODS = [
+    "predict",
+    "posterior",
+    "log_posterior",
+    "joint_log_likelihood",
+    "relative_scores",
+    "log_density",
+    "mahalanobis",
+]
+
+
+def fit(X, y, covariance_type, priors=None, **how):
+    moments = ClassMoments(covariance_type).update(X, y)
+    return GaussianModel.from_moments(moments, covariance_type, Regularisation(**how), priors)
+
+
+def scores(fitted, X):
+    return {method: getattr(fitted, method)(X) for method in METHODS}
+
+
+def assert_same_bits(a, b):
+    for method in METHODS:
+        np.testing.assert_array_equal(a[method], b[method], err_msg=method, strict=True)
+
+
+# --- against the oracle -----------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [1, 5, 31, 32, 45])
+def test_scores_are_those_of_the_textbook(covariance_type, n_features):
+    X, y = blobs(300, n_features)
+    rows = X[:70] + np.random.default_rng(1).normal(size=(70, n_features))
+    priors = [0.2, 0.5, 0.3]
+    fitted = fit(X, y, covariance_type, priors)
+    labels, joint = naive.gaussian_classifier(X, y, rows, covariance_type, priors=priors)
+    S = naive.regularised_covariances(X, y, covariance_type)
+    squares = naive.squared_mahalanobis(rows, naive.moments(X, y).means, S)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(fitted.joint_log_likelihood(rows), joint, **close)
+    np.testing.assert_allclose(fitted.mahalanobis(rows), squares, **close)
+    np.testing.assert_allclose(fitted.posterior(rows), naive.posterior(joint), **close)
+    np.testing.assert_allclose(fitted.log_posterior(rows), naive.log_posterior(joint), **close)
+    np.testing.assert_allclose(fitted.log_density(rows), naive.log_density(joint), **close)
+    np.testing.assert_array_equal(fitted.predict(rows), labels)
+    relative = fitted.relative_scores(rows)
+    if naive.is_tied(covariance_type):  # the same up to a term of the row
+        relative = relative - relative[:, :1]
+        joint = joint - joint[:, :1]
+    else:
+        joint = joint + 0.5 * n_features * np.log(2 * np.pi)
+    np.testing.assert_allclose(relative, joint, **close)
+
+
+@EVERY_TYPE
+def test_log_odds_of_two_classes(covariance_type):
+    X, y = blobs(100, 3, n_classes=2)
+    _, joint = naive.gaussian_classifier(X, y, X, covariance_type)
+    odds = fit(X, y, covariance_type).log_odds(X)
+    np.testing.assert_allclose(odds, joint[:, 1] - joint[:, 0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pytest.mark.parametrize("n_features", [1, 2, 3, 15, 16, 17, 31, 33, 48, 50, 99])
+def test_both_kernels_agree(monkeypatch, covariance_type, n_features):
+    X, y = blobs(600, n_features, n_classes=2)
+    found = []
+    for wide in (1, 10**9):
+        monkeypatch.setattr(scoring, "WIDE", wide)
+        fitted = fit(X, y, covariance_type, shrinkage=0.1)
+        assert fitted._wide == (wide == 1)
+        found.append(scores(fitted, X))
+    for method in METHODS:
+        np.testing.assert_allclose(found[0][method], found[1][method], rtol=1e-10, atol=1e-10)
+
+
+def layouts(X):
+    yield "fortran", np.asfortranarray(X)
+    yield "every second row", np.repeat(X, 2, axis=0)[::2]
+    yield "every second column", np.repeat(X, 2, axis=1)[:, ::2]
+    yield "reversed twice", X[::-1, ::-1].copy()[::-1, ::-1]
+    yield "other byte order", X.astype(X.dtype.newbyteorder())
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    yield "read only", read_only
+    yield "list", X.tolist()
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [4, 40])
+def test_layout_does_not_matter(covariance_type, n_features):
+    X, y = blobs(400, n_features)
+    fitted = fit(X, y, covariance_type)
+    expected = scores(fitted, X)
+    for name, rows in layouts(X):
+        found = scores(fitted, rows)
+        for method in METHODS:
+            np.testing.assert_array_equal(found[method], expected[method], f"{name}: {method}")
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [4, 40])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int64, np.bool_]
+)
+def test_other_types_score_as_their_values_in_float64(covariance_type, n_features, dtype):
+    X, y = blobs(200, n_features)
+    kind = np.dtype(dtype).kind
+    rows = {"b": X > 0, "f": X}.get(kind, bytes_of(X) // 2).astype(dtype)
+    in_float64 = rows.astype(np.float64)
+    fitted = fit(in_float64, y, covariance_type, shrinkage=0.1)
+    found, expected = scores(fitted, rows), scores(fitted, in_float64)
+    for method in METHODS:
+        np.testing.assert_allclose(found[method], expected[method], rtol=1e-12, atol=1e-12)
+
+
+# --- extremes ---------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("away", [40, 1e3, 1e6])
+def test_rows_far_away_have_probabilities(covariance_type, away):
+    X, y = blobs(300, 3)
+    rows = X.mean(axis=0) + away * X.std(axis=0) * np.array([[1, 1, 1], [-1, 0, 0], [0, -1, 1]])
+    fitted = fit(X, y, covariance_type)
+    assert np.isfinite(fitted.log_posterior(rows)).all()
+    assert np.isfinite(fitted.log_density(rows)).all()
+    np.testing.assert_allclose(fitted.posterior(rows).sum(axis=1), 1, rtol=1e-15)
+
+
+def test_log_probabilities_are_exact_where_probabilities_underflow():
+    # Unit variances about 0 and 100: the log-odds at x are 100 x - 5000.
+    X = np.array([[-1.0], [1.0], [99.0], [101.0]])
+    fitted = fit(X, [0, 0, 1, 1], "full")
+    assert fitted.posterior([[0.0]]).tolist() == [[1.0, 0.0]]
+    assert fitted.log_posterior([[0.0]]).tolist() == [[0.0, -5000.0]]
+    assert fitted.log_posterior([[100.0]]).tolist() == [[-5000.0, 0.0]]
+    assert fitted.log_odds([[0.0], [50.0]]).tolist() == [-5000.0, 0.0]
+
+
+@EVERY_TYPE
+def test_a_class_without_rows_is_never_predicted(covariance_type):
+    X, y = blobs(200, 3)
+    moments = ClassMoments(covariance_type).update(X, y).declare([-1, 9])
+    fitted = GaussianModel.from_moments(moments, covariance_type, Regularisation())
+    seen = slice(1, 4)
+    assert fitted.classes.tolist() == [-1, 0, 1, 2, 9]
+    assert set(fitted.predict(X)) <= {0, 1, 2}
+    without = fit(X, y, covariance_type)
+    for method, missing in {
+        "posterior": 0.0,
+        "log_posterior": -np.inf,
+        "joint_log_likelihood": -np.inf,
+        "mahalanobis": np.nan,
+    }.items():
+        found = getattr(fitted, method)(X)
+        np.testing.assert_array_equal(found[:, [0, 4]], np.full((len(X), 2), missing))
+        np.testing.assert_array_equal(found[:, seen], getattr(without, method)(X))
+    np.testing.assert_array_equal(fitted.log_density(X), without.log_density(X))
+
+
+def test_a_prior_of_zero_is_never_predicted():
+    X, y = blobs(200, 3)
+    fitted = fit(X, y, "full", priors=[0.5, 0.0, 0.5])
+    assert set(fitted.predict(X)) == {0, 2}
+    assert not fitted.posterior(X)[:, 1].any()
+    np.testing.assert_allclose(fitted.posterior(X).sum(axis=1), 1, rtol=1e-15)
+
+
+# --- the same bits ----------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [3, 37])
+def test_the_place_of_a_row_does_not_matter(covariance_type, n_features):
+    X, y = blobs(400, n_features)
+    fitted = fit(X, y, covariance_type)
+    expected = scores(fitted, X)
+    for rows in (
+        *(slice(i, i + n) for i, n in itertools.product([0, 1, 47, 129], [1, 2, 3, 49, 130])),
+        slice(None, None, -1),
+        np.random.default_rng(0).permutation(len(X)),
+    ):
+        part = {method: values[rows] for method, values in expected.items()}
+        assert_same_bits(scores(fitted, X[rows]), part)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [3, 37])
+def test_the_number_of_threads_does_not_matter(
+    monkeypatch, use_threads, covariance_type, n_features
+):
+    X, y = blobs(3000, n_features)
+    fitted = fit(X, y, covariance_type)
+    use_threads(1)
+    expected = scores(fitted, X)
+    monkeypatch.setattr(model, "_CHUNK_ELEMENTS", 1)  # the least chunks that there are
+    for n in (1, 2, 5):
+        use_threads(n)
+        assert_same_bits(scores(fitted, X), expected)
+
+
+# --- sampling ---------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [1, 4])
+def test_samples_have_the_means_and_covariances(covariance_type, n_features):
+    X, y = blobs(500, n_features)
+    fitted = fit(X, y, covariance_type)
+    n = 20_000
+    labels = np.repeat([2, 0, 1], n)
+    drawn = fitted.sample(labels, np.random.RandomState(5))
+    S = naive.regularised_covariances(X, y, covariance_type)
+    for k in range(3):
+        rows = drawn[labels == k]
+        error = (rows.mean(axis=0) - fitted.means[k]) / np.sqrt(np.diag(S[k]) / n)
+        assert (np.abs(error) < 5).all()
+        # The variance of an entry of a sample covariance is (s_ii s_jj + s_ij^2) / n.
+        variances = np.diag(S[k])
+        deviation = np.sqrt((np.outer(variances, variances) + S[k] ** 2) / n)
+        found = np.cov(rows.T, ddof=0).reshape(n_features, n_features)
+        assert (np.abs(found - S[k]) < 5 * deviation).all()
+
+
+def test_samples_are_seeded():
+    fitted = fit(*blobs(100, 3), "full")
+    labels = np.arange(30) % 3
+    first, again, other = (fitted.sample(labels, np.random.RandomState(s)) for s in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert (first != other).all()
+
+
+def test_samples_of_labels_that_are_no_classes_are_refused():
+    fitted = fit(*blobs(100, 3), "full")
+    for wrong in (-1, 3, 99):
+        with pytest.raises(InvalidParameterError, match=rf"class {wrong}; .* \[0, 1, 2\]"):
+            fitted.sample(np.array([0, wrong]), np.random.RandomState(0))
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_named(monkeypatch, method, value):
+    X, y = blobs(900, 3)
+    fitted = fit(X, y, "full")
+    X[700, 2] = value
+    name = "NaN" if np.isnan(value) else "infinity"
+    for chunk in (1, 1 << 19):
+        monkeypatch.setattr(model, "_CHUNK_ELEMENTS", chunk)
+        with pytest.raises(InvalidDataError, match=f"contains {name}: row 1700, column 2"):
+            getattr(fitted, method)(X, 1000)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_of_another_width_are_refused(method):
+    X, y = blobs(100, 3)
+    with pytest.raises(InvalidDataError, match=r"X has 2 features, but .* expecting 3 features"):
+        getattr(fit(X, y, "full"), method)(X[:, :2])
+
+
+def test_one_class_is_refused():
+    with pytest.raises(InvalidDataError, match=r"got 1 class \(cat\) with rows"):
+        fit(np.eye(3), ["cat"] * 3, "diag")
+
+
+# --- saving -----------------------------------------------------------------------------------
+
+LABELS = {
+    "int": np.arange(3),
+    "uint8": np.arange(3, dtype=np.uint8),
+    "str": np.array(["a", "b", "ü"]),
+    "bytes": np.array([b"a", b"b", b"\xff"]),
+    "date": np.array(["2021-01-01", "2022-02-02", "2023-03-03"], "M8[D]"),
+}
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [3, 37])
+def test_state_makes_the_same_model(covariance_type, n_features):
+    X, y = blobs(300, n_features)
+    fitted = fit(X, y, covariance_type)
+    assert_same_bits(scores(GaussianModel.from_state(*fitted.state()), X), scores(fitted, X))
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("name", ["model", "model.zip"])
+def test_saved_models_score_the_same(tmp_path, kind, name):
+    X, y = blobs(300, 3)
+    fitted = fit(X, LABELS[kind][y], "full")
+    fitted.save(tmp_path / name)
+    assert_same_bits(scores(GaussianModel.load(tmp_path / name), X), scores(fitted, X))
+
+
+DAMAGES = {
+    "no covariance type": lambda attributes, arrays: attributes.pop("covariance_type"),
+    "unknown covariance type": lambda attributes, arrays: attributes.update(
+        covariance_type="fuller"
+    ),
+    "another covariance type": lambda attributes, arrays: attributes.update(covariance_type="diag"),
+    "no classes": lambda attributes, arrays: attributes.pop("classes"),
+    "a class too few": lambda attributes, arrays: attributes["classes"]["values"].pop(),
+    "an unknown array": lambda attributes, arrays: arrays.update(more=np.zeros(3)),
+    "features that are not there": lambda attributes, arrays: arrays.update(
+        features=arrays["features"] + 1
+    ),
+    "means in one dimension": lambda attributes, arrays: arrays.update(means=arrays["means"][0]),
+}
+ARRAYS = ["priors", "means", "features", "roots", "log_determinants"]
+DAMAGES |= {f"no {name}": lambda _, arrays, name=name: arrays.pop(name) for name in ARRAYS}
+DAMAGES |= {
+    f"{name} cut short": lambda _, arrays, name=name: arrays.update({name: arrays[name][:-1]})
+    for name in ARRAYS
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_states_are_refused(damage):
+    attributes, arrays = fit(*blobs(100, 3), "full").state()
+    DAMAGES[damage](attributes, arrays)
+    with pytest.raises(FormatError, match="the saved model is damaged"):
+        GaussianModel.from_state(attributes, arrays)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(SourceNotFoundError, match="nothing does not exist"):
+        GaussianModel.load(tmp_path / "nothing")
+    ClassMoments().update(*blobs(100, 3)).save(tmp_path / "moments")
+    with pytest.raises(FormatError, match="holds 'moments', expected 'model'"):
+        GaussianModel.load(tmp_path / "moments")

@@ -1,0 +1,393 @@
+"""8- and 16-bit integers: bit for bit the same in any order, and rounded once."""
+
+from fractions import Fraction
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgda.moments import ClassMoments
+from streamgda.moments import exact as exact_module
+
+TYPES = naive.COVARIANCE_TYPES
+DTYPES = ["uint8", "int8", "uint16", "int16"]
+
+
+def sample(n, d, dtype, n_classes=3, seed=0):
+    """Rows from all over the type's range, both ends among them."""
+    rng = np.random.default_rng(seed)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
+    X[rng.random((n, d)) < 0.1] = low
+    X[rng.random((n, d)) < 0.1] = high
+    return X, rng.integers(0, n_classes, n)
+
+
+def bits(moments):
+    """Everything that can be read out, to the bit."""
+    return [
+        moments.classes.tolist(),
+        moments.class_count.tolist(),
+        moments.means.tobytes(),
+        *[moments.covariance(ddof).tobytes() for ddof in (0, 1) if moments.class_count.any()],
+    ]
+
+
+def held(moments):
+    """The sums themselves, to the bit."""
+    assert moments.exact
+    arrays = {name: array.tobytes() for name, array in moments.state()[1].items()}
+    return moments.state()[0]["origin"], arrays
+
+
+def assert_exact(moments, X, y):
+    """Means rounded once, to the nearest; scatter within a unit in the last place."""
+    assert moments.exact
+    assert moments.class_count.dtype == np.int64
+    expected = naive.exact_moments(X, y)
+    assert moments.classes.tolist() == expected.classes
+    assert moments.class_count.tolist() == expected.count
+    assert (moments.means == naive.rounded(expected.means)).all()
+    sums = moments.centred()
+    mean = [
+        [Fraction(a) + Fraction(b) for a, b in zip(*rows, strict=True)]
+        for rows in zip(sums.mean.tolist(), sums.mean_low.tolist(), strict=True)
+    ]
+    error = np.array(mean) - np.array(expected.means)
+    assert max(abs(e) for e in error.ravel()) < 1e-15  # the two parts together
+    scatter = np.array(expected.scatter, object)
+    pooled = naive.is_tied(moments.covariance_type)
+    if pooled:
+        scatter = scatter.sum(axis=0, keepdims=True)
+    if naive.is_matrix(moments.covariance_type):
+        i, j = np.tril_indices(X.shape[1])
+    else:
+        i = j = np.arange(X.shape[1])
+    got = sums.scatter[:, i, j] if sums.scatter.ndim == 3 else sums.scatter
+    if pooled:  # a sum of fractions: rounded as a number of the size of one
+        for value, fraction in zip(got.ravel(), scatter[:, i, j].ravel(), strict=True):
+            unit = float(np.spacing(max(abs(value), len(expected.classes) / 2)))
+            assert abs(Fraction(value) - fraction) <= Fraction(unit)
+    else:
+        assert naive.ulps(got, scatter[:, i, j]) <= 1
+
+
+# --- Python's integers agree ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_python_integers_agree(covariance_type, dtype):
+    X, y = sample(600, 3, dtype)
+    assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
+
+
+@given(
+    st.sampled_from(TYPES),
+    st.sampled_from(DTYPES),
+    st.integers(1, 30),
+    st.integers(1, 4),
+    st.integers(0, 2**32),
+)
+def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
+    X, y = sample(n, d, dtype, seed=seed)
+    assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("end", ["min", "max", "both"])
+def test_full_panels_of_extreme_values(dtype, end):
+    """What a float32 panel of 512 rows must still add without rounding."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    X = np.full((1600, 2), low if end == "min" else high, dtype)
+    if end == "both":
+        X[::2, 0], X[1::3, 1] = low, low
+    y = np.zeros(1600, int)
+    moments = ClassMoments().update(X, y)
+    assert_exact(moments, X, y)
+    if end != "both":
+        assert not moments.covariance().any()
+
+
+def test_small_covariances_of_many_rows():
+    """The last fraction must not drown what is left of the integers."""
+    X = np.zeros((1000, 2), np.int8)
+    X[:-1, 0] = 1
+    X[-1] = 0, 1
+    y = np.zeros(1000, int)
+    assert_exact(ClassMoments().update(X, y), X, y)
+    X[0] = 1, 1  # two ones: the products nearly cancel
+    assert_exact(ClassMoments().update(X, y), X, y)
+
+
+def test_booleans_are_exact():
+    X, y = sample(300, 4, "uint8")
+    moments = ClassMoments().update(X > 128, y)
+    assert_exact(moments, (X > 128).astype(int), y)
+
+
+@pytest.mark.parametrize(("scale", "exact"), [(20, True), (28, True), (29, False), (40, False)])
+def test_billions_of_rows(scale, exact):
+    """Doubled and doubled again: exact while the limit allows it, and right after that."""
+    X, y = sample(7, 3, "uint8", n_classes=1)
+    moments = ClassMoments().update(X, y)
+    for _ in range(scale):
+        moments += moments
+    assert moments.exact == exact
+    S = np.array(naive.exact_moments(X, y).scatter[0], object) * 2**scale
+    got = moments.centred().scatter[0]
+    lower = np.tril_indices(3)
+    np.testing.assert_allclose(got[lower], naive.rounded(S)[lower], rtol=1e-13)
+    np.testing.assert_allclose(moments.means[0], X.astype(float).mean(axis=0), rtol=1e-14)
+
+
+def test_the_most_rows_that_stay_exact():
+    X, y = sample(3, 3, "int8", n_classes=1)
+    moments = ClassMoments().update(X, y)
+    for _ in range(29):
+        moments += moments
+    assert moments.exact
+    S = np.array(naive.exact_moments(X, y).scatter[0], object) * 2**29
+    lower = np.tril_indices(3)
+    assert naive.ulps(moments.centred().scatter[0][lower], S[lower]) <= 1
+
+
+# --- order does not matter --------------------------------------------------------------------
+
+
+@st.composite
+def parts(draw):
+    """Integer rows, cut into batches of random rows in random order."""
+    X, y = sample(
+        draw(st.integers(1, 60)),
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from(DTYPES)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(0, 2**32)),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    order = rng.permutation(len(X))
+    cuts = np.sort(rng.integers(0, len(X) + 1, draw(st.integers(0, 6))))
+    pieces = [(X[rows], y[rows]) for rows in np.split(order, cuts) if rows.size]
+    return draw(st.sampled_from(TYPES)), X, y, pieces
+
+
+@given(parts(), st.randoms())
+def test_same_bits_however_rows_are_chunked_ordered_and_merged(drawn, random):
+    covariance_type, X, y, pieces = drawn
+    whole = ClassMoments(covariance_type).update(X, y)
+    streamed = ClassMoments(covariance_type)
+    for piece in pieces:
+        streamed.update(*piece)
+    trees = [ClassMoments(covariance_type).update(*piece) for piece in pieces]
+    trees.append(ClassMoments(covariance_type))
+    while len(trees) > 1:
+        random.shuffle(trees)
+        trees.append(trees.pop() + trees.pop())
+    for moments in (streamed, trees[0]):
+        assert held(moments) == held(whole)
+        assert bits(moments) == bits(whole)
+
+
+@given(parts())
+def test_what_was_added_is_taken_out_to_the_bit(drawn):
+    covariance_type, _, _, pieces = drawn
+    a = ClassMoments(covariance_type).update(*pieces[0])
+    b = ClassMoments(covariance_type)
+    for piece in pieces[1:]:
+        b.update(*piece)
+    for left, other in ((a, b), (b, a)):
+        back = (left + other) - other
+        assert bits(back) == bits(left)
+        if left.classes.size:
+            assert held(back) == held(left)
+    assert ((a + b) - b - a).class_count.size == 0
+
+
+@pytest.mark.parametrize("path", [{}, {"_SMALL_STATE": 0}, {"_SEGMENT_ELEMENTS": 1}])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_same_bits_on_all_paths_and_threads(dtype, path, monkeypatch, use_threads):
+    X, y = sample(5003, 37, dtype)
+    expected = {t: held(ClassMoments(t).update(X, y)) for t in TYPES}
+    for name, value in path.items():
+        monkeypatch.setattr(f"streamgda.moments.sums.{name}", value)
+    for n in (1, 2, 7):
+        use_threads(n)
+        for covariance_type in TYPES:
+            assert held(ClassMoments(covariance_type).update(X, y)) == expected[covariance_type]
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_views_stay_exact(covariance_type):
+    X, y = sample(200, 4, "uint8", 4)
+    y[:4] = range(4)
+    moments = ClassMoments().update(X, y)
+    reduced = moments.reduce(covariance_type)
+    assert_exact(reduced, X, y)
+    assert held(reduced) == held(ClassMoments(covariance_type).update(X, y))
+    chosen = reduced.select_features([2, 0])
+    assert held(chosen) == held(ClassMoments(covariance_type).update(X[:, [2, 0]], y))
+    assert_exact(reduced.relabel({0: 7}), X, np.where(y == 0, 7, y))
+    named = reduced.relabel({0: "b", 1: "a", 2: "d", 3: "c"})
+    assert_exact(named, X, np.array(["b", "a", "d", "c"])[y])
+    if not naive.is_tied(covariance_type):
+        kept = y != 1
+        fewer = reduced.select_classes([0, 2, 3])
+        assert held(fewer) == held(ClassMoments(covariance_type).update(X[kept], y[kept]))
+
+
+def test_joining_classes_adds_integers():
+    X, y = sample(200, 3, "int16", 3)
+    joined = ClassMoments().update(X, y).relabel({1: 0, 2: 0})
+    assert held(joined) == held(ClassMoments().update(X, np.zeros(200, int)))
+
+
+# --- mixtures ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_integers_of_different_types_stay_exact(covariance_type):
+    batches = [sample(50, 3, dtype, seed=i) for i, dtype in enumerate(["uint8", "int16", "uint16"])]
+    X = np.vstack([rows.astype(np.int64) for rows, _ in batches])
+    y = np.concatenate([labels for _, labels in batches])
+    orders = [(0, 1, 2), (2, 1, 0), (1, 2, 0)]
+    states = []
+    for order in orders:
+        streamed, merged = ClassMoments(covariance_type), ClassMoments(covariance_type)
+        for i in order:
+            streamed.update(*batches[i])
+            merged += ClassMoments(covariance_type).update(*batches[i])
+        assert_exact(streamed, X, y)
+        assert_exact(merged, X, y)
+        states += [bits(streamed), bits(merged)]
+    assert all(state == states[0] for state in states)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(DTYPES), st.integers(1, 9)), min_size=2, max_size=4),
+    st.sampled_from(TYPES),
+    st.integers(0, 2**32),
+)
+def test_any_mixture_adds_and_subtracts_to_the_bit(batches, covariance_type, seed):
+    data = [sample(n, 2, dtype, seed=seed + i) for i, (dtype, n) in enumerate(batches)]
+    parts = [ClassMoments(covariance_type).update(*batch) for batch in data]
+    total = sum(parts[1:], parts[0])
+    assert_exact(
+        total, np.vstack([X.astype(int) for X, _ in data]), np.concatenate([y for _, y in data])
+    )
+    back = total
+    for part in reversed(parts[1:]):
+        back = back - part
+    assert held(back) == held(parts[0])
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_large_sums_of_big_endian_rows(covariance_type):
+    """Beyond 2**53, where float64 no longer holds every integer."""
+    X, y = sample(9, 2, "uint16", n_classes=2)
+    moments = ClassMoments(covariance_type).update(X, y)
+    for _ in range(24):
+        moments += moments
+    assert moments.state()[1]["scatter"].max() > 2**53
+    expected = held(moments.copy().update(X, y))
+    assert held(moments.update(X.astype(">u2"), y)) == expected
+
+
+def to_be_centred(name):
+    X, y = sample(50, 3, "uint8", seed=1)
+    return {
+        "weights": (X, y, np.full(50, 0.5)),
+        "weights of one": (X, y, np.ones(50)),
+        "float64": (X / 3, y, None),
+        "whole floats": (X.astype(np.float32), y, None),
+        "int32": (X.astype(np.int32), y, None),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["weights", "weights of one", "float64", "whole floats", "int32"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_integers_and_others_become_centred(covariance_type, name):
+    X, y = sample(60, 3, "uint8")
+    other = to_be_centred(name)
+    weights = np.append(np.ones(60), np.ones(50) if other[2] is None else other[2])
+    rows, labels = np.vstack([X, other[0]]).astype(float), np.append(y, other[1])
+    exact, centred = (ClassMoments(covariance_type) for _ in range(2))
+    exact.update(X, y)
+    centred.update(*other)
+    before = held(exact)
+    expected = naive.covariance(rows, labels, covariance_type, weights)
+    added = exact + centred
+    assert held(exact) == before
+    for moments in (added, centred + exact, centred.copy().update(X, y), exact.update(*other)):
+        assert not moments.exact
+        np.testing.assert_allclose(moments.covariance(), expected, rtol=1e-11, atol=1e-9)
+        np.testing.assert_allclose(moments.class_count.sum(), weights.sum())
+
+
+def test_exact_less_centred():
+    X, y = sample(60, 3, "uint8")
+    exact = ClassMoments().update(X, y)
+    some = ClassMoments().update(X[:20].astype(float), y[:20])
+    left = exact - some
+    assert not left.exact
+    assert exact.exact
+    expected = naive.covariance(X[20:], y[20:])
+    np.testing.assert_allclose(left.covariance(), expected, rtol=1e-11, atol=1e-9)
+    assert not (exact * 1).exact
+    assert not exact.project(np.eye(3)).exact
+
+
+# --- overflow ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows_before", [0, 10, 40])
+@pytest.mark.parametrize("limit", ["_EXACT_LIMIT", "_EXACT_ROWS"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monkeypatch):
+    """The limit lets 45 rows in; what comes after that is float64, and just as right."""
+    monkeypatch.setattr(exact_module, limit, 45 * 128**2 if limit == "_EXACT_LIMIT" else 46)
+    X, y = sample(100, 3, "uint8")
+    expected = naive.covariance(X, y, covariance_type)
+
+    def check(moments, exact):
+        assert moments.exact == exact
+        if len(X) == moments.class_count.sum():
+            np.testing.assert_allclose(moments.covariance(), expected, rtol=1e-12)
+
+    moments = ClassMoments(covariance_type)
+    if rows_before:
+        check(moments.update(X[:rows_before], y[:rows_before]), exact=True)
+    check(moments.update(X[rows_before:], y[rows_before:]), exact=False)
+
+    parts = [
+        ClassMoments(covariance_type).update(X[i : i + 20], y[i : i + 20])
+        for i in range(0, 100, 20)
+    ]
+    assert all(part.exact for part in parts)
+    total = parts[0] + parts[1]
+    assert total.exact
+    total = total + parts[2]
+    assert not total.exact
+    check(total + parts[3] + parts[4], exact=False)
+
+
+def test_room_depends_on_the_values_reach(monkeypatch):
+    monkeypatch.setattr(exact_module, "_EXACT_LIMIT", 10 * (1 << 15) ** 2)
+    X, y = sample(100, 3, "uint8")
+    bytes_only = ClassMoments().update(X, y)
+    assert bytes_only.exact
+    wide = X[:11].astype(np.int16)
+    assert ClassMoments().update(wide[:10], y[:10]).exact
+    assert not ClassMoments().update(wide, y[:11]).exact
+    assert not bytes_only.copy().update(wide[:1], y[:1]).exact
+    assert not (bytes_only + ClassMoments().update(wide[:1], y[:1])).exact
+
+
+def test_the_limits_hold_what_they_promise():
+    """Sums of squares, and products of remainders, at the very limit."""
+    for reach in (128, 1 << 15, (1 << 16) + 128):
+        rows = min(exact_module._EXACT_LIMIT // reach**2, exact_module._EXACT_ROWS - 1)
+        assert rows * reach**2 < 2**63
+        assert (rows - 1) ** 2 < 2**63

@@ -1,0 +1,117 @@
+"""Learning in pieces: any chunking gives the same model, and classes may appear at any time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import (
+    EVERY_ESTIMATOR,
+    assert_equal_to_rounding,
+    assert_same_bits,
+    blobs,
+    bytes_of,
+    make,
+    results,
+)
+
+from streamgda import GaussianDiscriminantAnalysis
+from streamgda.errors import InvalidDataError, InvalidParameterError
+
+
+@EVERY_ESTIMATOR
+@given(
+    cuts=st.sets(st.integers(1, 149)),
+    seed=st.integers(0, 5),
+    dtype=st.sampled_from([np.float64, np.float32, np.uint8]),
+    offset=st.sampled_from([0.0, 1e4]),
+    order=st.sampled_from(["shuffled", "by class"]),
+)
+def test_any_chunking_gives_the_same_model(name, cuts, seed, dtype, offset, order):
+    X, y = blobs(150, 3, seed=seed)
+    X = bytes_of(X) if dtype == np.uint8 else (X + offset).astype(dtype)
+    if order == "by class":
+        X, y = X[np.argsort(y)], np.sort(y)
+    whole = make(name).fit(X, y)
+    pieces = make(name)
+    for rows in np.split(np.arange(150), sorted(cuts)):
+        pieces.partial_fit(X[rows], y[rows])
+    # Intercepts are differences of numbers that grow with the offset's square.
+    assert_equal_to_rounding(pieces, whole, X, 1e-12 if not offset else 1e-11)
+    if dtype == np.uint8:
+        assert_same_bits(results(pieces, X), results(whole, X))
+
+
+@EVERY_ESTIMATOR
+def test_fit_forgets_and_partial_fit_does_not(name):
+    X, y = blobs()
+    more, labels = blobs(seed=1)
+    fresh = results(make(name).fit(more, labels), X)
+    assert_same_bits(results(make(name).fit(X[:, :2], y).fit(more, labels), X), fresh)
+    both = make(name).fit(X, y).partial_fit(more, labels)
+    expected = make(name).fit(np.vstack([X, more]), np.append(y, labels))
+    assert_equal_to_rounding(both, expected, X)
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("declared", [None, [0, 1], [0, 1, 2, 3]])
+def test_new_classes_may_appear_at_any_time(name, declared):
+    X, y = blobs(400, n_classes=4)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    estimator = make(name)
+    for rows in np.array_split(np.arange(400), 4):
+        estimator.partial_fit(X[rows], y[rows], classes=declared)
+    assert_equal_to_rounding(estimator, make(name).fit(X, y), X)
+
+
+@EVERY_ESTIMATOR
+def test_labels_may_become_longer_strings(name):
+    X, y = blobs()
+    labels = np.array(["a", "bcd", "much longer"])[y]
+    order = np.argsort(y, kind="stable")
+    estimator = make(name)
+    for rows in np.array_split(order, 3):
+        estimator.partial_fit(X[rows], np.array(labels[rows].tolist()))
+    assert_equal_to_rounding(estimator, make(name).fit(X, labels), X)
+
+
+@EVERY_ESTIMATOR
+def test_declared_classes_without_rows(name):
+    X, y = blobs()
+    estimator = make(name).partial_fit(X, y, classes=[9, 0, 2, 1])
+    assert estimator.classes_.tolist() == [0, 1, 2, 9]
+    assert estimator.class_count_[3] == 0
+    without = make(name).fit(X, y)
+    np.testing.assert_array_equal(estimator.predict(X), without.predict(X))
+    proba = estimator.predict_proba(X)
+    assert not proba[:, 3].any()
+    np.testing.assert_array_equal(proba[:, :3], without.predict_proba(X))
+    assert (estimator.predict_log_proba(X)[:, 3] == -np.inf).all()
+    assert 9 not in estimator.sample(500, random_state=0)[1]
+    with pytest.raises(InvalidParameterError, match="cannot sample class 9"):
+        estimator.sample(y=9)
+    if name == "LDA":
+        np.testing.assert_array_equal(estimator.transform(X), without.transform(X))
+
+
+@EVERY_ESTIMATOR
+def test_one_class_is_enough_to_begin_but_not_to_predict(name):
+    X, y = blobs()
+    estimator = make(name).partial_fit(X[y == 1], y[y == 1])
+    assert estimator.classes_.tolist() == [1]
+    with pytest.raises(InvalidDataError, match=r"got 1 class \(1\) with rows.* one other class"):
+        estimator.predict(X)
+    estimator.partial_fit(X[y != 1], y[y != 1])
+    assert_equal_to_rounding(estimator, make(name).fit(X, y), X)
+
+
+def test_partial_fit_with_another_covariance_type():
+    X, y = blobs()
+    gda = GaussianDiscriminantAnalysis("full").fit(X, y).set_params(covariance_type="diag")
+    # Moments of the full type hold the diagonal ones, but rows cannot be added to both.
+    np.testing.assert_allclose(
+        gda.predict_proba(X),
+        GaussianDiscriminantAnalysis("full").fit(X, y).predict_proba(X),
+    )
+    with pytest.raises(InvalidParameterError, match=r"covariance_type='diag'.*kept for 'full'"):
+        gda.partial_fit(X, y)

@@ -1,0 +1,336 @@
+"""Pictures: what is drawn is what the estimator says."""
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.contour import ContourSet
+from matplotlib.patches import Ellipse
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    plots,
+)
+from streamgda.errors import InvalidDataError, InvalidParameterError
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_left() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def blobs(n_features: int = 2, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 3, 300)
+    mixing = random.normal(size=(3, n_features, n_features)) + 2 * np.eye(n_features)
+    noise = random.normal(size=(300, n_features))
+    return 6 * random.normal(size=(3, n_features))[y] + np.einsum("kij,nj->ni", mixing, noise), y
+
+
+def ellipses(ax: Axes) -> list[Ellipse]:
+    return [patch for patch in ax.patches if isinstance(patch, Ellipse)]
+
+
+def boundaries(ax: Axes) -> np.ndarray:
+    """All vertices of the lines between classes."""
+    paths = [p for c in ax.collections if isinstance(c, ContourSet) for p in c.get_paths()]
+    return np.vstack([path.vertices for path in paths])
+
+
+def legend(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+# --- confusion matrix -----------------------------------------------------------------------------
+
+
+def test_confusion_matrix_shows_the_counts() -> None:
+    X, y = blobs()
+    estimator = LinearDiscriminantAnalysis().fit(X, NAMES[y])
+    predicted = estimator.predict(X)
+    counts = [[((y == i) & (predicted == name)).sum() for name in NAMES] for i in range(3)]
+    ax = plots.plot_confusion_matrix(estimator, X, NAMES[y])
+    assert [int(text.get_text()) for text in ax.texts] == np.ravel(counts).tolist()
+    assert [label.get_text() for label in ax.get_yticklabels()] == NAMES.tolist()
+    np.testing.assert_array_equal(ax.images[0].get_array(), counts)
+
+
+def test_confusion_matrix_of_shares_goes_where_it_is_told() -> None:
+    X, y = blobs()
+    mine = plt.figure().subplots()
+    ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y, mine, normalize="true")
+    assert ax is mine
+    np.testing.assert_allclose(ax.images[0].get_array().sum(axis=1), 1)
+    assert len(plt.get_fignums()) == 1
+
+
+def test_confusion_matrix_has_a_row_for_labels_that_the_model_does_not_know() -> None:
+    X, y = blobs()
+    estimator = GaussianNB().fit(X[y < 2], y[y < 2])
+    ax = plots.plot_confusion_matrix(estimator, X, y)
+    shown = ax.images[0].get_array()
+    assert shown.shape == (3, 3)
+    assert not shown[:, 2].any()
+    assert shown[2].sum() == (y == 2).sum()
+    with pytest.raises(InvalidDataError, match="do not mix"):
+        plots.plot_confusion_matrix(estimator, X, NAMES[y])
+
+
+def test_confusion_matrix_of_many_classes_is_colours_without_numbers() -> None:
+    y = np.repeat(np.arange(30), 4)
+    X = y[:, None] * 10.0 + np.random.default_rng(0).normal(size=(120, 2))
+    ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y)
+    assert not ax.texts
+    assert 5 < len(ax.get_xticks()) < 20
+    ax.figure.draw_without_rendering()
+    _, bar = ax.figure.axes
+    assert any(isinstance(c, QuadMesh) for c in bar.collections)
+
+
+# --- the plane ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
+)
+def test_ellipses_are_level_lines_of_the_mahalanobis_distance(covariance_type: str) -> None:
+    X, y = blobs()
+    estimator = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+    drawn = ellipses(plots.plot_decision_boundary(estimator, resolution=20))
+    assert len(drawn) == 6
+    for number, ellipse in enumerate(drawn):
+        of_class, deviations = number // 2, 1 + number % 2
+        outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)
+        on_curve = outline[::3]  # the others are control points of Bézier curves
+        distances = estimator.mahalanobis(on_curve)[:, of_class]
+        np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=1e-3)
+
+
+def test_boundaries_lie_where_two_classes_are_equally_probable() -> None:
+    X, y = blobs()
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    ax = plots.plot_decision_boundary(estimator, resolution=400)
+    log_odds = np.sort(estimator.predict_joint_log_proba(boundaries(ax)), axis=1)
+    scale = np.abs(log_odds[:, 2] - log_odds[:, 0])
+    assert (log_odds[:, 2] - log_odds[:, 1] < 0.02 * scale + 0.05).all()
+
+
+def test_every_change_of_class_crosses_a_boundary() -> None:
+    X, y = blobs()
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    ax = plots.plot_decision_boundary(estimator, resolution=300)
+    across = np.linspace(*ax.get_xlim(), 1000)
+    height = X[:, 1].mean()
+    codes = estimator.predict(np.column_stack([across, np.full(1000, height)]))
+    changes = across[1:][codes[1:] != codes[:-1]]
+    assert changes.size
+    vertices = boundaries(ax)
+    step = (ax.get_ylim()[1] - ax.get_ylim()[0]) / 299
+    near = vertices[np.abs(vertices[:, 1] - height) < 2 * step, 0]
+    width = (ax.get_xlim()[1] - ax.get_xlim()[0]) / 50
+    assert all(np.abs(near - change).min() < width for change in changes)
+
+
+def test_shading_mixes_the_colours_as_the_posterior_does() -> None:
+    X, y = blobs()
+    estimator = LinearDiscriminantAnalysis().fit(X, y)
+    ax = plots.plot_decision_boundary(estimator, resolution=30)
+    image = np.asarray(ax.images[0].get_array())
+    left, right, bottom, top = ax.images[0].get_extent()
+    assert (left, right) == ax.get_xlim()
+    assert (bottom, top) == ax.get_ylim()
+    assert ax.images[0].origin == "lower"
+    rows = [[x, v] for v in np.linspace(bottom, top, 30) for x in np.linspace(left, right, 30)]
+    colours, *_ = np.linalg.lstsq(
+        posterior := estimator.predict_proba(rows), image.reshape(-1, 3), rcond=None
+    )
+    np.testing.assert_allclose(posterior @ colours, image.reshape(-1, 3), atol=1e-6)
+    assert np.unique(colours.round(2), axis=0).shape == (3, 3)
+
+
+def test_points_have_the_colours_of_their_classes_and_lie_within() -> None:
+    X, y = blobs()
+    X[0] = 60, -60
+    estimator = GaussianNB().fit(X[1:], NAMES[y[1:]])
+    ax = plots.plot_decision_boundary(estimator, X, NAMES[y], resolution=20)
+    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    np.testing.assert_allclose(points.get_offsets(), X)
+    assert ax.get_xlim()[1] > 60
+    assert ax.get_ylim()[0] < -60
+    assert legend(ax) == NAMES.tolist()
+    markers = {line.get_label(): line.get_color() for line in ax.lines}
+    for face, label in zip(points.get_facecolors(), NAMES[y], strict=True):
+        np.testing.assert_allclose(face[:3], markers[label])
+
+
+def test_points_of_unknown_and_of_no_labels() -> None:
+    X, y = blobs()
+    estimator = GaussianNB().fit(X[y < 2], y[y < 2])
+    ax = plots.plot_decision_boundary(estimator, X, y, resolution=20)
+    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    white = (points.get_facecolors()[:, :3] == 1).all(axis=1)
+    np.testing.assert_array_equal(white, y == 2)
+    ax = plots.plot_decision_boundary(estimator, X, resolution=20)
+    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    assert points.get_facecolors().shape == (1, 4)
+
+
+def test_a_plane_among_many_features() -> None:
+    X, y = blobs(5)
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    at = X.mean(axis=0) + 1
+    ax = plots.plot_decision_boundary(estimator, features=(3, 1), at=at, resolution=200)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("feature 3", "feature 1")
+    rows = np.tile(at, (len(boundaries(ax)), 1))
+    rows[:, [3, 1]] = boundaries(ax)
+    joint = np.sort(estimator.predict_joint_log_proba(rows), axis=1)
+    assert (joint[:, 2] - joint[:, 1] < 0.02 * (joint[:, 2] - joint[:, 0]) + 0.1).all()
+    marginal = GaussianDiscriminantAnalysis().fit(X[:, [3, 1]], y)
+    outline = ellipses(ax)[0]
+    rows = outline.get_patch_transform().transform(outline.get_path().vertices)[::3]
+    np.testing.assert_allclose(marginal.mahalanobis(rows)[:, 0], 1, rtol=2e-3)
+
+
+def test_the_other_features_are_at_the_mean_of_all_rows() -> None:
+    X, y = blobs(4)
+    estimator = LinearDiscriminantAnalysis().fit(X, y)
+    by_default = plots.plot_decision_boundary(estimator, resolution=20)
+    at_mean = plots.plot_decision_boundary(estimator, at=X.mean(axis=0), resolution=20)
+    np.testing.assert_allclose(
+        by_default.images[0].get_array(), at_mean.images[0].get_array(), atol=1e-9
+    )
+
+
+def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way() -> None:
+    X, y = blobs()
+    estimator = GaussianNB().partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    ax = plots.plot_decision_boundary(estimator, resolution=20)
+    assert legend(ax) == ["0", "1"]
+    assert len(ellipses(ax)) == 4
+    never = GaussianNB(priors=[0.5, 0.5, 0]).fit(X, y)
+    ax = plots.plot_decision_boundary(never, resolution=20)
+    assert np.isfinite(ax.images[0].get_array()).all()
+    assert len(ellipses(ax)) == 6
+
+
+def test_names_of_features_are_on_the_axes() -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = blobs()
+    estimator = GaussianNB().fit(pd.DataFrame(X, columns=["width", "height"]), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax = plots.plot_decision_boundary(estimator, resolution=20)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("width", "height")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"features": (0, 0)}, {"features": (0, 2)}, {"features": (1,)}, {"at": [1.0, 2.0, 3.0]}],
+)
+def test_a_plane_that_is_not_there(arguments: dict[str, object]) -> None:
+    estimator = GaussianNB().fit(*blobs())
+    with pytest.raises(InvalidParameterError, match=r"features|at has shape"):
+        plots.plot_decision_boundary(estimator, **arguments)
+    assert not plt.get_fignums()
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    X, y = blobs(12)
+    return X, NAMES[y]
+
+
+def test_means_are_shown_as_images_on_one_scale() -> None:
+    X, y = images()
+    estimator = GaussianNB().fit(X, y)
+    axes = plots.plot_means(estimator, (3, 4))
+    assert [ax.get_title() for ax in axes] == NAMES.tolist()
+    for ax, name in zip(axes, NAMES, strict=True):
+        shown = ax.images[0]
+        np.testing.assert_allclose(shown.get_array(), X[y == name].mean(axis=0).reshape(3, 4))
+        assert shown.get_clim() == (estimator.theta_.min(), estimator.theta_.max())
+
+
+def test_means_of_colour_images_are_scaled_to_colours() -> None:
+    X, y = images()
+    axes = plots.plot_means(GaussianNB().fit(X, y), (2, 2, 3))
+    shown = np.array([ax.images[0].get_array() for ax in axes])
+    assert shown.shape == (3, 2, 2, 3)
+    assert (shown.min(), shown.max()) == (0, 1)
+
+
+def test_means_go_on_axes_that_are_given() -> None:
+    estimator = GaussianNB().fit(*images())
+    mine = plt.figure().subplots(2, 2)
+    axes = plots.plot_means(estimator, (3, 4), mine)
+    assert axes.tolist() == mine.ravel()[:3].tolist()
+    assert not mine[1, 1].axison
+    with pytest.raises(InvalidParameterError, match="2 axes were given, 3 are needed"):
+        plots.plot_means(estimator, (3, 4), mine[0])
+
+
+def test_samples_are_what_the_estimator_draws() -> None:
+    estimator = QuadraticDiscriminantAnalysis().fit(*images())
+    axes = plots.plot_samples(estimator, (3, 4), n=2, random_state=7)
+    assert axes.shape == (3, 2)
+    drawn, _ = estimator.sample(6, 7, y=np.repeat(NAMES, 2))
+    shown = [ax.images[0].get_array() for ax in axes.ravel()]
+    np.testing.assert_allclose(shown, drawn.reshape(6, 3, 4))
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
+
+
+def test_samples_are_of_classes_with_rows() -> None:
+    X, y = images()
+    estimator = GaussianNB().partial_fit(X, y, classes=["dog"])
+    mine = plt.figure().subplots(3, 3)
+    axes = plots.plot_samples(estimator, (4, 3), n=2, axes=mine)
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
+    assert sum(bool(ax.images) for ax in mine.ravel()) == 6
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (12,), (1, 2, 3, 2)])
+def test_a_shape_that_rows_do_not_have(shape: tuple[int, ...]) -> None:
+    estimator = GaussianNB().fit(*images())
+    for plot in (plots.plot_means, plots.plot_samples):
+        with pytest.raises(InvalidParameterError, match="12 features"):
+            plot(estimator, shape)
+    with pytest.raises(InvalidParameterError, match="n=0"):
+        plots.plot_samples(estimator, (3, 4), n=0)
+
+
+# --- matplotlib is optional -----------------------------------------------------------------------
+
+
+def test_matplotlib_is_imported_only_to_draw() -> None:
+    program = (
+        "import sys, streamgda, streamgda.plots\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "sys.modules['matplotlib'] = None\n"
+        "nb = streamgda.GaussianNB().fit([[0.0, 1], [1, 3], [5, 2], [7, 9]], [0, 0, 1, 1])\n"
+        "for plot in (streamgda.plots.plot_decision_boundary, streamgda.plots.plot_means):\n"
+        "    try:\n"
+        "        plot(nb, **({} if 'plane' in plot.__doc__ else {'shape': (1, 2)}))\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.count("pip install streamgda[plot]") == 2

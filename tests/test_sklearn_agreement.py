@@ -1,0 +1,203 @@
+"""scikit-learn's own estimators, fitted to its own data sets, give the same numbers."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import datasets, discriminant_analysis, naive_bayes
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+# Before 1.9 the svd solver divides the covariance by n - K, the others by n.
+pytest.importorskip("sklearn", minversion="1.9")
+
+# The digits have three pixels that are always black.
+pytestmark = pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
+
+SETS = ["iris", "wine", "breast_cancer", "digits"]
+EVERY_SET = pytest.mark.parametrize("name", SETS)
+
+
+def load(name):
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
+
+
+def assert_same_predictions(ours, theirs, X, atol=1e-8):
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=0, atol=atol)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X), strict=True)
+    np.testing.assert_array_equal(ours.classes_, theirs.classes_, strict=True)
+
+
+def assert_close(a, b, rtol=1e-9):
+    """Within `rtol` of the largest entry."""
+    np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
+
+
+def assert_same_columns(a, b, rtol=1e-8):
+    """The same up to the sign of each column."""
+    assert a.shape == b.shape
+    assert_close(a * np.sign((a * b).sum(axis=0)), b, rtol)
+
+
+def random_priors(n_classes):
+    return np.random.default_rng(0).dirichlet(np.full(n_classes, 10.0))
+
+
+# --- linear discriminant analysis -------------------------------------------------------------
+
+SOLVERS = [("svd", None), ("lsqr", None), ("eigen", None), ("lsqr", 0.1), ("eigen", 0.1)]
+
+
+@EVERY_SET
+@pytest.mark.parametrize(("solver", "shrinkage"), SOLVERS)
+def test_lda_predictions(name, solver, shrinkage):
+    X, y = load(name)
+    if name == "digits" and (solver, shrinkage) == ("eigen", None):
+        X = X[:, X.std(axis=0) > 0]  # this solver wants a covariance that has an inverse
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage)
+    ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    assert_same_predictions(ours, theirs.fit(X, y), X)
+
+
+@EVERY_SET
+def test_lda_with_priors(name):
+    X, y = load(name)
+    priors = random_priors(np.unique(y).size)
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis(priors=priors).fit(X, y)
+    ours = LinearDiscriminantAnalysis(priors=priors).fit(X, y)
+    assert_same_predictions(ours, theirs, X)
+    assert_close(ours.xbar_, theirs.xbar_)
+    assert_close(ours.priors_, theirs.priors_)
+
+
+@EVERY_SET
+def test_lda_attributes(name):
+    X, y = load(name)
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
+    ours = LinearDiscriminantAnalysis().fit(X, y)
+    for attribute in ("means_", "xbar_", "priors_", "covariance_"):
+        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-12)
+    for attribute in ("coef_", "intercept_", "explained_variance_ratio_"):
+        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-8)
+    assert_close(ours.decision_function(X), theirs.decision_function(X), 1e-8)
+    linear = (X @ ours.coef_.T + ours.intercept_).squeeze()
+    np.testing.assert_allclose(ours.decision_function(X), linear, rtol=1e-7, atol=1e-7)
+
+
+@EVERY_SET
+@pytest.mark.parametrize("n_components", [None, 1])
+def test_lda_transform(name, n_components):
+    X, y = load(name)
+    ours = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
+    assert_same_columns(ours.scalings_, theirs.scalings_)
+    assert_same_columns(ours.transform(X), theirs.transform(X))
+    assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+    varying = X[:, X.std(axis=0) > 0]
+    eigen = discriminant_analysis.LinearDiscriminantAnalysis("eigen", n_components=n_components)
+    found = eigen.fit(varying, y).transform(varying)
+    assert_same_columns(ours.transform(X), found - found.mean(axis=0))
+
+
+# --- quadratic discriminant analysis ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "regularisation"),
+    [
+        *((name, {}) for name in SETS if name != "digits"),
+        *((name, {"reg_param": 0.1}) for name in SETS),
+        *((name, {"shrinkage": 0.1}) for name in SETS),
+    ],
+)
+@pytest.mark.parametrize("with_priors", [False, True])
+def test_qda(name, regularisation, with_priors):
+    X, y = load(name)
+    if "shrinkage" in regularisation:
+        # There, constant features get a variance of their own in each class, and are in the
+        # density: it comes to prefer some classes for what all rows have in common.
+        X = X[:, X.std(axis=0) > 0]
+    priors = random_priors(np.unique(y).size) if with_priors else None
+    solver = "eigen" if "shrinkage" in regularisation else "svd"
+    theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(
+        solver=solver, priors=priors, store_covariance=True, tol=1e-12, **regularisation
+    ).fit(X, y)
+    ours = QuadraticDiscriminantAnalysis(priors=priors, **regularisation).fit(X, y)
+    assert_same_predictions(ours, theirs, X)
+    assert_close(ours.means_, theirs.means_, 1e-12)
+    assert_close(ours.priors_, theirs.priors_, 1e-12)
+    assert_close(ours.covariance_, np.array(theirs.covariance_), 1e-12)
+    assert_close(np.array(ours.scalings_), np.array(theirs.scalings_), 1e-12)
+    found, expected = ours.decision_function(X), theirs.decision_function(X)
+    if name == "digits":  # where theirs has the constant pixels in it, alike for all classes
+        found, expected = found - found[:, :1], expected - expected[:, :1]
+    assert_close(found, expected, 1e-8)
+    for rotation, scaling, covariance in zip(
+        ours.rotations_, ours.scalings_, ours.covariance_, strict=True
+    ):
+        assert_close(rotation * scaling @ rotation.T, covariance, 1e-12)
+
+
+def test_digits_are_singular_to_both():
+    X, y = load("digits")
+    for qda in (
+        QuadraticDiscriminantAnalysis(),
+        discriminant_analysis.QuadraticDiscriminantAnalysis(tol=1e-12),
+    ):
+        with pytest.raises(np.linalg.LinAlgError):
+            qda.fit(X, y)
+
+
+# --- Gaussian naive Bayes ---------------------------------------------------------------------
+
+
+@EVERY_SET
+@pytest.mark.parametrize("var_smoothing", [1e-9, 1e-3])
+@pytest.mark.parametrize("with_priors", [False, True])
+def test_gaussian_nb(name, var_smoothing, with_priors):
+    X, y = load(name)
+    priors = random_priors(np.unique(y).size) if with_priors else None
+    theirs = naive_bayes.GaussianNB(priors=priors, var_smoothing=var_smoothing).fit(X, y)
+    ours = GaussianNB(priors=priors, var_smoothing=var_smoothing).fit(X, y)
+    assert_same_predictions(ours, theirs, X)
+    for attribute in ("theta_", "var_", "class_prior_", "class_count_"):
+        np.testing.assert_allclose(
+            getattr(ours, attribute), getattr(theirs, attribute), rtol=1e-12, atol=1e-12
+        )
+    assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
+    if name != "digits":  # where their density has the constant pixels in it
+        assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X))
+
+
+def test_gaussian_nb_with_weights():
+    X, y = load("wine")
+    weights = np.random.default_rng(0).uniform(0, 2, len(y))
+    theirs = naive_bayes.GaussianNB(var_smoothing=0).fit(X, y, weights)
+    ours = GaussianNB(var_smoothing=0).fit(X, y, weights)
+    assert_same_predictions(ours, theirs, X)
+    for attribute in ("theta_", "var_", "class_prior_", "class_count_"):
+        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-12)
+
+
+# --- document 002 -----------------------------------------------------------------------------
+
+
+def test_accuracies_of_document_002():
+    folder = os.environ.get("STREAMGDA_MNIST")
+    if not folder:
+        pytest.skip("its data lie beside the MNIST folder, which STREAMGDA_MNIST names")
+    path = Path(folder).parent / "data" / "two-gaussians.csv"
+    if not path.exists():
+        pytest.skip(f"the document's data are not there: {path.name}")
+    data = np.loadtxt(path, delimiter=",", skiprows=1)
+    X, y = data[:, :2], data[:, 2].astype(int)
+    found = {
+        make.__name__: round(make().fit(X, y).score(X, y), 6)
+        for make in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB)
+    }
+    assert found == {
+        "QuadraticDiscriminantAnalysis": 0.784,
+        "LinearDiscriminantAnalysis": 0.772,
+        "GaussianNB": 0.774,
+    }
