@@ -124,7 +124,7 @@ def _accumulate_batches(
                 moments._update(*batch)
             except InvalidDataError as error:
                 raise InvalidDataError(f"batch {number}: {error}") from None
-            done += len(batch[1])
+            done += np.shape(batch[1])[0]
             report(done)
     return moments
 
@@ -143,6 +143,7 @@ def score(
     X: Any,
     out: Any = None,
     *,
+    out_row_bytes: int = 8,
     max_memory: int | str | None = None,
     progress: Progress = False,
 ) -> Any:
@@ -155,6 +156,8 @@ def score(
     X : array-like, zarr.Array or data frame, shape (n_rows, n_features)
     out : numpy.ndarray, zarr.Array, or path or store for one to create; optional
         Where the scores go. Without it they are gathered in memory.
+    out_row_bytes : int
+        Bytes of one row's scores.
     max_memory, progress
         As of `accumulate`.
 
@@ -165,7 +168,7 @@ def score(
     """
     rows = as_source(X)
     check_rows(rows)
-    plan = Slabs.plan(rows, as_bytes(max_memory), 0)
+    plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
     with reporter(progress, rows.n_rows, "scoring") as report:
         for start, (block,) in plan.read(rows):
             scores = function(block, start)
@@ -231,7 +234,9 @@ class Slabs:
     n_rows: int
 
     @classmethod
-    def plan(cls, rows: RowSource, allowed: int | None, state: int) -> Slabs:
+    def plan(
+        cls, rows: RowSource, allowed: int | None, state: int, out_row_bytes: int = 0
+    ) -> Slabs:
         """Cut the rows so that all that is in flight stays within the budget.
 
         In flight are the slab that is worked on, the one that is read ahead, and what is being
@@ -242,12 +247,12 @@ class Slabs:
         MemoryBudgetError
             Where not even the least slab fits.
         """
-        row = max(1, rows.row_bytes)
+        row = max(1, rows.row_bytes, out_row_bytes)
         wanted = max(rows.unit, _SLAB_BYTES // row // rows.unit * rows.unit)
         if allowed is None:
             return cls(min(wanted, rows.n_rows))
         fixed = 2 * state + _SCRATCH_BYTES
-        held = 0 if rows.in_memory else 3
+        held = 3 if out_row_bytes or not rows.in_memory else 0
         n_rows = wanted
         if held:
             fitting = max(0, allowed - fixed) // (held * row) // rows.unit * rows.unit

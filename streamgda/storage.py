@@ -148,11 +148,7 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
         return
     zipped = path.suffix == ".zip"
     path = path.resolve()
-    if path.is_dir() and any(path.iterdir()) and not (path / "zarr.json").exists():
-        raise SourceError(
-            f"{path} is a directory that holds something else than a zarr group; saving would "
-            f"delete it: choose a path of its own"
-        )
+    _check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -170,6 +166,22 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
             partial.replace(path)
     finally:
         _remove(partial)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to put anything in the place of what streamgda did not save."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    try:
+        with _opened(path) as group:
+            ours = FORMAT in group.attrs
+    except FormatError:
+        ours = False
+    if not ours:
+        raise SourceError(
+            f"{path} holds something else than what streamgda saved, which saving would delete: "
+            f"choose a path of its own, or remove it first"
+        )
 
 
 @contextlib.contextmanager

@@ -447,7 +447,7 @@ def test_errors_of_single_rows_say_where_these_are(
         name, *options = arguments
         ended = command(name, data / "qda.zip", store, *options)
         assert ended.code == 1
-        assert "counting from row 100 on: Input X contains NaN: row 30, column 1" in ended.err
+        assert "Input X contains NaN: row 130, column 1" in ended.err
     assert not out.exists()
 
 
@@ -530,7 +530,7 @@ def test_info_tells_saved_things_from_rows(
     X, y = rows()
     moments = streamgda.accumulate(X, y)
     moments.save(tmp_path / "moments")
-    streamgda.load(data / "qda.zip")._model.save(tmp_path / "model.zip")
+    streamgda.load(data / "qda.zip").model_.save(tmp_path / "model.zip")
     counts = [(y == name).sum() for name in NAMES]
     listed = [{"label": n, "rows": int(c)} for n, c in zip(NAMES, counts, strict=True)]
 

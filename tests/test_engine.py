@@ -272,7 +272,7 @@ def test_the_moments_are_part_of_the_budget():
 
 def test_budgets_of_scoring():
     X, y = blobs(N_ROWS, 6)
-    model = GaussianNB().fit(X, y)._model
+    model = GaussianNB().fit(X, y).model_
     recorder = Recorder(X, 20)
     least = engine._SCRATCH_BYTES + 3 * 20 * 48
     scores = engine.score(model.predict, recorder, max_memory=least)
@@ -356,7 +356,7 @@ def test_progress_counts_rows(monkeypatch, kind):
     accumulate(held(X, kind, 50), y, progress=report)
     assert calls == [(done, N_ROWS) for done in (100, 200, 300, 400, 500)]
     calls.clear()
-    engine.score(GaussianNB().fit(X, y)._model.predict, held(X, kind, 50), progress=report)
+    engine.score(GaussianNB().fit(X, y).model_.predict, held(X, kind, 50), progress=report)
     assert calls == [(done, N_ROWS) for done in (100, 200, 300, 400, 500)]
 
 

@@ -1,6 +1,7 @@
 """What Gaussians with priors say of rows, against the textbook; sampling; saving."""
 
 import itertools
+import pickle
 
 import naive
 import numpy as np
@@ -303,6 +304,17 @@ def test_state_makes_the_same_model(covariance_type, n_features):
     X, y = blobs(300, n_features)
     fitted = fit(X, y, covariance_type)
     assert_same_bits(scores(GaussianModel.from_state(*fitted.state()), X), scores(fitted, X))
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [3, 37])
+def test_pickles_are_as_small_after_scoring_as_before(covariance_type, n_features):
+    X, y = blobs(300, n_features)
+    fitted = fit(X, y, covariance_type)
+    before = pickle.dumps(fitted)
+    expected = scores(fitted, X)
+    assert pickle.dumps(fitted) == before
+    assert_same_bits(scores(pickle.loads(before), X), expected)
 
 
 @pytest.mark.parametrize("kind", LABELS)

@@ -235,15 +235,28 @@ def test_a_zip_file_is_replaced_in_one_step(tmp_path, monkeypatch):
     assert ClassMoments.load(path).covariance_type == "diag"
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_kinds_of_files_replace_each_other(tmp_path, zipped):
-    path = tmp_path / ("moments.zip" if zipped else "moments")
-    if zipped:
-        path.mkdir()
-    else:
-        path.write_text("a file")
+def test_an_empty_folder_gives_way_to_a_zip(tmp_path):
+    path = tmp_path / "moments.zip"
+    path.mkdir()
     some_moments().save(path)
     assert_same(ClassMoments.load(path), some_moments())
+    assert not left_overs(tmp_path)
+
+
+def test_rows_in_zarr_are_not_replaced(tmp_path):
+    rows = zarr.create_group(tmp_path / "rows.zarr")
+    rows.create_array("X", data=np.eye(3))
+    with pytest.raises(SourceError, match=r"rows.zarr holds something else .*choose a path"):
+        some_moments().save(tmp_path / "rows.zarr")
+    np.testing.assert_array_equal(rows["X"][:], np.eye(3))
+
+
+def test_a_file_of_other_things_is_not_replaced(tmp_path):
+    for name in ("notes", "notes.zip"):
+        (tmp_path / name).write_text("once only")
+        with pytest.raises(SourceError, match="holds something else"):
+            some_moments().save(tmp_path / name)
+        assert (tmp_path / name).read_text() == "once only"
     assert not left_overs(tmp_path)
 
 
@@ -258,7 +271,7 @@ def test_a_link_stays_a_link(tmp_path):
 def test_a_folder_of_other_things_is_not_deleted(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").write_text("once only")
-    with pytest.raises(SourceError, match=r"data is a directory that holds something else"):
+    with pytest.raises(SourceError, match=r"data holds something else"):
         some_moments().save(tmp_path / "data")
     assert (tmp_path / "data" / "precious").read_text() == "once only"
     (tmp_path / "empty").mkdir()

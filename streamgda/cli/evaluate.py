@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamgda.cli import screen
-from streamgda.cli.inputs import from_row, open_both
+from streamgda.cli.inputs import open_both
 from streamgda.cli.options import Json, MaxMemory, Model, Store, XName, YName
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
             codes = find(as_labels(truth), labels)
             for first in range(0, block.shape[0], step):
                 part = block[first : first + step]
-                log_proba = from_row(start + first, estimator.predict_log_proba, part)
+                log_proba = estimator.model_.log_posterior(part, start + first)
                 true = codes[first : first + step]
                 predicted = number_of_class[log_proba.argmax(axis=1)]
                 confusion += confusion_matrix(true, predicted, labels=numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from streamgda.errors import InvalidDataError
@@ -28,13 +27,3 @@ def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, 
             f"{estimator.n_features_in_} features"
         )
     return estimator, X, labels
-
-
-def from_row(first_row: int, method: Callable[[Any], Any], rows: Any) -> Any:
-    """Call the method with rows of which errors say where they stand in the store."""
-    try:
-        return method(rows)
-    except InvalidDataError as error:
-        if not first_row:
-            raise
-        raise InvalidDataError(f"counting from row {first_row} on: {error}") from None

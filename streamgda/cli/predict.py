@@ -9,12 +9,19 @@ from typing import Annotated
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.inputs import from_row, open_both
+from streamgda.cli.inputs import open_both
 from streamgda.cli.options import MaxMemory, Model, Overwrite, Store, XName
 from streamgda.cli.paths import is_free, refuse_occupied, replacing
 from streamgda.errors import InvalidParameterError
 
 MARK = "streamgda_prediction"  # attribute that tells what an array holds
+# The model's methods are told where rows stand, so that errors can say it.
+_OF_THE_MODEL = {
+    "predict": "predict",
+    "predict_proba": "posterior",
+    "predict_log_proba": "log_posterior",
+    "score_samples": "log_density",
+}
 
 
 def predict(
@@ -45,13 +52,13 @@ def predict(
     refuse_occupied(out, overwrite)
     _refuse_others_arrays(out)
     estimator, X, _ = open_both(model, store, x, None)
-    method = getattr(estimator, wanted)
     started = time.perf_counter()
     with replacing(out) as partial:
         written = engine.score(
-            lambda rows, first_row: from_row(first_row, method, rows),
+            getattr(estimator.model_, _OF_THE_MODEL[wanted]),
             X,
             partial,
+            out_row_bytes=8 * (estimator.classes_.size if proba or log_proba else 1),
             max_memory=max_memory,
             progress=True,
         )

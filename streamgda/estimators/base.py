@@ -73,7 +73,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             if moments.n_features is None:
                 raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
             self._adopt(moments)
-            self._model  # noqa: B018  (so that fit says what is wrong)
+            self.model_  # noqa: B018  (so that fit says what is wrong)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -139,7 +139,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         estimator = cls(**params)
         estimator._adopt(moments.reduce(estimator._covariance_type()))
         estimator.n_features_in_ = int(moments.n_features or 0)
-        estimator._model  # noqa: B018
+        estimator.model_  # noqa: B018
         return estimator
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
@@ -183,7 +183,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise
 
     @property
-    def _model(self) -> GaussianModel:
+    def model_(self) -> GaussianModel:
+        """The model that the moments make with these parameters, made when it is first needed."""
         check_is_fitted(self, "moments_")
         if self._fitted_model is None:
             self._fitted_model = GaussianModel.from_moments(
@@ -238,7 +239,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     @property
     def constant_features_(self) -> np.ndarray:
         """Numbers of the features that are constant over all rows: not in the density."""
-        return np.setdiff1d(np.arange(self.n_features_in_), self._model.features)
+        return np.setdiff1d(np.arange(self.n_features_in_), self.model_.features)
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -318,9 +319,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         columns: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Any:
-        function = getattr(self._model, method)
+        function = getattr(self.model_, method)
         if options:
             function = partial(function, **options)
+        width = np.dtype(dtype).itemsize * (columns or 1)
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
@@ -333,10 +335,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             return distributed.score(function, X, dtype, columns)
         if is_store(X):
             self._check_stored(X, first=False)
-            return engine.score(function, X, out)
+            return engine.score(function, X, out, out_row_bytes=width)
         refuse_group(X)
         X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        return function(X) if out is None else engine.score(function, X, out)
+        return function(X) if out is None else engine.score(function, X, out, out_row_bytes=width)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
@@ -364,12 +366,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(f"n_samples={n_samples}; expected at least 1")
         random = check_random_state(random_state)
         if y is None:
-            labels = random.choice(self._model.classes, n_samples, p=self._model.priors)
+            labels = random.choice(self.model_.classes, n_samples, p=self.model_.priors)
         else:
             labels = as_labels(np.full(n_samples, y) if np.ndim(y) == 0 else y)
             if labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        return self._model.sample(labels, random), labels
+        return self.model_.sample(labels, random), labels
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -102,12 +102,12 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     @property
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
-        return self._model.priors
+        return self.model_.priors
 
     @property
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._model.means
+        return self.model_.means
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -118,7 +118,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         covariances = self._covariances
         values = covariances.values
         if covariances.structure.isotropic:
-            values = values[:, self._model.features[0]]
+            values = values[:, self.model_.features[0]]
         return values if covariances.structure.per_class else values[0]
 
     @property
@@ -189,12 +189,12 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     @property
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
-        return self._model.priors
+        return self.model_.priors
 
     @property
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._model.means
+        return self.model_.means
 
     @property
     def covariance_(self) -> np.ndarray:

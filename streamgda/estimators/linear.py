@@ -84,17 +84,17 @@ class LinearDiscriminantAnalysis(
     @property
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
-        return self._model.priors
+        return self.model_.priors
 
     @property
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._model.means
+        return self.model_.means
 
     @property
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
-        return self._model.xbar
+        return self.model_.xbar
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -103,7 +103,7 @@ class LinearDiscriminantAnalysis(
 
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        model = self._model
+        model = self.model_
         coefficients = np.zeros((model.classes.size, model.n_features))
         coefficients[:, model.features], intercepts = model.linear
         intercepts = intercepts - coefficients @ model.xbar
@@ -124,7 +124,7 @@ class LinearDiscriminantAnalysis(
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Scalings and squared singular values: the between-class spread in whitened rows."""
-        model = self._model
+        model = self.model_
         seen = model.priors > 0
         gaps = (model.means[seen] - model.xbar)[:, model.features]
         white = np.sqrt(model.priors[seen])[:, None] * (gaps @ model.roots[0].T)

@@ -51,12 +51,12 @@ class GaussianNB(GaussianClassifier):
     @property
     def class_prior_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
-        return self._model.priors
+        return self.model_.priors
 
     @property
     def theta_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._model.means
+        return self.model_.means
 
     @property
     def var_(self) -> np.ndarray:

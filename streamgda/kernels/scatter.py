@@ -6,6 +6,8 @@ each of which LLVM turns into a vector register: twelve of them, with four and t
 are what the sixteen registers of AVX2 hold.
 """
 
+import numpy as np
+
 from streamgda.kernels import fast_kernel, inline_kernel, kernel
 
 PANEL = 512  # rows; float32 products of centred bytes (up to 2**14) stay exact up to 2**10 rows
@@ -22,25 +24,33 @@ def pack_rows(
     """Write features ``first:last`` of centred rows into panels.
 
     Panel p takes rows ``order[starts[p]:stops[p]]``, each less its class's centre, times the
-    root of its weight. Rows are taken eight at a time, so that a cache line of the panel is
-    written whole.
+    root of its weight; centres are of the panels' type. Rows are centred a few at a time, along
+    themselves, and then transposed: both steps run over contiguous memory.
     """
     weighted = root_weights.shape[0] > 0
+    number = panels.dtype.type
+    rows = np.zeros((LANES, last - first), panels.dtype)
     for p in range(starts.shape[0]):
         n = stops[p] - starts[p]
-        for c in range(0, n, 8):
-            for j in range(first, last):
-                for q in range(c, min(c + 8, n)):
-                    r = order[starts[p] + q]
-                    k = codes[r]
-                    value = (X[r, j] - centre[k, j]) - centre_low[k, j]
-                    if weighted:
-                        value *= root_weights[r]
-                    panels[p, j, q] = value
-        padded = (n + LANES - 1) // LANES * LANES
-        for j in range(first, last):
-            for q in range(n, padded):
-                panels[p, j, q] = 0
+        for c in range(0, n, LANES):
+            for q in range(LANES):
+                if c + q >= n:
+                    rows[q] = 0
+                    continue
+                r = order[starts[p] + c + q]
+                # Views of the ranges, so that the loops below are over contiguous memory.
+                x = X[r, first:last]
+                m = centre[codes[r], first:last]
+                m_low = centre_low[codes[r], first:last]
+                row = rows[q]
+                for j in range(x.shape[0]):
+                    row[j] = (number(x[j]) - m[j]) - m_low[j]
+                if weighted:
+                    for j in range(x.shape[0]):
+                        row[j] *= root_weights[r]
+            for j in range(last - first):
+                for q in range(LANES):
+                    panels[p, first + j, c + q] = rows[q, j]
 
 
 @inline_kernel

@@ -14,13 +14,17 @@ def add_sums(X, codes, weights, centre, start, stop, sums):
     """
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
-        k = codes[r]
+        # Views of the ranges, so that the loops below are over contiguous memory.
+        x = X[r, start:stop]
+        m = centre[codes[r], start:stop]
+        s = sums[codes[r], start:stop]
         if weighted:
-            for j in range(start, stop):
-                sums[k, j] += weights[r] * (X[r, j] - centre[k, j])
+            w = weights[r]
+            for j in range(x.shape[0]):
+                s[j] += w * (x[j] - m[j])
         else:
-            for j in range(start, stop):
-                sums[k, j] += X[r, j] - centre[k, j]
+            for j in range(x.shape[0]):
+                s[j] += x[j] - m[j]
 
 
 @kernel
@@ -31,16 +35,19 @@ def add_squares(X, codes, weights, centre, centre_low, group, start, stop, squar
     """
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
-        k = codes[r]
-        g = group[k]
+        x = X[r, start:stop]
+        m = centre[codes[r], start:stop]
+        m_low = centre_low[codes[r], start:stop]
+        s = squares[group[codes[r]], start:stop]
         if weighted:
-            for j in range(start, stop):
-                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
-                squares[g, j] += weights[r] * (t * t)
+            w = weights[r]
+            for j in range(x.shape[0]):
+                t = (x[j] - m[j]) - m_low[j]
+                s[j] += w * (t * t)
         else:
-            for j in range(start, stop):
-                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
-                squares[g, j] += t * t
+            for j in range(x.shape[0]):
+                t = (x[j] - m[j]) - m_low[j]
+                s[j] += t * t
 
 
 @kernel

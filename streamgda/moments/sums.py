@@ -145,10 +145,11 @@ class Sums:
         weights: np.ndarray,
         centre: np.ndarray,
         centre_low: np.ndarray,
-        panel_dtype: type,
+        panel_dtype: Any,
     ) -> None:
         """Add squares or products of the centred rows to the scatter, in place."""
         n_classes, d = centre.shape
+        high, low = centre.astype(panel_dtype), centre_low.astype(panel_dtype)
         group = self.structure.groups(n_classes)
         for rows, block in blocks(X, window_rows(d)):
             labels, weight = codes[rows], weights[rows]
@@ -164,7 +165,7 @@ class Sums:
                 starts = np.array([0, labels.size])
             first, last, owner = _cut_panels(starts)
             self._add_panels(
-                (block, labels, order, np.sqrt(weight), centre, centre_low),
+                (block, labels, order, np.sqrt(weight), high, low),
                 first,
                 last,
                 owner,

@@ -1,0 +1,145 @@
+"""Imports go downwards only, and importing the package costs no more than it must."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import streamgda
+
+PACKAGE = Path(streamgda.__file__).parent
+
+# From the ground up; rooms on one level do not know each other.
+LEVELS = [
+    {"errors"},
+    {"threads"},
+    {"kernels"},
+    {"storage"},
+    {"moments"},
+    {"covariance"},
+    {"model"},
+    {"sources"},
+    {"engine", "distributed"},
+    {"estimators"},
+    {"saved"},
+    {"__init__"},  # the public names, which what is above may use like anybody else
+    {"datasets"},
+    {"plots"},
+    {"cli"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+# dask is loaded where it is used: these import it inside of functions, and nobody else does.
+USE_DASK = {"engine", "estimators"}
+COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil"}
+COMPILERS |= {"kernel", "fast_kernel", "inline_kernel"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, list[str], bool]]:
+    """Module, names taken from it, and whether that is inside of a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, [], inside
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            yield node.module, [alias.name for alias in node.names], inside
+        else:
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from imports(node, inside or function)
+
+
+def rooms_used(tree: ast.AST) -> Iterator[tuple[str, bool]]:
+    for module, names, inside in imports(tree):
+        parts = module.split(".")
+        if parts[0] != "streamgda":
+            continue
+        if len(parts) > 1:
+            yield parts[1], inside
+        for name in names or ["__init__"]:
+            if len(parts) == 1:
+                yield (name if name in LEVEL else "__init__"), inside
+
+
+def parse(file: Path) -> ast.AST:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+EVERY_FILE = pytest.mark.parametrize(
+    "file", FILES, ids=[str(file.relative_to(PACKAGE)) for file in FILES]
+)
+
+
+def test_every_room_has_a_level():
+    assert {room_of(file) for file in FILES} == LEVEL.keys()
+
+
+@EVERY_FILE
+def test_imports_go_downwards(file):
+    room = room_of(file)
+    for used, inside in rooms_used(parse(file)):
+        if used == "distributed" and room != used:
+            assert room in USE_DASK, f"{room} imports distributed"
+            assert inside, f"{room} imports distributed when it is imported itself"
+        elif used != room:
+            assert LEVEL[used] < LEVEL[room], f"{room} imports {used}"
+
+
+@EVERY_FILE
+def test_compiled_functions_are_kernels(file):
+    tree = parse(file)
+    libraries = {module.split(".")[0] for module, _, _ in imports(tree)}
+    room = room_of(file)
+    if room == "kernels":
+        assert libraries <= {"numba", "numpy", "llvmlite", "streamgda", "__future__"}
+        return
+    assert "numba" not in libraries or room == "threads"
+    decorators = {
+        re.match(r"[\w.]+", ast.unparse(decorator))[0].split(".")[-1]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    }
+    assert not decorators & COMPILERS
+    assert not {name for _, names, _ in imports(tree) for name in names} & COMPILERS
+
+
+@EVERY_FILE
+def test_other_libraries_are_used_by_their_public_names(file):
+    for module, names, _ in imports(parse(file)):
+        if module.split(".")[0] in ("streamgda", "__future__"):
+            continue
+        private = [part for part in (*module.split("."), *names) if part.startswith("_")]
+        assert not private, f"{module}: {names}"
+
+
+def test_importing_the_package_loads_no_library_that_it_may_not_need():
+    # scikit-learn itself loads pandas and rich where they are installed.
+    code = """
+import sys, numba, scipy.linalg, sklearn.base, sklearn.metrics
+before = set(sys.modules)
+import streamgda
+print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "streamgda" in loaded
+    heavy = {"dask", "distributed", "zarr", "matplotlib", "pandas", "rich", "typer"}
+    assert heavy & loaded == set()
+
+
+def test_public_names_are_there():
+    for name in streamgda.__all__:
+        assert getattr(streamgda, name).__module__.startswith("streamgda")
+    assert streamgda.__all__ == sorted(streamgda.__all__)

@@ -1,0 +1,122 @@
+"""The digits of documents 000 and 001, read once from a zarr store of bytes."""
+
+import os
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    accumulate,
+    open_store,
+)
+from streamgda.datasets import load_mnist
+from streamgda.errors import ConstantFeatureWarning, SingularCovarianceError
+
+FOLDER = os.environ.get("STREAMGDA_MNIST")
+HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
+
+pytestmark = [
+    pytest.mark.mnist,
+    pytest.mark.skipif(not FOLDER, reason="STREAMGDA_MNIST names no folder with the MNIST files"),
+    # Pixels that are white in all images; the tests of what is constant are elsewhere.
+    pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def images():
+    return load_mnist(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def store(images, tmp_path_factory):
+    X, y, *_ = images
+    path = tmp_path_factory.mktemp("mnist") / "train"
+    group = zarr.create_group(path)
+    group.create_array("X", data=X, chunks=(4096, 784))
+    group.create_array("y", data=y, chunks=(4096,))
+    return path
+
+
+@pytest.fixture(scope="module")
+def moments(store):
+    """Of the rows that models are fitted to, and of those that are held out."""
+    X, y = open_store(store)
+    fitted_to = y.shape[0] - HELD_OUT
+    batches = [(X[:fitted_to], y[:fitted_to]), (X[fitted_to:], y[fitted_to:])]
+    return tuple(accumulate([batch]) for batch in batches)
+
+
+def chosen(moments, images, make, candidates):
+    """The candidate that does best on held-out rows, fitted to all without another look."""
+    X, y, *_ = images
+    first, second = moments
+    scores = [
+        make.from_moments(first, var_smoothing=candidate).score(X[-HELD_OUT:], y[-HELD_OUT:])
+        for candidate in candidates
+    ]
+    return make.from_moments(first + second, var_smoothing=candidates[int(np.argmax(scores))])
+
+
+def test_linear_discriminant_analysis(store, images):
+    _, _, X, y = images
+    assert LinearDiscriminantAnalysis(shrinkage=1e-3).fit(*open_store(store)).score(X, y) >= 0.872
+
+
+def test_quadratic_discriminant_analysis(moments, images):
+    _, _, X, y = images
+    qda = chosen(moments, images, GaussianDiscriminantAnalysis, [0.05, 0.1, 0.2, 0.3])
+    assert qda.covariance_type == "full"
+    assert qda.score(X, y) >= 0.955
+
+
+def test_gaussian_naive_bayes(moments, images):
+    _, _, X, y = images
+    nb = chosen(moments, images, GaussianNB, [1e-3, 1e-2, 0.05, 0.1, 0.2, 0.3])
+    assert nb.score(X, y) >= 0.81
+
+
+def test_every_way_of_reading_gives_the_same_bits(store, moments):
+    first, second = moments
+    expected = (first + second).state()[1]
+    X, y = open_store(store)
+    rows, labels = (da.from_zarr(store / name) for name in ("X", "y"))
+    with dask.config.set(scheduler="threads"):
+        on_dask = accumulate(rows.rechunk((5000, 300)), labels)
+    batches = ((X[i : i + 7001], y[i : i + 7001]) for i in range(0, 60_000, 7001))
+    for found in (accumulate(X, y), on_dask, accumulate(batches), second + first):
+        assert found.exact
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found.state()[1][name], array, strict=True)
+    np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
+
+
+def test_moments_are_those_of_the_whole_array(images, moments):
+    X, y, *_ = images
+    whole = ClassMoments().update(X, y)
+    assert whole.class_count.tolist() == np.bincount(y).tolist()
+    one = X[y == 1].astype(np.float64)
+    np.testing.assert_allclose(whole.means[1], one.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(whole.covariance()[1], np.cov(one.T, ddof=0), atol=1e-9)
+    np.testing.assert_array_equal(whole.covariance(), (moments[0] + moments[1]).covariance())
+
+
+def test_classes_are_singular_without_regularisation(moments):
+    with pytest.raises(SingularCovarianceError, match=r"10 of 10 classes is singular: .* of 717"):
+        GaussianDiscriminantAnalysis("full").from_moments(moments[0] + moments[1])
+
+
+def test_white_margins_are_left_out_and_put_back(moments):
+    with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
+        gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
+    drawn, labels = gda.sample(20, random_state=0)
+    assert drawn.shape == (20, 784)
+    assert not drawn[:, gda.constant_features_].any()
+    assert gda.score(drawn, labels) > 0.9
