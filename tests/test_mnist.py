@@ -25,7 +25,7 @@ HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
 pytestmark = [
     pytest.mark.mnist,
     pytest.mark.skipif(not FOLDER, reason="STREAMGDA_MNIST names no folder with the MNIST files"),
-    # Pixels that are white in all images; the tests of what is constant are elsewhere.
+    # Pixels that are black in all images; the tests of what is constant are elsewhere.
     pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning"),
 ]
 
@@ -110,10 +110,10 @@ def test_moments_are_those_of_the_whole_array(images, moments):
 
 def test_classes_are_singular_without_regularisation(moments):
     with pytest.raises(SingularCovarianceError, match=r"10 of 10 classes is singular: .* of 717"):
-        GaussianDiscriminantAnalysis("full").from_moments(moments[0] + moments[1])
+        GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1])
 
 
-def test_white_margins_are_left_out_and_put_back(moments):
+def test_black_margins_are_left_out_and_put_back(moments):
     with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
         gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
     drawn, labels = gda.sample(20, random_state=0)

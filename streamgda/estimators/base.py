@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -303,6 +302,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
         sample_weight : array-like, shape (n_rows,), optional
         """
+        from sklearn.metrics import accuracy_score  # noqa: PLC0415  (slow to import)
+
         predicted = np.asarray(self.predict(X))
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight)
