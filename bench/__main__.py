@@ -9,18 +9,18 @@ from datetime import date
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.measure import Row
+from bench import accuracy, measure
 from streamgda import threads
 
-SUITES = ("fit", "score", "memory")
+SUITES = ("fit", "score", "memory", "accuracy")
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results.json"
 README = ROOT / "README.md"
-START, END = "<!-- bench: start -->", "<!-- bench: end -->"
 PEERS = ("numpy", "numba", "scipy", "scikit-learn")
 
 
@@ -29,28 +29,30 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", default=[], help=f"some of {', '.join(SUITES)}")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--save", action="store_true", help="write bench/results.json")
-    parser.add_argument("--readme", action="store_true", help="renew README's table from it")
+    parser.add_argument("--readme", action="store_true", help="renew README's tables from it")
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suites {sorted(unknown)}; there are {', '.join(SUITES)}")
-    if not (options.readme and not options.suites and not options.save):
-        measure(options.suites or list(SUITES), options.repeats, options.save)
+    if options.suites or options.save or not options.readme:
+        run(options.suites or list(SUITES), options.repeats, options.save)
     if options.readme:
         renew_readme()
 
 
-def measure(suites: list[str], repeats: int, save: bool) -> None:
+def run(suites: list[str], repeats: int, save: bool) -> None:
+    """Run suites, print their tables, and keep their rows beside those of the others."""
     console = Console()
-    kept: list[dict[str, object]] = []
+    kept: list[dict[str, Any]] = []
     if save and RESULTS.exists():
         kept = [r for r in json.loads(RESULTS.read_text())["rows"] if r["suite"] not in suites]
-    table = Table("work", "ours", "peer", "theirs", "ratio", "min-max")
     for suite in suites:
+        form = form_of(suite)
+        table = Table(*form.HEAD, title=suite)
         for row in import_module(f"bench.{suite}").run(repeats):
             kept.append(row.as_dict())
-            table.add_row(*cells(row))
-            console.print(f"{row.work}: {row.ratio:.2f}x {row.peer}")
-    console.print(table)
+            table.add_row(*form.cells(kept[-1]))
+            console.print("  ".join(form.cells(kept[-1])), highlight=False)
+        console.print(table)
     if save:
         about = {
             "date": date.today().isoformat(),
@@ -61,31 +63,30 @@ def measure(suites: list[str], repeats: int, save: bool) -> None:
         RESULTS.write_text(json.dumps({"about": about, "rows": kept}, indent=1) + "\n")
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    unit = row.note or "s"
-    return (
-        row.work,
-        f"{row.ours:.3g} {unit}",
-        row.peer,
-        f"{row.theirs:.3g} {unit}",
-        f"{row.ratio:.2f}",
-        f"{row.spread[0]:.2f}-{row.spread[1]:.2f}",
-    )
+def form_of(suite: str) -> Any:
+    """The module that knows how a suite's rows are shown."""
+    return accuracy if suite == "accuracy" else measure
 
 
 def renew_readme() -> None:
-    """Write the saved figures into the README, between its two marks."""
+    """Write the saved figures into the README, between its marks."""
     saved = json.loads(RESULTS.read_text())
-    lines = ["| work | against | ratio |", "|---|---|---|"]
-    for row in saved["rows"]:
-        lines.append(f"| {row['work']} | {row['peer']} | {row['ratio']:.2g} |")
     about = saved["about"]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    lines += ["", f"{about['date']}, {about['machine']}, Python {about['python']}, {versions}."]
     text = README.read_text()
-    head, rest = text.split(START)
-    tail = rest.split(END)[1]
-    README.write_text(f"{head}{START}\n" + "\n".join(lines) + f"\n{END}{tail}")
+    for mark, form in (("speed", measure), ("accuracy", accuracy)):
+        rows = [r for r in saved["rows"] if form_of(r["suite"]) is form]
+        lines = [" | ".join(form.HEAD), " | ".join("---" for _ in form.HEAD)]
+        lines += [" | ".join(form.cells(row)) for row in rows]
+        table = "\n".join(f"| {line} |" for line in lines)
+        if form is measure:
+            table += (
+                f"\n\n{about['date']}, {about['machine']}, Python {about['python']}, {versions}."
+            )
+        start, end = f"<!-- {mark}: start -->", f"<!-- {mark}: end -->"
+        head, rest = text.split(start)
+        text = f"{head}{start}\n{table}\n{end}{rest.split(end)[1]}"
+    README.write_text(text)
 
 
 if __name__ == "__main__":

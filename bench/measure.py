@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +25,28 @@ class Row:
     theirs: float
     ratio: float
     spread: tuple[float, float]
-    limit: str = ""
-    near: float | None = None
     note: str = ""
-    extra: dict[str, float] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+
+HEAD = ("work", "ours", "against", "theirs", "ratio", "least to most")
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table."""
+    unit = row["note"] or "s"
+    low, high = row["spread"]
+    return (
+        row["work"],
+        f"{row['ours']:.3g} {unit}",
+        row["peer"],
+        f"{row['theirs']:.3g} {unit}",
+        f"**{row['ratio']:.2g}**",
+        f"{low:.2g} to {high:.2g}",
+    )
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -58,24 +73,10 @@ def compare(
     ours: Callable[[], object],
     peers: dict[str, Callable[[], object]],
     repeats: int,
-    limit: tuple[str, Callable[[], object], float] | None = None,
 ) -> list[Row]:
-    """Rows of ours against each peer.
-
-    Parameters
-    ----------
-    limit : (str, callable, float), optional
-        What bounds this work on this machine, a call that does a known amount of it, and how
-        many times that amount our work needs at least.
-    """
-    calls = {"ours": ours, **peers}
-    if limit is not None:
-        calls["limit"] = limit[1]
-    times = in_turn(calls, repeats)
+    """Rows of ours against each peer."""
+    times = in_turn({"ours": ours, **peers}, repeats)
     mine = statistics.median(times["ours"])
-    near = None
-    if limit is not None:
-        near = limit[2] * statistics.median(times["limit"]) / mine
     rows = []
     for name in peers:
         ratios = np.array(times[name]) / np.array(times["ours"])
@@ -88,8 +89,6 @@ def compare(
                 statistics.median(times[name]),
                 float(np.median(ratios)),
                 (float(ratios.min()), float(ratios.max())),
-                limit[0] if limit else "",
-                near,
             )
         )
     return rows
