@@ -26,24 +26,24 @@ def moments(repeats: int) -> Iterator[Row]:
     for kind in ("uint8", "float32", "float64"):
         rows = X if kind == "uint8" else X.astype(kind)
         cast = rows if kind != "uint8" else X.astype("float32")
-        syrk = blas.dsyrk if kind == "float64" else blas.ssyrk
+        name_of, syrk = ("dsyrk", blas.dsyrk) if kind == "float64" else ("ssyrk", blas.ssyrk)
         for structure in ("full", "tied"):
             yield from compare(
                 "fit",
                 f"{name} {kind}, {structure}, moments",
                 lambda rows=rows, s=structure: ClassMoments(s).update(rows, y),
-                {f"OpenBLAS {syrk.typecode}syrk": lambda c=cast, f=syrk: f(1.0, c.T, lower=1)},
+                {f"OpenBLAS {name_of}": lambda c=cast, f=syrk: f(1.0, c.T, lower=1)},
                 repeats,
             )
     for n, d in ((500_000, 64), (2_000_000, 8)):
         for kind in ("float32", "float64"):
             X, y = data.rows(n, d, 10, kind)
-            syrk = blas.dsyrk if kind == "float64" else blas.ssyrk
+            name_of, syrk = ("dsyrk", blas.dsyrk) if kind == "float64" else ("ssyrk", blas.ssyrk)
             yield from compare(
                 "fit",
                 f"{n:,} x {d} {kind}, full, moments",
                 lambda X=X, y=y: ClassMoments().update(X, y),
-                {f"OpenBLAS {syrk.typecode}syrk": lambda X=X, f=syrk: f(1.0, X.T, lower=1)},
+                {f"OpenBLAS {name_of}": lambda X=X, f=syrk: f(1.0, X.T, lower=1)},
                 repeats,
             )
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from streamgda import threads
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.class_moments import symmetric, total_scatter
+from streamgda.moments.class_moments import diagonals, symmetric, total_variance
 from streamgda.moments.structure import Structure, structure_of
 
 
@@ -121,9 +122,7 @@ def estimate(
         moments = moments.reduce(covariance_type)
     sums = moments.centred()
     pooled = sums.scatter.sum(axis=0) if how.pooling and structure.per_class else None
-    variance = np.atleast_1d(
-        _diagonal(total_scatter(sums)) / max(sums.count.sum(), np.finfo(float).tiny)
-    )
+    variance = total_variance(sums)
     epsilon = float(how.var_smoothing * variance.max())
     varying = np.flatnonzero(~constant_features(sums))
     features = varying if drop_constant else np.arange(sums.n_features)
@@ -138,16 +137,18 @@ def estimate(
     everyone = float((sums.count[rows] - how.ddof).sum())
     shape = structure.scatter_shape(sums.count.size, features.size)
     values = np.full(shape, np.nan)
-    for g in range(shape[0]):
+
+    def fill(g: int) -> None:
         n = float(sums.count[g] - how.ddof) if structure.per_class else everyone
-        if structure.per_class and not rows[g]:
-            continue
         scatter, weight = sums.scatter[g], n
         if pooled is not None:
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
             weight = (1 - how.pooling) * n + how.pooling * everyone
         scatter = _select(scatter, features) / (weight if weight > 0 else np.inf)
         values[g] = _regularise(scatter, structure, how, epsilon, averaged)
+
+    present = np.flatnonzero(rows) if structure.per_class else [0]
+    threads.run(fill, ((int(g),) for g in present))
     amount = np.full(shape[0], 0.0 if how.shrinkage is None else float(how.shrinkage))
     return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amount)
 
@@ -155,7 +156,7 @@ def estimate(
 def constant_features(sums: CentredSums) -> np.ndarray:
     """Which features have one value in all rows, bool, shape (n_features,)."""
     rows = sums.count > 0
-    spread = _diagonal(sums.scatter.sum(axis=0)) if sums.scatter.shape[0] else 0
+    spread = diagonals(sums.scatter).sum(axis=0)
     mean, low = sums.mean[rows], sums.mean_low[rows]
     return (spread == 0) & (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
 
@@ -224,12 +225,12 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
         if covariances.structure.per_class and not covariances.count[g]:
             roots[g] = np.eye(value.shape[0]) if matrix else 1.0
         elif matrix:
-            factor = _cholesky(value, tol)
-            if isinstance(factor, int):
-                singular[g] = factor
+            root = _inverse_root(value, tol)
+            if isinstance(root, int):
+                singular[g] = root
                 continue
-            log_determinants[g] = 2 * np.log(factor.diagonal()).sum()
-            roots[g] = linalg.lapack.dtrtri(factor, lower=1)[0]
+            log_determinants[g] = -2 * np.log(root.diagonal()).sum()
+            roots[g] = root
         elif (value > 0).all():
             log_determinants[g] = np.log(value).sum()
             roots[g] = 1 / value
@@ -240,28 +241,31 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
     return roots, log_determinants
 
 
-def _cholesky(covariance: np.ndarray, tol: float) -> np.ndarray | int:
-    """The lower Cholesky factor, or the rank where the matrix is singular."""
+def _inverse_root(covariance: np.ndarray, tol: float) -> np.ndarray | int:
+    """The inverse of the lower Cholesky factor, or the rank where the matrix is singular."""
     d = covariance.shape[0]
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
     scale[scale == 0] = 1
-    correlation = covariance / scale[:, None] / scale
-    factor, clear = None, False
-    try:
-        factor = linalg.cholesky(correlation, lower=True, check_finite=False)
-        norm = np.abs(correlation).sum(axis=0).max()
+    correlation = covariance / scale[:, None]
+    correlation /= scale
+    norm = np.abs(correlation).sum(axis=0).max()
+    # LAPACK thinks in columns: to it, the lower factor of rows is an upper one, and nothing is
+    # copied.
+    upper, failed = linalg.lapack.dpotrf(correlation.T, lower=0)
+    clear = False
+    if not failed:
         # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
         # eigenvalues are only computed where it leaves a doubt.
-        reciprocal, _ = linalg.lapack.dpocon(factor, norm, uplo="L")
+        reciprocal, _ = linalg.lapack.dpocon(upper, norm, uplo="U")
         clear = reciprocal * norm > 10 * tol**2
-    except linalg.LinAlgError:
-        pass
-    if factor is None or not clear:
+    if not clear:
         eigenvalues = linalg.eigvalsh(correlation, check_finite=False)
         rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
-        if factor is None or rank < d:
+        if failed or rank < d:
             return min(rank, d - 1)
-    return scale[:, None] * factor
+    root: np.ndarray = linalg.lapack.dtrtri(upper, lower=0, overwrite_c=1)[0].T
+    root /= scale
+    return root
 
 
 def _describe(covariances: Covariances, singular: dict[int, int]) -> str:

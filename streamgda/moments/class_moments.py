@@ -693,14 +693,22 @@ def symmetric(lower: np.ndarray) -> np.ndarray:
     return full
 
 
+def diagonals(scatter: np.ndarray) -> np.ndarray:
+    """Sums of squares, shape (groups, d), of matrices or of what is diagonal already."""
+    return scatter.diagonal(axis1=1, axis2=2) if scatter.ndim == 3 else scatter
+
+
 def total_scatter(sums: CentredSums) -> np.ndarray:
-    """Scatter of all rows about their common mean, (d, d), or (d,) of diagonal moments."""
-    rows = sums.count > 0
-    gaps, count = between_means(sums), sums.count[rows]
-    within = sums.scatter.sum(axis=0)
-    if within.ndim == 1:
-        return within + count @ gaps**2
-    return symmetric(within) + (gaps.T * count) @ gaps
+    """Scatter of all rows about their common mean, shape (d, d), of moments with matrices."""
+    gaps, count = between_means(sums), sums.count[sums.count > 0]
+    return symmetric(sums.scatter.sum(axis=0)) + (gaps.T * count) @ gaps
+
+
+def total_variance(sums: CentredSums) -> np.ndarray:
+    """Variance of all rows about their common mean, shape (d,)."""
+    gaps, count = between_means(sums), sums.count[sums.count > 0]
+    scatter: np.ndarray = diagonals(sums.scatter).sum(axis=0) + count @ gaps**2
+    return scatter / sums.count.sum()
 
 
 def between_means(sums: CentredSums) -> np.ndarray:
