@@ -9,7 +9,7 @@ from streamgda.kernels.grouping import first_rows
 from streamgda.kernels.scatter import add_outer
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
-from streamgda.moments.sums import Sums, blocks, check_array, two_sum, window_rows
+from streamgda.moments.sums import Sums, blocks, check_array, two_sum
 
 # Values of whose squares even a great many can be summed in float64.
 _LARGE = 1e140
@@ -228,7 +228,7 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
     InvalidDataError
         Always: where all values are finite, their sums overflow.
     """
-    for rows, block in blocks(X, window_rows(X.shape[1])):
+    for rows, block in blocks(X):
         bad = np.argwhere(~np.isfinite(block))
         if bad.size:
             r, j = bad[0]

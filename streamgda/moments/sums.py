@@ -33,11 +33,13 @@ _NATIVE = {"uint8", "int8", "uint16", "int16", "float32", "float64"}
 _SEGMENT_ELEMENTS = 1 << 19  # of a segment that one thread takes through all passes
 _SMALL_STATE = 1 << 20  # bytes: a state up to this size is worth having once a segment
 _WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
-_PANEL_BYTES = 1 << 23  # panels that are packed at a time
+_PANEL_BYTES = 1 << 24  # panels that are packed at a time
 
 
-def blocks(X: np.ndarray, n_rows: int) -> Iterator[tuple[slice, np.ndarray]]:
+def blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Row blocks of `X` as the kernels want them: C-contiguous, of a native type."""
+    itemsize = X.dtype.itemsize if X.dtype.name in _NATIVE else 8
+    n_rows = max(PANEL, _WINDOW_BYTES // (itemsize * max(1, X.shape[1])))
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_rows(X[rows])
@@ -46,11 +48,6 @@ def blocks(X: np.ndarray, n_rows: int) -> Iterator[tuple[slice, np.ndarray]]:
 def as_rows(X: np.ndarray) -> np.ndarray:
     """`X` itself, or a copy that is C-contiguous and of a type that the kernels read."""
     return np.ascontiguousarray(X, X.dtype.name if X.dtype.name in _NATIVE else np.float64)
-
-
-def window_rows(n_features: int) -> int:
-    """Rows that are grouped by class at a time."""
-    return max(PANEL, _WINDOW_BYTES // (8 * max(1, n_features)))
 
 
 class Sums:
@@ -134,7 +131,7 @@ class Sums:
     ) -> None:
         """Add the centred rows to `sums`, shape (n_classes, n_features), in place."""
         columns = _feature_ranges(X.shape[1], threads.n_threads())
-        for rows, block in blocks(X, window_rows(X.shape[1])):
+        for rows, block in blocks(X):
             arguments = block, codes[rows], weights[rows], centre
             threads.run(lambda i, j, a=arguments: add_sums(*a, i, j, sums), columns)
 
@@ -151,7 +148,7 @@ class Sums:
         n_classes, d = centre.shape
         high, low = centre.astype(panel_dtype), centre_low.astype(panel_dtype)
         group = self.structure.groups(n_classes)
-        for rows, block in blocks(X, window_rows(d)):
+        for rows, block in blocks(X):
             labels, weight = codes[rows], weights[rows]
             if not self.structure.matrix:
                 arguments = block, labels, weight, centre, centre_low, group
