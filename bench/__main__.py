@@ -21,6 +21,8 @@ SUITES = ("fit", "score", "memory", "accuracy")
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results.json"
 README = ROOT / "README.md"
+# Marks in the README, and the suites whose rows stand there.
+TABLES = {"speed": ("fit", "score"), "memory": ("memory",), "accuracy": ("accuracy",)}
 PEERS = ("numpy", "numba", "scipy", "scikit-learn")
 
 
@@ -53,14 +55,14 @@ def run(suites: list[str], repeats: int, save: bool) -> None:
             table.add_row(*form.cells(kept[-1]))
             console.print("  ".join(form.cells(kept[-1])), highlight=False)
         console.print(table)
-    if save:
-        about = {
-            "date": date.today().isoformat(),
-            "machine": f"{platform.machine()}, {threads.n_threads()} threads",
-            "python": platform.python_version(),
-            "versions": {name: version(name) for name in PEERS},
-        }
-        RESULTS.write_text(json.dumps({"about": about, "rows": kept}, indent=1) + "\n")
+        if save:
+            about = {
+                "date": date.today().isoformat(),
+                "machine": f"{platform.machine()}, {threads.n_threads()} threads",
+                "python": platform.python_version(),
+                "versions": {name: version(name) for name in PEERS},
+            }
+            RESULTS.write_text(json.dumps({"about": about, "rows": kept}, indent=1) + "\n")
 
 
 def form_of(suite: str) -> Any:
@@ -74,12 +76,13 @@ def renew_readme() -> None:
     about = saved["about"]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     text = README.read_text()
-    for mark, form in (("speed", measure), ("accuracy", accuracy)):
-        rows = [r for r in saved["rows"] if form_of(r["suite"]) is form]
+    for mark, suites in TABLES.items():
+        rows = [row for suite in suites for row in saved["rows"] if row["suite"] == suite]
+        form = form_of(suites[0])
         lines = [" | ".join(form.HEAD), " | ".join("---" for _ in form.HEAD)]
         lines += [" | ".join(form.cells(row)) for row in rows]
         table = "\n".join(f"| {line} |" for line in lines)
-        if form is measure:
+        if mark == "speed":
             table += (
                 f"\n\n{about['date']}, {about['machine']}, Python {about['python']}, {versions}."
             )

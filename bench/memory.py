@@ -37,7 +37,7 @@ def run(repeats: int) -> Iterator[Row]:
     for times in (1, 4):
         with tempfile.TemporaryDirectory() as folder:
             store = Path(folder) / "rows.zarr"
-            convert((np.tile(X, (times, 1)), np.tile(y, times)), store)
+            convert(np.tile(X, (times, 1)), store, labels=np.tile(y, times))
             peaks = [_peak(store) for _ in range(max(1, repeats // 2))]
         size = times * X.nbytes / 2**20
         peak = float(np.median(peaks))
