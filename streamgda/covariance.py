@@ -13,7 +13,7 @@ from streamgda import threads
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.class_moments import diagonals, symmetric, total_variance
+from streamgda.moments.spread import diagonals, symmetric, total_variance
 from streamgda.moments.structure import Structure, structure_of
 
 

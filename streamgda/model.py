@@ -16,7 +16,7 @@ from streamgda.errors import FormatError, InvalidDataError, InvalidParameterErro
 from streamgda.kernels import scoring
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
-from streamgda.moments.class_moments import as_matrix
+from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import as_rows
 

@@ -418,6 +418,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return self
 
 
+class DiscriminantAnalysis(GaussianClassifier):
+    """Base of the estimators that have scikit-learn's names for discriminant analysis."""
+
+    @property
+    def priors_(self) -> np.ndarray:
+        """Class priors, shape (n_classes,)."""
+        return self.model_.priors
+
+    @property
+    def means_(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        return self.model_.means
+
+
 def _plain(value: Any) -> Any:
     """A parameter as JSON holds it."""
     if isinstance(value, list | tuple):

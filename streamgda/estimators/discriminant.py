@@ -8,10 +8,10 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.covariance import Regularisation
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import DiscriminantAnalysis
 
 
-class GaussianDiscriminantAnalysis(GaussianClassifier):
+class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Gaussian classes with any covariance, from one pass over the rows.
 
     The class with the largest :math:`\ln \pi_k + \ln N(x; m_k, \Sigma_k)` is predicted; in the
@@ -100,16 +100,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         )
 
     @property
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @property
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
-
-    @property
     def covariance_(self) -> np.ndarray:
         """Regularised covariances of all features, in the shape of the covariance type.
 
@@ -132,7 +122,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         return self._covariances.epsilon
 
 
-class QuadraticDiscriminantAnalysis(GaussianClassifier):
+class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
 
     As `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, from one pass.
@@ -185,16 +175,6 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
 
     def _regularisation(self) -> Regularisation:
         return Regularisation(shrinkage=self.shrinkage, reg_param=self.reg_param, tol=self.tol)
-
-    @property
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @property
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
 
     @property
     def covariance_(self) -> np.ndarray:

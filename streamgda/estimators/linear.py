@@ -11,11 +11,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from streamgda.covariance import Regularisation
 from streamgda.errors import InvalidParameterError
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import DiscriminantAnalysis
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GaussianClassifier
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis
 ):
     r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
 
@@ -80,16 +80,6 @@ class LinearDiscriminantAnalysis(
             super().fit(X, y, sample_weight)
             self._components_wanted  # noqa: B018  (so that fit refuses too many)
         return self
-
-    @property
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @property
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
 
     @property
     def xbar_(self) -> np.ndarray:

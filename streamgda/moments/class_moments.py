@@ -8,13 +8,15 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments import labels as label_codes
 from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
 from streamgda.moments.exact import ORIGINS, ExactSums
+from streamgda.moments.inputs import as_matrix, as_weights
+from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS
 
@@ -623,98 +625,3 @@ class ClassMoments:
 
 def _both_exact(a: Any, b: Any) -> bool:
     return isinstance(a, ExactSums) and isinstance(b, ExactSums)
-
-
-def as_matrix(X: Any) -> np.ndarray:
-    """Rows as a two-dimensional array of real numbers; no copy of arrays that are that already.
-
-    Raises
-    ------
-    InvalidDataError
-        For sparse matrices, objects that are not numbers, complex numbers and other shapes.
-    """
-    if sparse.issparse(X):
-        raise InvalidDataError(
-            f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities centre "
-            f"every value): pass row blocks of X.toarray()"
-        )
-    X = np.asarray(X)
-    if X.dtype.kind == "O":
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
-    if X.dtype.kind == "b":
-        X = X.view(np.uint8)
-    if X.dtype.kind not in "iuf":
-        what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
-        raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
-    if X.ndim != 2:
-        raise InvalidDataError(
-            f"X has shape {X.shape}; expected a 2D array of rows x features (one row: "
-            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
-        )
-    return X
-
-
-def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """Weights as float64, shape (n_rows,), finite and not negative.
-
-    Raises
-    ------
-    InvalidDataError
-        For any others.
-    """
-    weights = np.asarray(sample_weight)
-    if weights.dtype.kind not in "biuf":
-        raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
-    if weights.ndim == 0:
-        weights = np.full(n_rows, weights)
-    if weights.shape != (n_rows,):
-        raise InvalidDataError(
-            f"sample_weight has shape {weights.shape}, expected one weight a row: ({n_rows},)"
-        )
-    weights = np.ascontiguousarray(weights, np.float64)
-    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
-    if bad.size:
-        raise InvalidDataError(
-            f"sample_weight[{bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
-        )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(weights.sum()):
-            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
-    return weights
-
-
-def symmetric(lower: np.ndarray) -> np.ndarray:
-    """Matrices whose lower triangles are given, shape (..., d, d)."""
-    full = np.tril(lower)
-    full += np.swapaxes(np.tril(lower, -1), -1, -2)
-    return full
-
-
-def diagonals(scatter: np.ndarray) -> np.ndarray:
-    """Sums of squares, shape (groups, d), of matrices or of what is diagonal already."""
-    return scatter.diagonal(axis1=1, axis2=2) if scatter.ndim == 3 else scatter
-
-
-def total_scatter(sums: CentredSums) -> np.ndarray:
-    """Scatter of all rows about their common mean, shape (d, d), of moments with matrices."""
-    gaps, count = between_means(sums), sums.count[sums.count > 0]
-    return symmetric(sums.scatter.sum(axis=0)) + (gaps.T * count) @ gaps
-
-
-def total_variance(sums: CentredSums) -> np.ndarray:
-    """Variance of all rows about their common mean, shape (d,)."""
-    gaps, count = between_means(sums), sums.count[sums.count > 0]
-    scatter: np.ndarray = diagonals(sums.scatter).sum(axis=0) + count @ gaps**2
-    return scatter / sums.count.sum()
-
-
-def between_means(sums: CentredSums) -> np.ndarray:
-    """Means of the classes with rows, less the mean of all rows."""
-    rows = sums.count > 0
-    weight = sums.count[rows] / sums.count.sum()
-    mean, low = sums.mean[rows], sums.mean_low[rows]
-    gaps = (mean - mean[0]) + (low - low[0])
-    return gaps - weight @ gaps
