@@ -14,7 +14,7 @@ from samples import (
     results,
 )
 
-from streamgda import GaussianDiscriminantAnalysis
+from streamgda import GaussianDiscriminantAnalysis, GaussianNB
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 
@@ -115,3 +115,19 @@ def test_partial_fit_with_another_covariance_type():
     )
     with pytest.raises(InvalidParameterError, match=r"covariance_type='diag'.*kept for 'full'"):
         gda.partial_fit(X, y)
+
+
+def test_classes_named_in_every_call_do_not_copy_the_moments():
+    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 3
+    named, plain = GaussianNB(), GaussianNB()
+    held = []
+    for start in range(0, 60, 20):
+        rows = slice(start, start + 20)
+        held.append(named.partial_fit(X[rows], y[rows], classes=[0, 1, 2]).moments_)
+        plain.partial_fit(X[rows], y[rows])
+    assert all(moments is held[0] for moments in held)
+    np.testing.assert_array_equal(named.var_, plain.var_)
+    named.partial_fit(X[:2], y[:2], classes=[2, 3])
+    assert named.classes_.tolist() == [0, 1, 2, 3]
+    with pytest.raises(InvalidDataError, match="do not mix"):
+        named.partial_fit(X[:2], y[:2], classes=["a"])

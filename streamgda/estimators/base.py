@@ -18,7 +18,7 @@ from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
-from streamgda.moments.labels import as_labels
+from streamgda.moments.labels import as_labels, find
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
@@ -100,6 +100,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self._regularisation()
             first = not hasattr(self, "moments_")
             declared = None if classes is None else as_labels(classes, "classes")
+            if not first and declared is not None and self._knows(declared):
+                declared = None  # as where every call names the classes: nothing to add
             if not first and self.moments_.covariance_type != self._covariance_type():
                 raise InvalidParameterError(
                     f"covariance_type={self._covariance_type()!r}, but the rows so far were kept "
@@ -149,6 +151,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             )
         X, y = self._validate(X, y, first)
         return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
+
+    def _knows(self, labels: np.ndarray) -> bool:
+        return bool((find(labels, self.moments_.classes) >= 0).all())
 
     def _check_stored(self, X: Any, first: bool) -> None:
         """Of rows that are not in memory, what can be said before they are read."""
