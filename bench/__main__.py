@@ -5,91 +5,126 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
+import warnings
+from dataclasses import asdict
 from datetime import date
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from bench import accuracy, measure
+from bench import limits, peers, report
+from bench.measure import Plan, reason
 from streamgda import threads
 
-SUITES = ("fit", "score", "memory", "accuracy")
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results.json"
-README = ROOT / "README.md"
-# Marks in the README, and the suites whose rows stand there.
-TABLES = {"speed": ("fit", "score"), "memory": ("memory",), "accuracy": ("accuracy",)}
-PEERS = ("numpy", "numba", "scipy", "scikit-learn")
+# Suites in the order of their tables, and the modules that measure them.
+SUITES = {
+    "fit": "fit",
+    "score": "score",
+    "stream": "stream",
+    "zarr": "zarr_store",
+    "startup": "startup",
+    "skew": "skew",
+    "curves": "curves",
+    "memory": "memory",
+    "accuracy": "accuracy",
+}
+WIDTH = 200  # characters that the tables need
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results.json"
+PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PACKAGES)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("suites", nargs="*", default=[], help=f"some of {', '.join(SUITES)}")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="write bench/results.json")
-    parser.add_argument("--readme", action="store_true", help="renew README's tables from it")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to try it out")
+    parser.add_argument("--save", action="store_true", help=f"write bench/{RESULTS.name}")
+    parser.add_argument("--readme", action="store_true", help="renew the tables made from it")
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suites {sorted(unknown)}; there are {', '.join(SUITES)}")
+    if options.quick and (options.save or options.readme):
+        parser.error("figures of tiny sizes are not saved")
+    failed = []
     if options.suites or options.save or not options.readme:
-        run(options.suites or list(SUITES), options.repeats, options.save)
+        plan = Plan(options.repeats, options.quick, limits.measured(options.quick))
+        failed = run(options.suites or list(SUITES), plan, RESULTS if options.save else None)
     if options.readme:
-        renew_readme()
+        renew(RESULTS, HERE.parent / "README.md", HERE / "RESULTS.md")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
-def run(suites: list[str], repeats: int, save: bool) -> None:
-    """Run suites, print their tables, and keep their rows beside those of the others."""
-    console = Console()
-    kept: list[dict[str, Any]] = []
-    if save and RESULTS.exists():
-        kept = [r for r in json.loads(RESULTS.read_text())["rows"] if r["suite"] not in suites]
+def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
+    """Run suites and print their tables; save them beside the others'; the suites that failed."""
+    console = Console(width=max(WIDTH, Console().width))
+    kept: report.Rows = []
+    if results and results.exists():
+        kept = [r for r in json.loads(results.read_text())["rows"] if r["suite"] not in suites]
+    failed = []
     for suite in suites:
-        form = form_of(suite)
-        table = Table(*form.HEAD, title=suite)
-        for row in import_module(f"bench.{suite}").run(repeats):
-            kept.append(row.as_dict())
-            table.add_row(*form.cells(kept[-1]))
-            console.print("  ".join(form.cells(kept[-1])), highlight=False)
-        console.print(table)
-        if save:
-            about = {
-                "date": date.today().isoformat(),
-                "machine": f"{platform.machine()}, {threads.n_threads()} threads",
-                "python": platform.python_version(),
-                "versions": {name: version(name) for name in PEERS},
-            }
-            RESULTS.write_text(json.dumps({"about": about, "rows": kept}, indent=1) + "\n")
+        rows: report.Rows = []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # on constant pixels, ours and the peers'
+                for row in import_module(f"bench.{SUITES[suite]}").run(plan):
+                    rows.append({"suite": suite, **row.as_dict()})
+                    line = report.table_of(suite, rows[-1:]).rows[0][:5]
+                    console.print("  ".join(line), highlight=False, markup=False)
+        except Exception as error:  # the other suites' rows are not to be lost
+            console.print_exception()
+            rows.append({"suite": suite, "failed": reason(error)})
+        if any("failed" in row or row.get("missing", "").startswith("ours") for row in rows):
+            failed.append(suite)
+        show(console, suite, report.table_of(suite, rows))
+        kept += rows
+        if results:
+            results.write_text(json.dumps(as_saved(kept, plan.limits), indent=1) + "\n")
+    return failed
 
 
-def form_of(suite: str) -> Any:
-    """The module that knows how a suite's rows are shown."""
-    return accuracy if suite == "accuracy" else measure
+def show(console: Console, title: str, table: report.Table) -> None:
+    grid = Table(*table.head, title=title)
+    for row in table.rows:
+        grid.add_row(*map(escape, row))
+    console.print(grid)
 
 
-def renew_readme() -> None:
-    """Write the saved figures into the README, between its marks."""
-    saved = json.loads(RESULTS.read_text())
-    about = saved["about"]
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    text = README.read_text()
-    for mark, suites in TABLES.items():
-        rows = [row for suite in suites for row in saved["rows"] if row["suite"] == suite]
-        form = form_of(suites[0])
-        lines = [" | ".join(form.HEAD), " | ".join("---" for _ in form.HEAD)]
-        lines += [" | ".join(form.cells(row)) for row in rows]
-        table = "\n".join(f"| {line} |" for line in lines)
-        if mark == "speed":
-            table += (
-                f"\n\n{about['date']}, {about['machine']}, Python {about['python']}, {versions}."
-            )
-        start, end = f"<!-- {mark}: start -->", f"<!-- {mark}: end -->"
-        head, rest = text.split(start)
-        text = f"{head}{start}\n{table}\n{end}{rest.split(end)[1]}"
-    README.write_text(text)
+def as_saved(rows: report.Rows, machine: limits.Limits) -> dict[str, Any]:
+    """What is kept of a run."""
+    about = {
+        "date": date.today().isoformat(),
+        "machine": (
+            f"{platform.machine()} ({llvm.get_host_cpu_name()}), {threads.n_threads()} threads"
+        ),
+        "python": platform.python_version(),
+        "versions": {name: version_of(name) for name in PACKAGES},
+    }
+    there = {row["suite"] for row in rows}
+    suites = [suite for suite in SUITES if suite in there]
+    return {"about": about, "limits": asdict(machine), "suites": suites, "rows": rows}
+
+
+def version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def renew(results: Path, readme: Path, everything: Path) -> None:
+    """Write the saved figures into the README, between its marks, and all into RESULTS.md."""
+    saved = json.loads(results.read_text())
+    readme.write_text(report.readme(readme.read_text(), saved))
+    everything.write_text(report.results(saved))
 
 
 if __name__ == "__main__":

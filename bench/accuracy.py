@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench import data
+from bench.measure import Plan
 from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
@@ -23,14 +23,12 @@ from streamgda.datasets import convert
 
 HELD_OUT = 10_000  # training images that smoothing is chosen on
 SMOOTHINGS = (0.01, 0.05, 0.1, 0.15, 0.2, 0.3)
-HEAD = ("model", "fitted to", "accuracy")
 
 
 @dataclass
 class Accuracy:
     """A model, what it was fitted to, and the share of the test images that it tells right."""
 
-    suite: str
     model: str
     rows: str
     accuracy: float
@@ -40,15 +38,9 @@ class Accuracy:
         return asdict(self)
 
 
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A row of the table."""
-    return row["model"], row["rows"], f"{100 * row['accuracy']:.1f} %"
-
-
-def run(repeats: int) -> Iterator[Accuracy]:
-    warnings.simplefilter("ignore")
-    name, X, y, test, truth = data.mnist()
-    n = len(y) - HELD_OUT
+def run(plan: Plan) -> Iterator[Accuracy]:
+    name, X, y, test, truth = data.mnist(plan.quick)
+    n = len(y) - min(HELD_OUT, len(y) // 6)
     with tempfile.TemporaryDirectory() as folder:
         parts = []
         for part, rows in (("fit", slice(0, n)), ("held-out", slice(n, None))):
@@ -58,7 +50,7 @@ def run(repeats: int) -> Iterator[Accuracy]:
     images = f"{len(y):,} images ({name})"
 
     def row(title: str, model: Any, rows: str = images) -> Accuracy:
-        return Accuracy("accuracy", title, rows, model.score(test, truth))
+        return Accuracy(title, rows, model.score(test, truth))
 
     for title, kind in (
         ("QDA", GaussianDiscriminantAnalysis),
@@ -74,4 +66,4 @@ def run(repeats: int) -> Iterator[Accuracy]:
     yield row("LDA, shrinkage=0.001", lda)
     few = np.random.default_rng(0).permutation(len(y))[:3000]
     lda = LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X[few], y[few])
-    yield row("LDA, shrinkage=0.001", lda, "3,000 of them, at random")
+    yield row("LDA, shrinkage=0.001", lda, f"{few.size:,} of them, at random")

@@ -3,114 +3,162 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy.linalg import blas
-from sklearn import discriminant_analysis as peers
-from sklearn.naive_bayes import GaussianNB as PeerNB
+from sklearn import discriminant_analysis as sklearn
+from sklearn.naive_bayes import GaussianNB as SklearnNB
 
 import streamgda
-from bench import data
-from bench.measure import Row, compare
+from bench import data, limits
+from bench.measure import Call, Plan, Row, compare, faster, of_its_time
+from bench.peers import dask_ml, one_dal
 from streamgda import ClassMoments
 
+READ = "reading X on all threads"
+# Of BLAS's time, for moments of MNIST.
+MNIST_SHARES = {
+    ("uint8", "full"): 0.5,
+    ("uint8", "tied"): 0.35,
+    ("float32", "full"): 1.2,
+    ("float64", "full"): 1.15,
+}
 
-def run(repeats: int) -> Iterator[Row]:
-    yield from moments(repeats)
-    yield from models(repeats)
+
+def run(plan: Plan) -> Iterator[Row]:
+    yield from mnist_moments(plan)
+    yield from moments(plan)
+    yield from mnist_models(plan)
+    yield from models(plan)
 
 
-def moments(repeats: int) -> Iterator[Row]:
+def mnist_moments(plan: Plan) -> Iterator[Row]:
     """Moments alone, against BLAS on data that is already cast and not centred."""
-    name, X, y, _, _ = data.mnist()
+    name, X, y, _, _ = data.mnist(plan.quick)
     for kind in ("uint8", "float32", "float64"):
         rows = X if kind == "uint8" else X.astype(kind)
         cast = rows if kind != "uint8" else X.astype("float32")
-        name_of, syrk = ("dsyrk", blas.dsyrk) if kind == "float64" else ("ssyrk", blas.ssyrk)
         for structure in ("full", "tied"):
+            share = MNIST_SHARES.get((kind, structure))
             yield from compare(
-                "fit",
+                plan,
                 f"{name} {kind}, {structure}, moments",
+                limits.moments(rows, y, 10, structure),
                 lambda rows=rows, s=structure: ClassMoments(s).update(rows, y),
-                {f"OpenBLAS {name_of}": lambda c=cast, f=syrk: f(1.0, c.T, lower=1)},
-                repeats,
+                {**syrk(cast), **one_dal(cast)},
+                {"OpenBLAS": of_its_time(share)} if share else None,
+                headline=kind == "uint8",
             )
-    for n, d in ((500_000, 64), (2_000_000, 8)):
-        for kind in ("float32", "float64"):
-            X, y = data.rows(n, d, 10, kind)
-            name_of, syrk = ("dsyrk", blas.dsyrk) if kind == "float64" else ("ssyrk", blas.ssyrk)
+
+
+def moments(plan: Plan) -> Iterator[Row]:
+    """The same on rows of few features, of many, and of many classes."""
+    target = {"OpenBLAS": of_its_time(1.3)}
+    for n, d, n_classes, structure, kinds, targets in (
+        (500_000, 64, 10, "full", ("float32", "float64"), target),
+        (2_000_000, 8, 10, "full", ("float32", "float64"), None),
+        (100_000, 512, 1000, "tied", ("float32",), None),
+        (200_000, 2048, 10, "tied", ("float32",), None),
+    ):
+        for kind in kinds:
+            X, y = data.rows(plan.rows(n), d, n_classes, kind)
             yield from compare(
-                "fit",
-                f"{n:,} x {d} {kind}, full, moments",
-                lambda X=X, y=y: ClassMoments().update(X, y),
-                {f"OpenBLAS {name_of}": lambda X=X, f=syrk: f(1.0, X.T, lower=1)},
-                repeats,
+                plan,
+                f"{len(y):,} x {d:,} {kind}, {n_classes:,} classes, {structure}, moments",
+                limits.moments(X, y, n_classes, structure),
+                lambda X=X, y=y, s=structure: ClassMoments(s).update(X, y),
+                {**syrk(X), **one_dal(X), READ: lambda X=X: limits.read(X)},
+                targets,
             )
 
 
-def models(repeats: int) -> Iterator[Row]:
-    """Array in, fitted model out."""
-    name, X, y, _, _ = data.mnist()
+def syrk(X: np.ndarray) -> dict[str, Call]:
+    """BLAS's product of X with itself: neither classes nor centring."""
+    name, function = ("ssyrk", blas.ssyrk) if X.dtype == np.float32 else ("dsyrk", blas.dsyrk)
+    return {f"OpenBLAS {name}": lambda: function(1.0, X.T, lower=1)}
+
+
+def mnist_models(plan: Plan) -> Iterator[Row]:
+    """Array in, fitted model out; scikit-learn is given float64, cast beforehand."""
+    name, X, y, _, _ = data.mnist(plan.quick)
     real = X.astype(np.float64)
-    few = max(1, repeats // 2)
-    qda = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
     yield from compare(
-        "fit",
-        f"{name}, QDA fit",
-        lambda: quietly(qda, X, y),
-        {
-            f"scikit-learn QDA ({solver})": lambda s=solver: peers.QuadraticDiscriminantAnalysis(
-                solver=s, **({"reg_param": 0.1} if s == "svd" else {"shrinkage": 0.1})
-            ).fit(real, y)
-            for solver in ("svd", "eigen")
-        },
-        few,
+        plan,
+        f"{name} uint8, QDA fit",
+        limits.fit(X, y, 10, "full"),
+        lambda: streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2).fit(X, y),
+        sklearn_qda(real, y, regularised=True),
+        {"scikit-learn": faster(10)},
+        headline=True,
     )
     yield from compare(
-        "fit",
-        f"{name}, LDA fit",
-        lambda: quietly(streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3), X, y),
-        {
-            f"scikit-learn LDA ({solver})": lambda s=solver: peers.LinearDiscriminantAnalysis(
-                solver=s, shrinkage=None if s == "svd" else 1e-3
-            ).fit(real, y)
-            for solver in ("svd", "lsqr", "eigen")
-        },
-        few,
+        plan,
+        f"{name} uint8, LDA fit",
+        limits.fit(X, y, 10, "tied"),
+        lambda: streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y),
+        sklearn_lda(real, y),
+        {"scikit-learn": faster(8)},
+        headline=True,
     )
-    yield from compare(
-        "fit",
-        f"{name}, GaussianNB fit",
-        lambda: quietly(streamgda.GaussianNB(), X, y),
-        {"scikit-learn GaussianNB": lambda: PeerNB().fit(real, y)},
-        repeats,
-    )
-    for n, d in ((500_000, 64), (2_000_000, 8)):
-        rows, labels = data.rows(n, d, 10, "float64")
-        yield from compare(
-            "fit",
-            f"{n:,} x {d} float64, QDA fit",
-            lambda X=rows, y=labels: streamgda.QuadraticDiscriminantAnalysis().fit(X, y),
-            {
-                "scikit-learn QDA": lambda X=rows, y=labels: (
-                    peers.QuadraticDiscriminantAnalysis().fit(X, y)
+    yield from naive_bayes(plan, f"{name} uint8", X, real, y, {})
+
+
+def models(plan: Plan) -> Iterator[Row]:
+    """Array in, fitted model out, on rows of few features."""
+    few = {"scikit-learn": faster(20), READ: of_its_time(1.5)}
+    for n, d, kinds, targets in (
+        (500_000, 64, ("float32", "float64"), {}),
+        (2_000_000, 8, ("float32", "float64"), few),
+    ):
+        for kind in kinds:
+            X, y = data.rows(plan.rows(n), d, 10, kind)
+            title = f"{len(y):,} x {d} {kind}, 10 classes"
+            if kind == "float64":
+                yield from compare(
+                    plan,
+                    f"{title}, QDA fit",
+                    limits.fit(X, y, 10, "full"),
+                    lambda X=X, y=y: streamgda.QuadraticDiscriminantAnalysis().fit(X, y),
+                    {**sklearn_qda(X, y), READ: lambda X=X: limits.read(X)},
+                    targets,
+                    headline=True,
                 )
-            },
-            repeats,
+            yield from naive_bayes(plan, title, X, X, y, {"scikit-learn": faster(5)})
+
+
+def naive_bayes(
+    plan: Plan, title: str, X: np.ndarray, theirs: np.ndarray, y: np.ndarray, targets: dict
+) -> list[Row]:
+    return compare(
+        plan,
+        f"{title}, GaussianNB fit",
+        limits.fit(X, y, 10, "diag"),
+        lambda: streamgda.GaussianNB().fit(X, y),
+        {"scikit-learn GaussianNB": lambda: SklearnNB().fit(theirs, y), **dask_ml(theirs, y)},
+        targets,
+        headline=X.dtype == np.float64,
+    )
+
+
+def sklearn_qda(X: np.ndarray, y: np.ndarray, regularised: bool = False) -> dict[str, Call]:
+    """scikit-learn's QDA by each solver, with what that solver takes against singularity."""
+    settings: dict[str, dict[str, Any]] = {"svd": {"reg_param": 0.1}, "eigen": {"shrinkage": 0.1}}
+    return {
+        f"scikit-learn QDA ({solver})": lambda s=solver, mends=mends: (
+            sklearn.QuadraticDiscriminantAnalysis(solver=s, **(mends if regularised else {})).fit(
+                X, y
+            )
         )
-        yield from compare(
-            "fit",
-            f"{n:,} x {d} float64, GaussianNB fit",
-            lambda X=rows, y=labels: streamgda.GaussianNB().fit(X, y),
-            {"scikit-learn GaussianNB": lambda X=rows, y=labels: PeerNB().fit(X, y)},
-            repeats,
-        )
+        for solver, mends in settings.items()
+    }
 
 
-def quietly(estimator: object, X: np.ndarray, y: np.ndarray) -> None:
-    """Fit without the word on constant pixels."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", streamgda.errors.ConstantFeatureWarning)
-        estimator.fit(X, y)
+def sklearn_lda(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
+    """scikit-learn's LDA by each solver."""
+    return {
+        f"scikit-learn LDA ({solver})": lambda s=solver: sklearn.LinearDiscriminantAnalysis(
+            solver=s, shrinkage=None if s == "svd" else 1e-3
+        ).fit(X, y)
+        for solver in ("svd", "lsqr", "eigen")
+    }

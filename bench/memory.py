@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import data
-from bench.measure import Row
+from bench.measure import OURS, Plan, Row, rows_of
 from streamgda.datasets import convert
 
 # VmHWM is the process's own peak; ru_maxrss would begin at that of the process that starts it.
@@ -27,34 +27,34 @@ def peak():
 warnings.simplefilter("ignore")
 X, y = streamgda.open_store(sys.argv[1])
 before = peak()
-streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2).fit(X, y)
-print(peak() - before)
+model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2).fit(X, y)
+print(peak() - before, model.moments_.nbytes / 1024)
 """
 
 
-def run(repeats: int) -> Iterator[Row]:
-    name, X, y, _, _ = data.mnist()
+def run(plan: Plan) -> Iterator[Row]:
+    name, X, y, _, _ = data.mnist(plan.quick)
     for times in (1, 4):
         with tempfile.TemporaryDirectory() as folder:
             store = Path(folder) / "rows.zarr"
             convert(np.tile(X, (times, 1)), store, labels=np.tile(y, times))
-            peaks = [_peak(store) for _ in range(max(1, repeats // 2))]
-        size = times * X.nbytes / 2**20
-        peak = float(np.median(peaks))
-        yield Row(
-            "memory",
+            found = [_peak(store) for _ in range(min(plan.repeats, 2))]
+        peaks = [peak for peak, _ in found]
+        yield from rows_of(
             f"{name} x {times} from zarr, QDA fit: peak above imports",
-            "the rows themselves (as uint8)",
-            peak,
-            size,
-            size / peak,
-            (size / max(peaks), size / min(peaks)),
-            note="MiB",
+            (found[0][1], "the moments"),
+            {
+                OURS: peaks,
+                "the rows themselves (as uint8)": [times * X.nbytes / 2**20] * len(peaks),
+            },
+            unit="MiB",
         )
 
 
-def _peak(store: Path) -> float:
+def _peak(store: Path) -> tuple[float, float]:
+    """MiB of the peak, and of the moments that are kept."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, str(store)], check=True, capture_output=True, text=True
     )
-    return int(done.stdout) / 1024
+    peak, kept = (float(number) / 1024 for number in done.stdout.split())
+    return peak, kept

@@ -1,0 +1,105 @@
+"""Suite `curves`: time per row over the number of features, and over that of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Call, Plan
+from bench.measure import seconds as seconds_of
+from streamgda import ClassMoments, GaussianDiscriminantAnalysis
+
+FEATURES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65)
+FEATURES += (127, 128, 129, 255, 256, 784, 785)
+CLASSES = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+K, D = 10, 16  # classes where features vary, features where classes do
+N, NUMBERS = 200_000, 10_000_000  # rows of a measurement, and numbers in them, at most
+ROUNDS = 3
+FEWER = 8  # times fewer rows are scored, which is more work a row
+
+
+@dataclass
+class Curve:
+    """Seconds per row of one operation over the number of features, or of classes.
+
+    `jump` is the largest factor between neighbours that the number of operations does not explain,
+    either way, and `where` the neighbours: 1 means that there is none.
+    """
+
+    work: str
+    over: str
+    at: tuple[int, ...]
+    seconds: tuple[float, ...]
+    jump: float
+    where: tuple[int, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run(plan: Plan) -> Iterator[Curve]:
+    features = FEATURES[::4] if plan.quick else FEATURES
+    classes = CLASSES[::4] if plan.quick else CLASSES
+    yield from curves(plan, "features", features, lambda at: (at, K))
+    yield from curves(plan, "classes", classes, lambda at: (D, at))
+
+
+def curves(
+    plan: Plan, over: str, at: tuple[int, ...], shape: Callable[[int], tuple[int, int]]
+) -> Iterator[Curve]:
+    seconds: dict[str, dict[int, float]] = {}
+    operations: dict[str, dict[int, float]] = {}
+    # The least of several rounds: what a busy machine adds for a while would look like a jump.
+    for _ in range(min(plan.repeats, ROUNDS)):
+        for value in at:
+            for name, took, work in points(plan, *shape(value)):
+                before = seconds.setdefault(name, {}).get(value, took)
+                seconds[name][value] = min(before, took)
+                operations.setdefault(name, {})[value] = work
+    for name, took in seconds.items():
+        jump, where = largest_jump(took, operations[name])
+        yield Curve(name, over, tuple(took), tuple(took.values()), jump, where)
+
+
+def points(plan: Plan, d: int, n_classes: int) -> Iterator[tuple[str, float, float]]:
+    """Names of operations, and what each takes a row on this shape: seconds, multiply-adds."""
+    n = plan.rows(min(N, NUMBERS // d))
+    few = n // FEWER
+    # Every class has its share of the rows that are scored, which are the first.
+    y = np.concatenate([np.arange(few), np.arange(n - few)]) % n_classes
+    numbers = np.random.default_rng(0).integers(0, 256, (n, d)).astype(np.uint8)
+    products = d * (d + 1) / 2
+    for X in (numbers.astype(np.float64), numbers):
+        for structure in ("full", "tied", "diag"):
+            operations = d if structure == "diag" else products
+            took = least(lambda X=X, s=structure: ClassMoments(s).update(X, y))
+            yield f"{structure} {X.dtype}, moments", took / n, operations
+        if n_classes > 1:
+            model = GaussianDiscriminantAnalysis(reg_param=0.5).fit(X[:few], y[:few])
+            took = least(lambda X=X[:few], m=model: m.predict(X))
+            yield f"QDA {X.dtype}, predict", took / few, n_classes * products
+
+
+def least(call: Call) -> float:
+    """Seconds of the faster of two calls: the first may have to load or to compile."""
+    return min(seconds_of(call), seconds_of(call))
+
+
+def largest_jump(
+    seconds: dict[int, float], operations: dict[int, float]
+) -> tuple[float, tuple[int, int]]:
+    """The largest factor between neighbours that is not explained, and those neighbours.
+
+    Going up, time may grow as the operations do; it may never be less where there are more.
+    """
+    jumps = {}
+    for a, b in pairwise(seconds):
+        grown = seconds[b] / seconds[a]
+        jumps[a, b] = max(grown * operations[a] / operations[b], 1 / grown)
+    where = max(jumps, key=jumps.__getitem__)
+    return jumps[where], where

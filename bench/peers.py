@@ -1,0 +1,61 @@
+"""The peers that may be missing: each function gives a call to time.
+
+They are imported by the call itself. So one that is not installed, or does not work with the
+others' versions, says so when it is called, and gets a row without a figure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.measure import Call
+from streamgda import threads
+
+PACKAGES = ("scikit-learn-intelex", "dask-ml", "river")
+ONE_DAL, DASK_ML, RIVER = "oneDAL incremental covariance", "dask-ml GaussianNB", "river GaussianNB"
+
+
+def one_dal(X: np.ndarray) -> dict[str, Call]:
+    """One covariance of all rows, by scikit-learn-intelex (scikit-learn itself is not patched)."""
+
+    def covariance() -> object:
+        from sklearnex.covariance import IncrementalEmpiricalCovariance
+
+        return IncrementalEmpiricalCovariance(copy=False).partial_fit(X).covariance_
+
+    return {ONE_DAL: covariance}
+
+
+def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
+    """Naive Bayes from dask arrays over the same memory, on as many threads."""
+    import dask
+    import dask.array as da
+
+    # A few chunks a thread: more of them cost dask more than they gain.
+    n_rows = max(1, -(-len(y) // (4 * threads.n_threads())))
+    rows = da.from_array(X, chunks=(n_rows, X.shape[1]))
+    labels = da.from_array(y, chunks=n_rows)
+
+    def fit() -> object:
+        from dask_ml.naive_bayes import GaussianNB
+
+        model = GaussianNB().fit(rows, labels)
+        with dask.config.set(scheduler="threads", num_workers=threads.n_threads()):
+            return dask.compute(model.theta_, model.sigma_, model.class_prior_)
+
+    return {DASK_ML: fit}
+
+
+def river(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
+    """Naive Bayes of one row at a time; the rows are made dicts beforehand."""
+    stream = list(zip([dict(enumerate(row)) for row in X.tolist()], y.tolist(), strict=True))
+
+    def learn() -> object:
+        from river.naive_bayes import GaussianNB
+
+        model = GaussianNB()
+        for row, label in stream:
+            model.learn_one(row, label)
+        return model
+
+    return {f"{RIVER}.learn_one": learn}

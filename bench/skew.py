@@ -1,0 +1,60 @@
+"""Suite `skew`: classes of very different sizes and orders, against classes that are balanced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench import limits
+from bench.measure import Call, Plan, Row, compare, of_its_time
+from streamgda import ClassMoments
+
+N, CHUNK = 100_000, 4000
+K, MANY = 10, 1000
+BALANCED = "balanced classes"
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    random = np.random.default_rng(0)
+    n, chunk = plan.rows(N), plan.rows(CHUNK)
+    balanced = random.permutation(np.arange(n) % K)
+    few = np.where(balanced == 0, 1, balanced)
+    few[:3] = 0
+    # Rows that come in chunks, to moments that have seen all classes.
+    cases = {
+        "a class with 3 rows": (few, n),
+        "all rows in one class": (np.zeros(n, np.int64), n),
+        "rows sorted by class": (np.sort(balanced), n),
+        f"{MANY:,} classes, chunks of {chunk:,} rows": (
+            random.permutation(np.arange(n) % MANY),
+            chunk,
+        ),
+    }
+    for d in (16, 64):
+        X = random.integers(0, 256, (n, d)).astype(np.uint8)
+        for kind in ("float64", "uint8"):
+            rows = X.astype(kind)
+            for structure in ("full", "tied", "diag"):
+                for case, (y, size) in cases.items():
+                    n_classes = int(y.max()) + 1
+                    yield from compare(
+                        plan,
+                        f"{case}: {n:,} x {d} {kind}, {structure}, moments",
+                        limits.moments(rows, y, n_classes, structure, -(-n // size)),
+                        updates(structure, rows, y, size),
+                        {BALANCED: updates(structure, rows, balanced, size)},
+                        {"": of_its_time(2)},
+                    )
+
+
+def updates(structure: str, X: np.ndarray, y: np.ndarray, size: int) -> Call:
+    """A call that shows all chunks to moments which know the classes already."""
+    moments = ClassMoments(structure).update(X, y)
+    chunks = [slice(start, start + size) for start in range(0, len(y), size)]
+
+    def update() -> None:
+        for chunk in chunks:
+            moments.update(X[chunk], y[chunk])
+
+    return update

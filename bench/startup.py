@@ -1,0 +1,97 @@
+"""Suite `startup`: importing, and first use with and without compiled kernels in the cache."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from bench.measure import OURS, Plan, Row, Target, of_its_time, rows_of
+
+IMPORTS = "numpy, numba, scipy.linalg, sklearn.base"
+COMPILING, LOADING = 12.0, 0.5  # seconds that a first use may take above a later one
+
+_IMPORT = """
+import time
+start = time.perf_counter()
+import {}
+print(time.perf_counter() - start)
+"""
+
+_FIRST_USE = """
+import time
+import numpy as np
+import streamgda
+
+random = np.random.default_rng(0)
+X = random.integers(0, 256, (300, 20)).astype(np.uint8)
+y = random.integers(0, 3, 300)
+
+def use():
+    start = time.perf_counter()
+    for rows in (X.astype(np.float64), X):
+        for kind in ("QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"):
+            getattr(streamgda, kind)().fit(rows, y).predict(rows)
+    return time.perf_counter() - start
+
+first = use()
+print(first - use())
+"""
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    yield from imports(plan)
+    yield from first_use(plan)
+
+
+def imports(plan: Plan) -> list[Row]:
+    """`import streamgda` beside what it stands on, which is also the least that it can take."""
+    names = {OURS: "streamgda", f"importing {IMPORTS}": IMPORTS}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for repeat in range(plan.repeats + 1):
+        for name, modules in names.items():
+            took = child(_IMPORT.format(modules))
+            if repeat:  # the first reads the files from disk
+                times[name].append(took)
+    least = statistics.median(times[f"importing {IMPORTS}"])
+    return rows_of(
+        "import streamgda",
+        (least, "what it imports"),
+        times,
+        targets={"importing": of_its_time(1.1)},
+        headline=True,
+    )
+
+
+def first_use(plan: Plan) -> Iterator[Row]:
+    """What a first fit and predict of every model take more than the second, in one process."""
+    compiling, loading = [], []
+    for _ in range(min(plan.repeats, 2)):
+        with tempfile.TemporaryDirectory() as cache:
+            compiling.append(child(_FIRST_USE, cache))
+            loading += [child(_FIRST_USE, cache) for _ in range(2)]
+    for title, times, bound in (
+        ("first use less second use, nothing compiled before", compiling, COMPILING),
+        ("first use less second use, compiled kernels in the cache", loading, LOADING),
+    ):
+        yield from rows_of(
+            title,
+            (None, ""),
+            {OURS: times, "the time allowed for it": [bound] * len(times)},
+            targets={"": Target(1.0, f"< {bound:g} s")},
+        )
+
+
+def child(code: str, cache: str | None = None) -> float:
+    """The seconds that a process of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})},
+    )
+    return float(done.stdout)

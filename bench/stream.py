@@ -1,0 +1,81 @@
+"""Suite `stream`: rows that come a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.naive_bayes import GaussianNB as SklearnNB
+
+import streamgda
+from bench import data
+from bench.limits import Work
+from bench.measure import Call, Plan, Row, compare, faster
+from bench.peers import RIVER, river
+from streamgda import ClassMoments
+
+D, K = 20, 10
+SKLEARN = "scikit-learn GaussianNB.partial_fit"
+Batches = list[tuple[np.ndarray, np.ndarray]]
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    for size, n, targets in (
+        (1000, 20_000, {RIVER: faster(100)}),
+        (100, 20_000, {RIVER: faster(20)}),
+        (32, 20_000, {SKLEARN: faster(3)}),
+    ):
+        X, y = data.rows(plan.rows(n), D, K, "float64")
+        batches = cut(X, y, size)
+        yield from compare(
+            plan,
+            f"{len(y):,} x {D} float64 in batches of {size:,}, GaussianNB.partial_fit",
+            work_of(X, batches),
+            partial_fit(streamgda.GaussianNB, batches),
+            {SKLEARN: partial_fit(SklearnNB, batches), **river(X, y)},
+            targets,
+            headline=True,
+        )
+    X, y = data.rows(plan.rows(2000), D, K, "float64")
+    batches = cut(X, y, 1)
+    for structure in ("diag", "full"):
+        yield from compare(
+            plan,
+            f"{len(y):,} x {D} float64 a row at a time, {structure}, ClassMoments.update",
+            work_of(X, batches),
+            lambda s=structure, batches=batches: update(s, batches),
+            river(X, y),
+            {RIVER: faster(1)},
+            headline=structure == "diag",
+        )
+
+
+def cut(X: np.ndarray, y: np.ndarray, size: int) -> Batches:
+    """The rows in batches of that size."""
+    cuts = [*range(0, len(y), size), len(y)]
+    return [(X[a:b], y[a:b]) for a, b in pairwise(cuts)]
+
+
+def partial_fit(kind: Callable[[], Any], batches: Batches) -> Call:
+    """A call that shows an estimator all batches."""
+
+    def learn() -> None:
+        model = kind()
+        classes = np.arange(K)
+        for X, y in batches:
+            model.partial_fit(X, y, classes=classes)
+
+    return learn
+
+
+def update(structure: str, batches: Batches) -> None:
+    moments = ClassMoments(structure)
+    for X, y in batches:
+        moments.update(X, y)
+
+
+def work_of(X: np.ndarray, batches: Batches) -> Work:
+    """Rows so few are in the cache: calling is what cannot be avoided."""
+    return Work(X.nbytes, {"float64": X.size}, len(batches))

@@ -1,0 +1,110 @@
+"""Suite `zarr`: fitting from a store, and scoring into one, against their parts each alone."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+import streamgda
+from bench import data
+from bench.measure import OURS, Call, Plan, Row, in_turn, of_its_time, rows_of
+from streamgda import threads
+from streamgda.datasets import convert
+
+# What a store may cost above its parts, each done alone.
+OVERHEAD = 1.05
+# Where the parts leave this share of the cores idle or more, overlapping them must gain something.
+IDLE = 0.1
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    name, images, digits, _, _ = data.mnist(plan.quick)
+    times = 1 if plan.quick else 4
+    many = np.tile(images, (times, 1)), np.tile(digits, times)
+    yield from of_store(plan, f"{name} x {times}", *many)
+    n = plan.rows(4_000_000)
+    yield from of_store(plan, f"{n:,} x 16", *data.rows(n, 16, 10, "float32"))
+
+
+def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[Row]:
+    """Rows for one store, which is written once."""
+    with tempfile.TemporaryDirectory() as folder:
+        convert(X, Path(folder) / "rows.zarr", labels=y)
+        stored, labels = streamgda.open_store(Path(folder) / "rows.zarr")
+        title = f"{title} {X.dtype} in zarr ({stored.nbytes_stored() / 2**20:.0f} MiB)"
+        slab = slab_rows(stored, labels)
+        model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
+        yield row(
+            plan,
+            f"{title}, QDA fit",
+            lambda: model.fit(stored, labels),
+            {
+                "only reading it": lambda: read(slab, stored, labels),
+                "fitting from memory": lambda: model.fit(X, y),
+            },
+        )
+        # LDA says most rows a second: reading and writing weigh most there.
+        linear = streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y)
+        predicted = linear.predict(X)
+        files = (Path(folder) / f"{number}.zarr" for number in count())
+        yield row(
+            plan,
+            f"{title}, LDA predict into zarr",
+            lambda: linear.predict(stored, out=next(files)),
+            {
+                "only reading it": lambda: read(slab, stored),
+                "scoring in memory": lambda: linear.predict(X),
+                "only writing": lambda: write(slab, predicted, next(files)),
+            },
+        )
+
+
+def row(plan: Plan, title: str, ours: Call, parts: dict[str, Call]) -> Row:
+    """Ours against the sum of the parts; the limit is all cores busy with them all the time."""
+    times, missing = in_turn({OURS: ours, **parts}, plan.repeats)
+    whole = " + ".join(parts)
+    if missing:
+        return Row(title, whole, missing="; ".join(f"{n}: {why}" for n, why in missing.items()))
+    alone = [sum(each) for each in zip(*(times[part] for part in parts), strict=True)]
+    wall, busy = time.perf_counter(), time.process_time()
+    for part in parts.values():
+        part()
+    busy, wall = time.process_time() - busy, time.perf_counter() - wall
+    cores = threads.n_threads()
+    idle = busy < (1 - IDLE) * cores * wall
+    (made,) = rows_of(
+        title,
+        (busy / cores, "all cores busy"),
+        {OURS: times[OURS], f"{whole} ({busy / wall:.1f} of {cores} cores busy)": alone},
+        targets={"": of_its_time(1.0 if idle else OVERHEAD)},
+        headline=True,
+    )
+    return made
+
+
+def slab_rows(X: Any, y: Any) -> int:
+    """Rows that streamgda reads at a time."""
+    done: list[int] = []
+    streamgda.accumulate(
+        X, y, covariance_type="diag", progress=lambda rows, total: done.append(rows)
+    )
+    return done[0]
+
+
+def read(slab: int, *arrays: Any) -> None:
+    for start in range(0, arrays[0].shape[0], slab):
+        for array in arrays:
+            array[start : start + slab]
+
+
+def write(slab: int, values: np.ndarray, path: Path) -> None:
+    out = zarr.create_array(path, shape=values.shape, chunks=(slab,), dtype=values.dtype)
+    for start in range(0, values.size, slab):
+        out[start : start + slab] = values[start : start + slab]

@@ -1,0 +1,86 @@
+"""The benchmarks run, on a few rows; their tables are made from what they save."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MARKS = ("speed", "skew", "memory", "accuracy")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    return import_module("bench.__main__")
+
+
+@pytest.fixture
+def plan(bench):
+    measure, limits = import_module("bench.measure"), import_module("bench.limits")
+    machine = limits.Limits(1e10, {"float32": 1e10, "float64": 1e10, "integer": 1e10}, 1e-6, "")
+    return measure.Plan(repeats=1, quick=True, limits=machine)
+
+
+def test_suites_save_rows_and_make_the_tables(bench, plan, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "river.naive_bayes", None)  # so that importing it fails
+    saved, readme, everything = (tmp_path / name for name in ("r.json", "README.md", "RESULTS.md"))
+    suites = ["stream", "skew", "accuracy"]
+    assert bench.run(suites, plan, saved) == []
+    assert json.loads(saved.read_text())["suites"] == suites
+    readme.write_text((ROOT / "README.md").read_text())
+    bench.renew(saved, readme, everything)
+    for text in (readme.read_text(), everything.read_text()):
+        assert "no figure (ModuleNotFoundError" in text
+        assert "river GaussianNB.learn_one" in text
+        assert "1,000 classes, chunks of" in text
+        assert "var_smoothing" in text
+    assert "targets are reached" in readme.read_text()
+
+
+def test_readme_has_a_place_for_each_table():
+    text = (ROOT / "README.md").read_text()
+    for mark in MARKS:
+        assert text.count(f"<!-- {mark}: start -->") == text.count(f"<!-- {mark}: end -->") == 1
+
+
+def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monkeypatch):
+    def broken(plan):
+        yield from ()
+        raise RuntimeError("no luck")
+
+    saved = tmp_path / "r.json"
+    monkeypatch.setattr(import_module("bench.skew"), "run", broken)
+    assert bench.run(["skew", "accuracy"], plan, saved) == ["skew"]
+    rows = json.loads(saved.read_text())["rows"]
+    assert rows[0] == {"suite": "skew", "failed": "RuntimeError: no luck"}
+    assert {row["suite"] for row in rows[1:]} == {"accuracy"}
+
+
+def test_target_is_for_the_fastest_peer_of_a_name(bench):
+    measure = import_module("bench.measure")
+    times = {"ours": [1.0, 1.0], "a (slow)": [9.0, 9.0], "a (fast)": [3.0, 3.0], "b": [1.0, 1.0]}
+    rows = measure.rows_of(
+        "work", (0.5, "memory"), times, {"c": "gone"}, {"a": measure.faster(4)}, headline=True
+    )
+    assert [(row.peer, row.ratio, row.target, row.reached) for row in rows] == [
+        ("a (slow)", 9.0, "", None),
+        ("a (fast)", 3.0, ">= 4x", False),
+        ("b", 1.0, "", None),
+        ("c", None, "", None),
+    ]
+    assert measure.of_its_time(0.5).ratio == 2
+
+
+def test_limit_is_the_larger_of_memory_and_arithmetic(bench, plan):
+    limits = import_module("bench.limits")
+    assert plan.limits.of(limits.Work(1e10, {"float32": 2e10})) == (2.0, "arithmetic")
+    assert plan.limits.of(limits.Work(3e10, {"float32": 2e10})) == (3.0, "memory")
+
+
+def test_largest_jump_between_neighbours(bench):
+    largest_jump = import_module("bench.curves").largest_jump
+    assert largest_jump({1: 1.0, 2: 4.0, 3: 12.0}, {1: 1, 2: 4, 3: 6}) == (2.0, (2, 3))
+    assert largest_jump({7: 3.0, 8: 1.0}, {7: 7, 8: 8}) == (3.0, (7, 8))
