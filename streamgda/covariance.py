@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -48,18 +50,19 @@ class Regularisation:
     tol: float = 1e-4
 
     def __post_init__(self) -> None:
-        for name, high in (("pooling", 1), ("reg_param", 1), ("var_smoothing", np.inf)):
+        for name, high in (("pooling", 1), ("reg_param", 1), ("var_smoothing", math.inf)):
             _check_number(name, getattr(self, name), high)
         if self.shrinkage is not None:
             _check_number("shrinkage", self.shrinkage, 1)
-        _check_number("tol", self.tol, np.inf)
-        _check_number("ddof", self.ddof, np.inf)
+        _check_number("tol", self.tol, math.inf)
+        _check_number("ddof", self.ddof, math.inf)
 
 
 def _check_number(name: str, value: Any, high: float) -> None:
-    number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    number = isinstance(value, (float, int, Real)) and not isinstance(value, bool)
+    number = number and math.isfinite(value)
     if not number or not 0 <= value <= high:
-        limits = f"between 0 and {high}" if np.isfinite(high) else ">= 0"
+        limits = f"between 0 and {high}" if math.isfinite(high) else ">= 0"
         raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}")
 
 
@@ -144,8 +147,9 @@ def estimate(
         if pooled is not None:
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
             weight = (1 - how.pooling) * n + how.pooling * everyone
-        scatter = _select(scatter, features) / (weight if weight > 0 else np.inf)
-        values[g] = _regularise(scatter, structure, how, epsilon, averaged)
+        covariance = _select(scatter, features)
+        covariance /= weight if weight > 0 else np.inf
+        values[g] = _regularise(covariance, structure, how, epsilon, averaged)
 
     present = np.flatnonzero(rows) if structure.per_class else [0]
     threads.run(fill, ((int(g),) for g in present))
@@ -168,7 +172,7 @@ def _diagonal(scatter: np.ndarray) -> np.ndarray:
 def _select(scatter: np.ndarray, features: np.ndarray) -> np.ndarray:
     if scatter.ndim == 1:
         return scatter[features]
-    return symmetric(scatter)[np.ix_(features, features)]
+    return symmetric(scatter[features][:, features])
 
 
 def _regularise(
@@ -220,22 +224,29 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
     matrix = covariances.structure.matrix
     roots = np.empty_like(values)
     log_determinants = np.zeros(values.shape[0])
-    singular: dict[int, int] = {}
-    for g, value in enumerate(values):
+
+    def invert(g: int) -> int | None:
+        """Write the root and the log determinant; return the rank where it is not full."""
+        value = values[g]
         if covariances.structure.per_class and not covariances.count[g]:
             roots[g] = np.eye(value.shape[0]) if matrix else 1.0
         elif matrix:
             root = _inverse_root(value, tol)
             if isinstance(root, int):
-                singular[g] = root
-                continue
+                return root
             log_determinants[g] = -2 * np.log(root.diagonal()).sum()
             roots[g] = root
         elif (value > 0).all():
             log_determinants[g] = np.log(value).sum()
             roots[g] = 1 / value
         else:
-            singular[g] = int((value > 0).sum())
+            return int((value > 0).sum())
+        return None
+
+    # Several matrices at a time with one thread each are faster than one at a time with all.
+    with threads.serial_blas() if len(values) > 1 else nullcontext():
+        ranks = threads.run(invert, ((g,) for g in range(len(values))))
+    singular = {g: rank for g, rank in enumerate(ranks) if rank is not None}
     if singular:
         raise SingularCovarianceError(_describe(covariances, singular))
     return roots, log_determinants
@@ -243,15 +254,13 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
 
 def _inverse_root(covariance: np.ndarray, tol: float) -> np.ndarray | int:
     """The inverse of the lower Cholesky factor, or the rank where the matrix is singular."""
-    d = covariance.shape[0]
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
     scale[scale == 0] = 1
-    correlation = covariance / scale[:, None]
-    correlation /= scale
-    norm = np.abs(correlation).sum(axis=0).max()
+    correlation = _scaled(covariance, scale)
+    norm = linalg.lapack.dlange("1", correlation.T)
     # LAPACK thinks in columns: to it, the lower factor of rows is an upper one, and nothing is
     # copied.
-    upper, failed = linalg.lapack.dpotrf(correlation.T, lower=0)
+    upper, failed = linalg.lapack.dpotrf(correlation.T, lower=0, overwrite_a=1)
     clear = False
     if not failed:
         # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
@@ -259,13 +268,21 @@ def _inverse_root(covariance: np.ndarray, tol: float) -> np.ndarray | int:
         reciprocal, _ = linalg.lapack.dpocon(upper, norm, uplo="U")
         clear = reciprocal * norm > 10 * tol**2
     if not clear:
-        eigenvalues = linalg.eigvalsh(correlation, check_finite=False)
+        d = covariance.shape[0]
+        eigenvalues = linalg.eigvalsh(_scaled(covariance, scale), check_finite=False)
         rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
         if failed or rank < d:
             return min(rank, d - 1)
     root: np.ndarray = linalg.lapack.dtrtri(upper, lower=0, overwrite_c=1)[0].T
     root /= scale
     return root
+
+
+def _scaled(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The correlation matrix."""
+    correlation = covariance / scale[:, None]
+    correlation /= scale
+    return correlation
 
 
 def _describe(covariances: Covariances, singular: dict[int, int]) -> str:

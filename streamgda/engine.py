@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,13 +169,22 @@ def score(
     rows = as_source(X)
     check_rows(rows)
     plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
-    with reporter(progress, rows.n_rows, "scoring") as report:
+    with (
+        reporter(progress, rows.n_rows, "scoring") as report,
+        ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
+    ):
+        writing: Future[None] | None = None
         for start, (block,) in plan.read(rows):
             scores = function(block, start)
             if not start:
                 out = _target(out, (rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
-            out[start : start + block.shape[0]] = scores
-            report(start + block.shape[0])
+            if writing is not None:
+                writing.result()
+                report(start)
+            writing = writer.submit(out.__setitem__, slice(start, start + len(scores)), scores)
+        assert writing is not None  # there are rows
+        writing.result()
+        report(rows.n_rows)
     return out
 
 
@@ -240,24 +249,25 @@ class Slabs:
         """Cut the rows so that all that is in flight stays within the budget.
 
         In flight are the slab that is worked on, the one that is read ahead, and what is being
-        decoded for it. A state is held twice while classes are added to it.
+        decoded for it; of scores, those that are made and those that are written. A state is held
+        twice while classes are added to it.
 
         Raises
         ------
         MemoryBudgetError
             Where not even the least slab fits.
         """
-        row = max(1, rows.row_bytes, out_row_bytes)
-        wanted = max(rows.unit, _SLAB_BYTES // row // rows.unit * rows.unit)
+        slab_rows = _SLAB_BYTES // max(1, rows.row_bytes, out_row_bytes)
+        wanted = max(rows.unit, slab_rows // rows.unit * rows.unit)
         if allowed is None:
             return cls(min(wanted, rows.n_rows))
         fixed = 2 * state + _SCRATCH_BYTES
-        held = 3 if out_row_bytes or not rows.in_memory else 0
+        flying = (0 if rows.in_memory else 3 * rows.row_bytes) + 2 * out_row_bytes
         n_rows = wanted
-        if held:
-            fitting = max(0, allowed - fixed) // (held * row) // rows.unit * rows.unit
+        if flying:
+            fitting = max(0, allowed - fixed) // flying // rows.unit * rows.unit
             n_rows = min(wanted, max(rows.unit, fitting))
-        required = fixed + held * row * min(n_rows, rows.n_rows)
+        required = fixed + flying * min(n_rows, rows.n_rows)
         if required > allowed:
             raise MemoryBudgetError(
                 f"this needs {readable(required)} of memory, max_memory allows "

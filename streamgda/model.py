@@ -14,15 +14,20 @@ from streamgda import storage, threads
 from streamgda.covariance import Regularisation, estimate, factorise
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
+from streamgda.kernels.tiles import ROWS, panel_width
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import as_rows
 
-# Elements of rows, and of rows x classes, that a thread has in hand at a time.
-_CHUNK_ELEMENTS = 1 << 19
-_CHUNK_SCORES = 1 << 17
+# A thread has about so many rows and scores in hand at a time; of wide rows, so many that the root
+# of a class is used several times while it is in the cache.
+_CHUNK_ELEMENTS = 1 << 17
+_CHUNK_ROWS = 384
+_BLOCK = 96  # rows of a panel where there is no tile, and of what chunks are made of
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,13 @@ class GaussianModel:
 
     Documents 000 (eq. 4-5), 002 (eq. 8) and 003 of the field's lecture notes; all in logarithms,
     posteriors by log-sum-exp.
+
+    Rows are scored in float64, with one exception: float32 rows are multiplied in float32, after
+    they were centred in float64. Each entry of :math:`W (x - m)`, whose squares are summed (in
+    float64) to the Mahalanobis distance, is then right to :math:`(d + 3)\, 2^{-24} \sum_j
+    |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; so is, with its coefficients in the
+    place of W, a linear score of a common covariance. How far rows and means are from zero does
+    not matter. Where float32 overflows, a row is scored in float64.
 
     Attributes
     ----------
@@ -134,19 +146,12 @@ class GaussianModel:
         return np.nan_to_num(means[:, self.features])
 
     @cached_property
-    def _padded_roots(self) -> np.ndarray:
-        if not self._wide:
-            return self.roots
-        d = self.features.size
-        rows = -(-d // scoring.TILE_COLUMNS) * scoring.TILE_COLUMNS
-        depth = -(-d // scoring.LANES) * scoring.LANES
-        padded = np.zeros((self.roots.shape[0], rows, depth))
-        padded[:, :d, :d] = self.roots
-        return padded
+    def _root_strips(self) -> _Strips:
+        return _Strips(self.roots)
 
-    @property
-    def _wide(self) -> bool:
-        return self.structure.matrix and self.features.size >= scoring.WIDE
+    @cached_property
+    def _linear_strips(self) -> _Strips:
+        return _Strips(self.linear[0])
 
     @cached_property
     def _constants(self) -> np.ndarray:
@@ -171,35 +176,62 @@ class GaussianModel:
         return coefficients, self.log_priors - 0.5 * (gaps * coefficients).sum(axis=1)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
+    # They lie class by class, shape (n_classes, n_rows).
 
-    def _distances(self, X: np.ndarray, centres: np.ndarray | None = None) -> np.ndarray:
-        """Squared Mahalanobis distances, by default to each group's centre."""
-        centres = self._centres if centres is None else centres
-        out = np.empty((X.shape[0], centres.shape[0]))
-        if not self.structure.matrix:
-            kernel = scoring.diagonal_distances
-        elif self._wide:
-            kernel = scoring.wide_matrix_distances
-        else:
-            kernel = scoring.matrix_distances
-        kernel(X, self.features, centres, self._padded_roots, out)
+    def _distances(
+        self, X: np.ndarray, centres: np.ndarray, scale: float, offsets: np.ndarray
+    ) -> np.ndarray:
+        """Squared Mahalanobis distances to the centres, scaled, and an offset for each added."""
+        if self.structure.matrix:
+            kernel, strips = scoring.matrix_distances, self._root_strips
+            return self._multiply(kernel, X, centres, strips, scale, offsets)
+        # In float64 whatever the rows are: for so little work, float32 would save nothing.
+        width = min(_BLOCK, -(-X.shape[0] // ROWS) * ROWS)
+        panels = self._panels(X, width, X.dtype if X.dtype.kind == "f" else _FLOAT64)
+        out = np.empty((offsets.size, X.shape[0]))
+        scoring.diagonal_distances(panels, centres, self.roots, scale, offsets, out)
         return out
+
+    def _products(self, X: np.ndarray, vectors: _Strips, offsets: np.ndarray) -> np.ndarray:
+        """Rows less `xbar` times vectors, and an offset for each vector added."""
+        centre = self.xbar[self.features]
+        return self._multiply(scoring.linear_scores, X, centre, vectors, 1.0, offsets)
+
+    def _multiply(
+        self,
+        kernel: Callable[..., None],
+        X: np.ndarray,
+        centre: np.ndarray,
+        vectors: _Strips,
+        scale: float,
+        offsets: np.ndarray,
+    ) -> np.ndarray:
+        """What a kernel that multiplies makes of rows; in float32 of float32, if that is enough."""
+        dtype = _FLOAT32 if X.dtype == _FLOAT32 else _FLOAT64
+        panels = self._panels(X, panel_width(dtype), dtype)
+        out = np.empty((offsets.size, X.shape[0]))
+        kernel(panels, centre, vectors[dtype], scale, offsets, out)
+        if dtype == _FLOAT32 and not scoring.all_finite(out):
+            beyond = ~np.isfinite(out[np.isfinite(offsets)]).all(axis=0)
+            rows = X[beyond].astype(np.float64)
+            out[:, beyond] = self._multiply(kernel, rows, centre, vectors, scale, offsets)
+        return out
+
+    def _panels(self, X: np.ndarray, width: int, dtype: Any) -> np.ndarray:
+        panels = np.empty((-(-X.shape[0] // width), self.features.size, width), dtype)
+        scoring.pack_rows(X, self.features, panels)
+        return panels
 
     def _relative_scores(self, X: np.ndarray) -> np.ndarray:
         """Joint log-likelihoods, up to what is the same for all classes of a row."""
         if self.structure.per_class:
-            scores = self._distances(X)
-            scoring.distances_to_scores(self._constants + self.log_priors, scores)
-            return scores
-        scores = np.empty((X.shape[0], self.classes.size))
-        centre = self.xbar[self.features]
-        scoring.linear_scores(X, self.features, centre, *self.linear, scores)
-        return scores
+            return self._distances(X, self._centres, -0.5, self._constants + self.log_priors)
+        return self._products(X, self._linear_strips, self.linear[1])
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         scores = self._relative_scores(X)
         if not self.structure.per_class:
-            scores += self._constants - 0.5 * self._distances(X)
+            scores += self._distances(X, self._centres, -0.5, self._constants)
         return scores
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -219,24 +251,21 @@ class GaussianModel:
                 f"X has {X.shape[1]} features, but this model is expecting {self.n_features} "
                 f"features as input"
             )
-        step = min(
-            _CHUNK_ELEMENTS // max(1, X.shape[1]), _CHUNK_SCORES // max(1, self.classes.size)
+        step = max(
+            _CHUNK_ELEMENTS // (self.n_features + self.classes.size),
+            min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
         )
-        step = max(scoring.BLOCK, step // scoring.BLOCK * scoring.BLOCK)
+        step = max(_BLOCK, step // _BLOCK * _BLOCK)
+        dtype = as_rows(X[:0]).dtype
 
         def work(start: int) -> None:
-            chunk = as_rows(X[start : start + step])
+            chunk = np.ascontiguousarray(X[start : start + step], dtype)
             if chunk.dtype.kind == "f" and not scoring.all_finite(chunk):
                 refuse_not_finite(chunk, first_row + start)
             finish(scores_of(chunk), out[start : start + step])
 
         threads.run(work, ((start,) for start in range(0, X.shape[0], step)))
         return out
-
-    def codes(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Number of each row's most probable class, int64, shape (n_rows,)."""
-        out = np.empty(len(X), np.int64)
-        return self._score(X, self._relative_scores, scoring.largest, out, first_row)
 
     def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Each row's most probable class, shape (n_rows,).
@@ -247,15 +276,22 @@ class GaussianModel:
         first_row : int
             Where the rows stand in a larger array: errors name rows by it.
         """
-        return self.classes[self.codes(X, first_row)]
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            codes = np.empty(out.size, np.int64)
+            scoring.largest(scores, codes)
+            np.take(self.classes, codes, out=out, mode="clip")  # without a copy, as others are
+
+        out = np.empty(len(X), self.classes.dtype)
+        return self._score(X, self._relative_scores, finish, out, first_row)
 
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Probability of each class given the row, shape (n_rows, n_classes)."""
-        return self._by_class(X, self._relative_scores, scoring.posterior, first_row)
+        return self._by_class(X, self._relative_scores, _posterior, first_row)
 
     def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Logarithm of `posterior`, exact also where that is rounded to zero."""
-        return self._by_class(X, self._relative_scores, scoring.log_posterior, first_row)
+        return self._by_class(X, self._relative_scores, _log_posterior, first_row)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln \pi_k N(x; m_k, \Sigma_k)`, shape (n_rows, n_classes)."""
@@ -283,31 +319,26 @@ class GaussianModel:
         X : array-like, shape (n_rows, n_features)
         directions : ndarray, shape (n_features, n_directions)
         """
-        arguments = (
-            self.features,
-            self.xbar[self.features],
-            np.ascontiguousarray(directions[self.features].T),
-            np.zeros(directions.shape[1]),
-        )
-
-        def scores_of(rows: np.ndarray) -> np.ndarray:
-            scores = np.empty((rows.shape[0], directions.shape[1]))
-            scoring.linear_scores(rows, *arguments, scores)
-            return scores
-
+        vectors = _Strips(directions[self.features].T)
         out = np.empty((len(X), directions.shape[1]))
-        return self._score(X, scores_of, _copy, out, first_row)
+        zeros = np.zeros(directions.shape[1])
+        return self._score(
+            X, lambda rows: self._products(rows, vectors, zeros), _copy, out, first_row
+        )
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln p(x) = \ln \sum_k \pi_k N(x; m_k, \Sigma_k)`, shape (n_rows,)."""
-        return self._score(X, self._joint, scoring.log_sum_exp, np.empty(len(X)), first_row)
+        return self._score(X, self._joint, _log_sum_exp, np.empty(len(X)), first_row)
 
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes), in squared
         standard deviations; NaN for a class without rows.
         """
         means = np.nan_to_num(self.means[:, self.features])
-        distances = self._by_class(X, lambda rows: self._distances(rows, means), _copy, first_row)
+        zeros = np.zeros(self.classes.size)
+        distances = self._by_class(
+            X, lambda rows: self._distances(rows, means, 1.0, zeros), _copy, first_row
+        )
         distances[:, np.isnan(self.means[:, 0])] = np.nan
         return distances
 
@@ -442,9 +473,72 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
     return values
 
 
+class _Strips(dict[np.dtype, np.ndarray]):
+    """Vectors packed for `multiply_tile`, once for each type that is asked for.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (n_vectors, d) or (groups, n_vectors, d)
+
+    Notes
+    -----
+    Shape ([groups,] n_strips, d, ROWS): a strip is `ROWS` vectors side by side, the last filled
+    up with zeros.
+    """
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        super().__init__()
+        self.vectors = vectors
+        self.n_vectors = vectors.shape[-2]
+
+    def __missing__(self, dtype: np.dtype) -> np.ndarray:
+        *groups, n, d = self.vectors.shape
+        strips = np.zeros((*groups, -(-n // ROWS), d, ROWS), dtype)
+        with np.errstate(over="ignore"):
+            for a in range(min(ROWS, n)):
+                rows = self.vectors[..., a::ROWS, :]
+                strips[..., : rows.shape[-2], :, a] = rows
+        self[dtype] = strips
+        return strips
+
+
+# --- from scores, class by class, to what is said of rows; scores are overwritten ----------------
+
+
 def _copy(scores: np.ndarray, out: np.ndarray) -> None:
-    out[...] = scores
+    out[...] = scores.T
 
 
 def _difference(scores: np.ndarray, out: np.ndarray) -> None:
-    np.subtract(scores[:, 1], scores[:, 0], out=out)
+    np.subtract(scores[1], scores[0], out=out)
+
+
+def _subtract_largest(scores: np.ndarray) -> np.ndarray:
+    """Each row's largest score, which is subtracted; of nothing but -inf, zeros are left."""
+    top: np.ndarray = scores.max(axis=0)
+    with np.errstate(invalid="ignore"):
+        scores -= top
+    scores[:, top == -np.inf] = 0.0
+    return top
+
+
+def _posterior(scores: np.ndarray, out: np.ndarray) -> None:
+    _subtract_largest(scores)
+    total = np.empty(out.shape[0])
+    scoring.exponentials(scores, total)
+    scores /= total
+    out[...] = scores.T
+
+
+def _log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
+    _subtract_largest(scores)
+    total = np.empty(out.shape[0])
+    scoring.exponentials(scores.copy(), total)
+    np.subtract(scores, np.log(total), out=out.T)
+
+
+def _log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
+    top = _subtract_largest(scores)
+    scoring.exponentials(scores, out)
+    np.log(out, out=out)
+    out += top

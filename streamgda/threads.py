@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import numba
+from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
@@ -24,9 +26,41 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def n_threads() -> int:
-    """Threads that the calling thread may use: the machine's, Numba's and `limit`'s minimum."""
-    allowed: int = min(numba.config.NUMBA_NUM_THREADS, _cores())
+    """Threads that the calling thread may use.
+
+    As many as the machine has cores for, Numba, the BLAS (so ``threadpoolctl`` limits hold) and
+    `limit` allow.
+    """
+    allowed: int = min(numba.config.NUMBA_NUM_THREADS, _cores(), _blas_threads())
     return max(1, min(allowed, getattr(_local, "limit", allowed)))
+
+
+@contextmanager
+def serial_blas() -> Iterator[None]:
+    """Let BLAS and LAPACK use one thread a call inside the ``with`` block; `run` goes on as before.
+
+    The libraries' threads are a setting of the whole process: where blocks overlap in several
+    threads, ``threadpoolctl`` has the first of them set it and put it back.
+    """
+    allowed = _blas_threads()
+    with _blas().limit(limits=1):
+        _local.blas = allowed
+        try:
+            yield
+        finally:
+            del _local.blas
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _blas_threads() -> int:
+    if hasattr(_local, "blas"):  # set aside by `serial_blas`
+        return int(_local.blas)
+    numbers = [library.num_threads for library in _blas().lib_controllers]
+    return min((n for n in numbers if n), default=_cores())
 
 
 @contextmanager

@@ -30,6 +30,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Non
     def use(n: int) -> None:
         monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", n)
         monkeypatch.setattr(threads, "_cores", lambda: n)
+        monkeypatch.setattr(threads, "_blas_threads", lambda: n)
         monkeypatch.setattr(threads, "_pool", None)
         pools.append(threads._executor())
         assert threads.n_threads() == n

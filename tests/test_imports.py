@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,7 +101,8 @@ def test_compiled_functions_are_kernels(file):
     libraries = {module.split(".")[0] for module, _, _ in imports(tree)}
     room = room_of(file)
     if room == "kernels":
-        assert libraries <= {"numba", "numpy", "llvmlite", "streamgda", "__future__"}
+        allowed = {"numba", "numpy", "llvmlite", "streamgda"} | sys.stdlib_module_names
+        assert libraries <= allowed
         return
     assert "numba" not in libraries or room == "threads"
     decorators = {
@@ -143,3 +145,20 @@ def test_public_names_are_there():
     for name in streamgda.__all__:
         assert getattr(streamgda, name).__module__.startswith("streamgda")
     assert streamgda.__all__ == sorted(streamgda.__all__)
+
+
+def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "streamgda", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from streamgda.kernels.merging import merge; print(merge.py_func.__qualname__)"
+
+    def name_of_a_kernel():
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    before = name_of_a_kernel()
+    assert before == name_of_a_kernel()
+    with (tmp_path / "streamgda" / "kernels" / "tiles.py").open("a") as file:
+        file.write("# changed")
+    assert before != name_of_a_kernel()

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import naive
 import numpy as np
@@ -16,7 +17,7 @@ from streamgda.errors import (
     InvalidParameterError,
     SourceNotFoundError,
 )
-from streamgda.kernels import scoring
+from streamgda.moments.structure import structure_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 METHODS = [
@@ -48,7 +49,7 @@ def assert_same_bits(a, b):
 
 
 @EVERY_TYPE
-@pytest.mark.parametrize("n_features", [1, 5, 31, 32, 45])
+@pytest.mark.parametrize("n_features", [1, 2, 3, 4, 5, 8, 31, 45])
 def test_scores_are_those_of_the_textbook(covariance_type, n_features):
     X, y = blobs(300, n_features)
     rows = X[:70] + np.random.default_rng(1).normal(size=(70, n_features))
@@ -81,20 +82,6 @@ def test_log_odds_of_two_classes(covariance_type):
     np.testing.assert_allclose(odds, joint[:, 1] - joint[:, 0], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
-@pytest.mark.parametrize("n_features", [1, 2, 3, 15, 16, 17, 31, 33, 48, 50, 99])
-def test_both_kernels_agree(monkeypatch, covariance_type, n_features):
-    X, y = blobs(600, n_features, n_classes=2)
-    found = []
-    for wide in (1, 10**9):
-        monkeypatch.setattr(scoring, "WIDE", wide)
-        fitted = fit(X, y, covariance_type, shrinkage=0.1)
-        assert fitted._wide == (wide == 1)
-        found.append(scores(fitted, X))
-    for method in METHODS:
-        np.testing.assert_allclose(found[0][method], found[1][method], rtol=1e-10, atol=1e-10)
-
-
 def layouts(X):
     yield "fortran", np.asfortranarray(X)
     yield "every second row", np.repeat(X, 2, axis=0)[::2]
@@ -122,7 +109,7 @@ def test_layout_does_not_matter(covariance_type, n_features):
 @EVERY_TYPE
 @pytest.mark.parametrize("n_features", [4, 40])
 @pytest.mark.parametrize(
-    "dtype", [np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int64, np.bool_]
+    "dtype", [np.float16, np.uint8, np.int8, np.uint16, np.int16, np.int64, np.bool_]
 )
 def test_other_types_score_as_their_values_in_float64(covariance_type, n_features, dtype):
     X, y = blobs(200, n_features)
@@ -133,6 +120,83 @@ def test_other_types_score_as_their_values_in_float64(covariance_type, n_feature
     found, expected = scores(fitted, rows), scores(fitted, in_float64)
     for method in METHODS:
         np.testing.assert_allclose(found[method], expected[method], rtol=1e-12, atol=1e-12)
+
+
+# --- float32 ----------------------------------------------------------------------------------
+
+
+def made_up(covariance_type, d, offset=0.0, scale=1.0):
+    """A model of three classes, and float32 rows to score."""
+    rng = np.random.default_rng(d)
+    structure = structure_of(covariance_type)
+    means = offset + scale * rng.normal(size=(3, d))
+    roots = rng.normal(size=structure.scatter_shape(3, d)) / scale
+    roots = np.tril(roots) if structure.matrix else roots**2
+    model = GaussianModel(
+        structure=structure,
+        classes=np.arange(3),
+        priors=np.array([0.2, 0.3, 0.5]),
+        means=means,
+        features=np.arange(d),
+        roots=roots,
+        log_determinants=np.zeros(len(roots)),
+    )
+    rows = means[rng.integers(0, 3, 30)] + scale * rng.normal(size=(30, d))
+    return model, rows.astype(np.float32)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 784])
+def test_scores_of_float32_are_within_the_documented_bound(d, offset):
+    unit = (d + 3) * 2.0**-24
+    fitted, rows = made_up("full", d, offset)
+    exact = fitted.mahalanobis(rows.astype(np.float64))
+    found = fitted.mahalanobis(rows)
+    joint = fitted.joint_log_likelihood(rows)
+    for k in range(3):
+        gaps = rows - fitted.means[k]
+        z, error = gaps @ fitted.roots[k].T, unit * np.abs(gaps) @ np.abs(fitted.roots[k].T)
+        bound = ((2 * np.abs(z) + error) * error).sum(axis=1) + 1e-12 * exact[:, k]
+        assert (np.abs(found[:, k] - exact[:, k]) <= bound).all()
+        constant = np.log(fitted.priors[k]) - 0.5 * d * np.log(2 * np.pi)
+        np.testing.assert_allclose(joint[:, k], constant - 0.5 * found[:, k], rtol=1e-14)
+    assert (found != exact).any()  # it is float32
+
+    fitted, rows = made_up("tied", d, offset)
+    exact, found = (fitted.relative_scores(r) for r in (rows.astype(np.float64), rows))
+    bound = unit * np.abs(rows - fitted.xbar) @ np.abs(fitted.linear[0].T) + 1e-12
+    assert (np.abs(found - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "spherical"])
+def test_variances_of_classes_score_float32_as_float64(covariance_type):
+    fitted, rows = made_up(covariance_type, 5, 1e4)
+    assert_same_bits(scores(fitted, rows), scores(fitted, rows.astype(np.float64)))
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("scale", [1e-39, 1e-30, 1.0])
+def test_what_is_beyond_float32_is_scored_in_float64(covariance_type, scale):
+    fitted, rows = made_up(covariance_type, 5, scale=scale)
+    usual = scores(fitted, rows[:20])
+    rows[20:] = np.linspace(-3e38, 3e38, 50).reshape(10, 5)
+    found, in_float64 = scores(fitted, rows), scores(fitted, rows.astype(np.float64))
+    for method in METHODS:
+        np.testing.assert_array_equal(found[method][:20], usual[method])
+        np.testing.assert_allclose(found[method][20:], in_float64[method][20:], rtol=1e-5)
+
+
+def test_float32_stays_so_with_a_prior_of_zero():
+    fitted, rows = made_up("full", 5)
+    without = replace(fitted, priors=np.array([0.5, 0.5, 0.0]))
+    expected = without.joint_log_likelihood(rows)
+    rows[7] = 3e38
+    found = without.joint_log_likelihood(rows)
+    assert np.isfinite(found[:, :2]).all()
+    assert (found[:, 2] == -np.inf).all()
+    others = np.arange(30) != 7
+    np.testing.assert_array_equal(found[others], expected[others])
+    np.testing.assert_allclose(found[7], without.joint_log_likelihood(rows.astype(float))[7])
 
 
 # --- extremes ---------------------------------------------------------------------------------
@@ -191,11 +255,16 @@ def test_a_prior_of_zero_is_never_predicted():
 # --- the same bits ----------------------------------------------------------------------------
 
 
+EVERY_FLOAT = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
 @EVERY_TYPE
+@EVERY_FLOAT
 @pytest.mark.parametrize("n_features", [3, 37])
-def test_the_place_of_a_row_does_not_matter(covariance_type, n_features):
+def test_the_place_of_a_row_does_not_matter(covariance_type, n_features, dtype):
     X, y = blobs(400, n_features)
     fitted = fit(X, y, covariance_type)
+    X = X.astype(dtype)
     expected = scores(fitted, X)
     for rows in (
         *(slice(i, i + n) for i, n in itertools.product([0, 1, 47, 129], [1, 2, 3, 49, 130])),
@@ -207,15 +276,18 @@ def test_the_place_of_a_row_does_not_matter(covariance_type, n_features):
 
 
 @EVERY_TYPE
+@EVERY_FLOAT
 @pytest.mark.parametrize("n_features", [3, 37])
 def test_the_number_of_threads_does_not_matter(
-    monkeypatch, use_threads, covariance_type, n_features
+    monkeypatch, use_threads, covariance_type, n_features, dtype
 ):
     X, y = blobs(3000, n_features)
     fitted = fit(X, y, covariance_type)
+    X = X.astype(dtype)
     use_threads(1)
     expected = scores(fitted, X)
-    monkeypatch.setattr(model, "_CHUNK_ELEMENTS", 1)  # the least chunks that there are
+    monkeypatch.setattr(model, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(model, "_CHUNK_ROWS", 1)  # the least chunks that there are
     for n in (1, 2, 5):
         use_threads(n)
         assert_same_bits(scores(fitted, X), expected)
@@ -271,6 +343,7 @@ def test_values_that_are_not_finite_are_named(monkeypatch, method, value):
     name = "NaN" if np.isnan(value) else "infinity"
     for chunk in (1, 1 << 19):
         monkeypatch.setattr(model, "_CHUNK_ELEMENTS", chunk)
+        monkeypatch.setattr(model, "_CHUNK_ROWS", 1)
         with pytest.raises(InvalidDataError, match=f"contains {name}: row 1700, column 2"):
             getattr(fitted, method)(X, 1000)
 

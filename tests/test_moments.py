@@ -1,6 +1,7 @@
 """Class moments against the naive oracle, their algebra, and what they refuse."""
 
 import re
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -13,8 +14,12 @@ from scipy import sparse
 
 from streamgda import threads
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.exact import ExactSums
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
@@ -127,9 +132,26 @@ def test_rows_of_any_kind(covariance_type, dtype, layout, tmp_path):
     assert_moments(moments, np.vstack([X, X]), np.append(y, y))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_rows_of_any_kind_in_large_states(covariance_type, dtype, tmp_path, monkeypatch):
+    take_path("large", monkeypatch)
+    X, y = sample(300, 30, dtype=dtype)
+    rtol = 1e-6 if np.dtype(dtype).newbyteorder("=") == np.float32 else 1e-12
+    for layout in LAYOUTS.values():
+        moments = ClassMoments(covariance_type)
+        for _ in range(2):
+            moments.update(layout(X, tmp_path), y)
+        assert_moments(moments, np.vstack([X, X]), np.append(y, y), rtol=rtol)
+        assert moments.exact == (np.dtype(dtype).itemsize <= 2 and dtype != "float16")
+        assert moments.class_count.dtype == np.int64
+
+
+@pytest.mark.parametrize("path", ["whole", "large"])
 @pytest.mark.parametrize("dtype", NATIVE)
 @pytest.mark.parametrize("covariance_type", TYPES)
-def test_big_endian_rows_give_the_same_bits(covariance_type, dtype):
+def test_big_endian_rows_give_the_same_bits(covariance_type, dtype, path, monkeypatch):
+    take_path(path, monkeypatch)
     X, y = sample(dtype=dtype)
     swapped = X.astype(X.dtype.newbyteorder(">"))
     a = ClassMoments(covariance_type).update(X, y)
@@ -137,25 +159,51 @@ def test_big_endian_rows_give_the_same_bits(covariance_type, dtype):
     assert snapshot(a) == snapshot(b)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 11, 12, 13, 16, 17, 64, 65, 70])
-@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 12, 13, 15, 16, 17, 24, 25, 63, 64, 65])
+@pytest.mark.parametrize("dtype", NATIVE)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
-def test_any_width(covariance_type, dtype, d):
-    X, y = sample(150, d, dtype=dtype)
+def test_any_width(covariance_type, dtype, d, monkeypatch):
+    X, y = sample(70, d, dtype=dtype)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+    take_path("large", monkeypatch)
+    rtol = 1e-6 if dtype == "float32" else 1e-12
+    assert_moments(ClassMoments(covariance_type).update(X, y), X, y, rtol=rtol)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 511, 512, 513, 1024, 2000])
+@pytest.mark.parametrize("d", [784, 785])
+@pytest.mark.parametrize("dtype", NATIVE)
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_any_large_width(covariance_type, dtype, d):
+    X, y = sample(13, d, 2, dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    assert_moments(moments, X, y, rtol=1e-6 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1024, 2000])
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "tied_diag"])
-def test_any_number_of_rows(covariance_type, n):
-    X, y = sample(n, 6, 4)
+def test_any_number_of_rows(covariance_type, dtype, n, monkeypatch):
+    X, y = sample(n, 6, 4, dtype=dtype)
+    assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+    take_path("large", monkeypatch)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-def test_more_classes_than_rows_in_a_panel():
+def test_more_classes_than_rows_in_a_block(monkeypatch):
     X, y = sample(3000, 3, 700)
+    taken = watch(monkeypatch)
+    monkeypatch.setattr(sums_module, "_BLOCK_ELEMENTS", 1)
     assert_moments(ClassMoments().update(X, y), X, y)
     assert_moments(ClassMoments("tied").update(X, y), X, y)
+    assert taken["small"] == [(3000, 64 * 700)] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+def test_a_large_state_of_many_classes_and_few_features(dtype):
+    X, y = sample(3000, 20, 330, dtype=dtype)
+    moments = ClassMoments().update(X, y)
+    assert moments.nbytes > sums_module._SMALL_STATE
+    assert_moments(moments, X, y, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
 def test_lists_and_frames():
@@ -229,14 +277,23 @@ def test_weights_of_any_kind(weights):
 
 # --- paths ------------------------------------------------------------------------------------
 
+# In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
+# class, parts that one thread sums, batches that are packed, and tiles of what they are added to.
+PIECES = {"_SMALL_STATE": 0, "_WINDOW_BYTES": 1, "_PART_ELEMENTS": 1, "_PANEL_BYTES": 1}
 PATHS = {
     "whole": {},
-    "segments": {"_SEGMENT_ELEMENTS": 1},
-    "by feature": {"_SMALL_STATE": 0, "_SEGMENT_ELEMENTS": 1},
-    "windows": {"_SMALL_STATE": 0, "_SEGMENT_ELEMENTS": 1, "_WINDOW_BYTES": 1},
-    "panel by panel": {"_SMALL_STATE": 0, "_SEGMENT_ELEMENTS": 1, "_PANEL_BYTES": 1},
-    "segments of windows": {"_SEGMENT_ELEMENTS": 700 * 40, "_WINDOW_BYTES": 1},
+    "blocks": {"_BLOCK_ELEMENTS": 1},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
+    "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
+    "large": {"_SMALL_STATE": 0},
+    "large in windows": {"_SMALL_STATE": 0, "_WINDOW_BYTES": 1},
+    "large in parts": {"_SMALL_STATE": 0, "_PART_ELEMENTS": 1},
+    "large in batches": {"_SMALL_STATE": 0, "_PANEL_BYTES": 1},
+    "large in tiles": {"_SMALL_STATE": 0, "_TILE_FEATURES": 7},
+    "large in pieces": PIECES | {"_TILE_FEATURES": 7},
 }
+EVERY_PATH = pytest.mark.parametrize("path", PATHS)
+LARGE = [path for path in PATHS if "large" in path]
 
 
 def take_path(path, monkeypatch):
@@ -245,31 +302,122 @@ def take_path(path, monkeypatch):
         monkeypatch.setattr(sums_module, name, value)
 
 
-@pytest.mark.parametrize("path", PATHS)
+def watch(patch):
+    """What is done from now on: lists of the rows, or blocks, of each step."""
+    taken = defaultdict(list)
+
+    def note(what, owner, name, of):
+        function = getattr(owner, name)
+
+        def watching(*arguments):
+            taken[what].append(of(*arguments))
+            return function(*arguments)
+
+        patch.setattr(owner, name, watching)
+
+    for kind in (CentredSums, ExactSums):
+        note("small", kind, "_take_small", lambda _, X, codes, weights, size: (len(X), size))
+        note("large", kind, "_take_large", lambda _, X, *rest: len(X))
+    note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
+    note("squares", sums_module, "add_squares", lambda X, *rest: len(X))
+    note("packed", sums_module, "pack_blocks", lambda source, first, *rest: first.size)
+    note("types", sums_module, "add_products", lambda panels, *rest: panels.dtype.name)
+    note("tiles", sums_module, "add_products", lambda *arguments: arguments[5:7])
+    windows = sums_module.blocks
+
+    def watching(X):
+        for rows, block in windows(X):
+            taken["windows"].append(len(block))
+            yield rows, block
+
+    patch.setattr(sums_module, "blocks", watching)
+    return taken
+
+
+def assert_taken(taken, path, dtype, matrix):
+    """That path, by 1300 rows of 40 features and 2 threads."""
+    pieces = [DEPTH] * 5 + [20]
+    small = {
+        "whole": [(1300, 1638)],
+        "blocks": [(1300, DEPTH)],
+        "segments": [(n, DEPTH) for n in pieces],
+        "segments of blocks": [(700, DEPTH), (600, DEPTH)],
+    }
+    assert sorted(taken["small"], reverse=True) == small.get(path, [])
+    if path in small:
+        assert set(taken) == {"small"}
+        return
+    assert taken["large"] == [1300]
+    windows = pieces if path in ("large in windows", "large in pieces") else [1300]
+    assert taken["windows"] == 2 * windows
+    parts = pieces if path in ("large in windows", "large in parts", "large in pieces") else [1300]
+    assert sorted(taken["sums"], reverse=True) == parts
+    if not matrix:
+        assert sorted(taken["squares"], reverse=True) == parts
+        assert not taken["packed"]
+        return
+    assert not taken["squares"]
+    if path in ("large in batches", "large in pieces"):
+        assert max(taken["packed"]) == 1
+    elif path != "large in windows":  # one batch, of which each thread packs half
+        assert len(taken["packed"]) == 2
+        assert min(taken["packed"]) > 0
+    tiled = path in ("large in tiles", "large in pieces")
+    assert len(set(taken["tiles"])) == (6 * 7 // 2 if tiled else 1)
+    exact = "int16" if has_integer_dot() else "float32"
+    assert set(taken["types"]) == {{"uint8": exact, "weighted": "float64"}.get(dtype, dtype)}
+
+
+def accuracy(dtype, path, matrix=True):
+    """What float32 products leave of covariances; how much that is at most is tested below."""
+    return 1e-6 if dtype == "float32" and path in LARGE and matrix else 1e-12
+
+
+@EVERY_PATH
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "tied_spherical"])
 def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads):
     use_threads(2)
     weighted = dtype == "weighted"
+    matrix = naive.is_matrix(covariance_type)
     X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
     weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else None
     take_path(path, monkeypatch)
-    taken = []
-    take = sums_module.Sums._add_sums
-
-    def watching(self, block, *arguments):
-        taken.append(len(block))
-        return take(self, block, *arguments)
-
-    monkeypatch.setattr(sums_module.Sums, "_add_sums", watching)
+    taken = watch(monkeypatch)
     moments = ClassMoments(covariance_type).update(X, y, weights)
-    assert len(taken) == {"segments": 3, "segments of windows": 2}.get(path, 1)
-    assert_moments(moments, X, y, weights)
+    assert_taken(taken, path, dtype, matrix)
+    rtol = accuracy(dtype, path, matrix)
+    assert_moments(moments, X, y, weights, rtol)
     monkeypatch.undo()
     plain = ClassMoments(covariance_type).update(X, y, weights)
-    assert_close(moments, plain, 1e-12)
+    assert_close(moments, plain, rtol)
     if dtype == "uint8":
         assert snapshot(moments) == snapshot(plain)
+
+
+@EVERY_PATH
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, path, monkeypatch):
+    """Constants have no scatter, duplicates have the same to the bit, also of merged moments."""
+    weighted = dtype == "weighted"
+    X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
+    weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else np.ones(1300)
+    X[:, [3, 39]] = np.array([0.1, 77.3]).astype(X.dtype)
+    X[:, [7, 38]] = X[:, [25]]
+    take_path(path, monkeypatch)
+    parts = [
+        ClassMoments(covariance_type).update(X[a:b], y[a:b], weights[a:b] if weighted else None)
+        for a, b in pairwise([0, 500, 501, 1300])
+    ]
+    streamed = parts[0].copy().update(X[500:], y[500:], weights[500:] if weighted else None)
+    for moments in (parts[0], parts[0] + parts[1] + parts[2], streamed):
+        covariance = moments.covariance()
+        assert not covariance[..., [3, 39], :].any()
+        assert (moments.means[:, [3, 39]] == X[0, [3, 39]]).all()
+        for j in (7, 38):
+            assert (covariance[..., j, :] == covariance[..., 25, :]).all()
+            assert (moments.means[:, j] == moments.means[:, 25]).all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
@@ -279,7 +427,7 @@ def test_a_state_too_large_for_each_segment(dtype):
     moments = ClassMoments().update(X, y)
     assert moments._structure.state_bytes(4, 200) > sums_module._SMALL_STATE
     assert X.size > sums_module._SEGMENT_ELEMENTS
-    assert_moments(moments, X, y)
+    assert_moments(moments, X, y, rtol=accuracy(dtype, "large"))
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
@@ -290,15 +438,19 @@ def test_many_segments(covariance_type):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pytest.mark.parametrize("path", ["whole", "segments", "by feature", "segments of windows"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
+@EVERY_PATH
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float32 and more", "uint8", "weighted"])
 def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
     weighted = dtype == "weighted"
-    X, y = sample(10_003, 40, 4, dtype="float64" if weighted else dtype)
-    weights = np.random.default_rng(5).gamma(1, size=10_003) if weighted else None
+    X, y = sample(3003, 40, 4, dtype={"uint8": "uint8"}.get(dtype, "float64"))
+    if dtype.startswith("float32"):
+        if dtype != "float32":  # some blocks are beyond its range, others are not
+            X[y == 1, 7] *= 1e-25
+        X = X.astype(np.float32)
+    weights = np.random.default_rng(5).gamma(1, size=3003) if weighted else None
     for covariance_type in ("full", "tied", "diag"):
         states, workers = [], []
-        for n in (1, 2, 4, 7):
+        for n in (1, 2, 7):
             with monkeypatch.context() as patch:
                 take_path(path, patch)
                 use_threads(n)
@@ -798,7 +950,7 @@ def test_large_offset(far_away, covariance_type, chunk):
     assert_accurate(parts[0], expected[covariance_type])
 
 
-@pytest.mark.parametrize("path", ["segments", "by feature"])
+@EVERY_PATH
 def test_large_offset_on_all_paths(far_away, path, monkeypatch):
     X, y, expected = far_away
     take_path(path, monkeypatch)
@@ -844,11 +996,102 @@ def test_constant_features_have_no_scatter_at_all(covariance_type, value, weight
             assert not m.covariance()[..., 1, :].any()
 
 
-def test_float32_is_summed_in_float64():
+def test_float32_of_small_states_is_summed_in_float64():
     rng = np.random.default_rng(11)
     X = (1000 + rng.normal(size=(5000, 3))).astype(np.float32)
     y = np.zeros(5000, int)
     assert_moments(ClassMoments().update(X, y), X, y)
+
+
+def scatter_of(moments):
+    """Whole matrices, by group."""
+    lower = np.tril(moments.centred().scatter)
+    return lower + np.swapaxes(np.tril(lower, -1), 1, 2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [0, 1e4])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, monkeypatch):
+    """(DEPTH + 4) / 2^24 of what is added up, element by element, whatever the offset."""
+    take_path("large", monkeypatch)
+    taken = watch(monkeypatch)
+    rng = np.random.default_rng(13)
+    y = rng.integers(0, 3, 3000)
+    X = rng.normal(size=(3000, 40)) @ rng.normal(size=(40, 40)) * 10.0 ** rng.uniform(-3, 0, 40)
+    X = (X / 5 + offset + y[:, None]).astype(np.float32)
+    weights = rng.gamma(1, size=3000) if weighted else np.ones(3000)
+    expected = naive.moments(X, y, weights)
+    bound = np.zeros((3, 40, 40))
+    for k in range(3):
+        distance = np.abs(X[y == k] - expected.means[k])
+        bound[k] = (weights[y == k, None] * distance).T @ distance
+    share = (DEPTH + 4) * 2.0**-24
+    bound *= share
+    S = expected.scatter
+    if covariance_type == "tied":
+        S, bound = S.sum(axis=0, keepdims=True), bound.sum(axis=0, keepdims=True)
+    for cuts in ([0, 3000], [0, 1, 700, 3000]):
+        moments = ClassMoments(covariance_type)
+        for a, b in pairwise(cuts):
+            moments.update(X[a:b], y[a:b], weights[a:b] if weighted else None)
+        error = np.abs(scatter_of(moments) - S)
+        assert (error <= bound).all()
+        scale = np.sqrt(variances(S)[:, :, None] * variances(S)[:, None])
+        assert (bound <= share * scale * (1 + 1e-9)).all()
+        assert 1e-9 < (error / scale).max() < 1e-5  # float32 it was, and better than that
+        assert (np.linalg.eigvalsh(moments.covariance()) > 0).all()
+    assert "float32" in taken["types"]  # distances of means are multiplied in float64
+
+
+SCALES = {
+    "tiny": 1e-25,
+    "small": 1e-20,
+    "large": 1e15,
+    "huge": 1e25,
+    "all": [1e-25, 1, 1e-20, 1e15, 1e25],
+    "one too small": [1, 1e-20, 1, 1, 1],
+}
+
+
+@pytest.mark.parametrize("d", [3, 20, 40])
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scales, d, monkeypatch):
+    """Whole blocks of 256 rows, so that none of them is small enough for float32."""
+    monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
+    rng = np.random.default_rng(14)
+    y = rng.permutation(np.repeat(np.arange(3), 2 * DEPTH))
+    X = rng.normal(size=(y.size, d))
+    X[:, 1:] += X[:, :1]
+    X = (X * np.resize(SCALES[scales], d)).astype(np.float32)
+    expected = naive.covariance(X, y, covariance_type)
+    assert_accurate(ClassMoments(covariance_type).update(X, y), expected)
+    weights = rng.gamma(1, size=y.size)
+    expected = naive.covariance(X, y, covariance_type, weights)
+    streamed = ClassMoments(covariance_type).update(X[:700], y[:700], weights[:700])
+    streamed.update(X[700:], y[700:], weights[700:])
+    rtol = 1e-6 if scales == "large" else 1e-12  # of which fewer rows are not too large
+    assert_accurate(streamed, expected, rtol)
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e-100, 1e-60, 1e60, 1e100])
+def test_float32_of_any_weight(weight, monkeypatch):
+    """Roots of weights that float32 does not hold must not make zeros or infinities of rows."""
+    take_path("large", monkeypatch)
+    X, y = sample(300, 30, dtype="float32")
+    moments = ClassMoments().update(X, y, np.full(300, weight))
+    assert_accurate(moments, naive.covariance(X, y))
+
+
+def test_a_large_state_of_float32_beyond_its_range():
+    """Without any constants changed: 300 classes of few features."""
+    X, y = sample(3000, 20, 300)
+    for scale in (1e-25, 1e25):
+        rows = (X * scale).astype(np.float32)
+        moments = ClassMoments().update(rows, y)
+        assert moments.nbytes > sums_module._SMALL_STATE
+        assert_moments(moments, rows, y)
 
 
 # --- what is held -----------------------------------------------------------------------------
@@ -942,7 +1185,7 @@ def test_values_that_are_not_finite(moments, value, name, dtype):
     refuses(moments, "row 0, column 1", with_value(value, 0, dtype=dtype), [0, 1, 0, 7])
 
 
-@pytest.mark.parametrize("path", ["segments", "by feature", "segments of windows"])
+@EVERY_PATH
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 def test_values_that_are_not_finite_late_in_a_large_array(

@@ -8,11 +8,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments import ClassMoments
 from streamgda.moments import exact as exact_module
+from streamgda.moments import sums as sums_module
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
+# How products of bytes are made, and in what sort of panels; 16-bit ones always are in float64.
+PRODUCTS = {"integer dot": "int16", "portable": "float32"}
+PATHS = {
+    "small": {},
+    "blocks": {"_BLOCK_ELEMENTS": 1},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
+    "large": {"_SMALL_STATE": 0},
+    "large in pieces": {
+        "_SMALL_STATE": 0,
+        "_WINDOW_BYTES": 1,
+        "_PART_ELEMENTS": 1,
+        "_PANEL_BYTES": 1,
+        "_TILE_FEATURES": 7,
+    },
+}
+
+
+@pytest.fixture
+def multiply(monkeypatch):
+    """A function that chooses how products of bytes are made from now on."""
+
+    def choose(product):
+        monkeypatch.setenv("STREAMGDA_PORTABLE", "0" if product == "integer dot" else "1")
+        if product == "integer dot" and not has_integer_dot():
+            pytest.skip("this processor has no integer dot product (AVX2)")
+
+    return choose
+
+
+@pytest.fixture
+def take_path(monkeypatch):
+    def take(path):
+        for name, value in PATHS[path].items():
+            assert hasattr(sums_module, name)
+            monkeypatch.setattr(sums_module, name, value)
+
+    return take
+
+
+@pytest.fixture
+def panel_types(monkeypatch):
+    """The data types of all panels that are made from now on."""
+    seen, empty_panels = set(), sums_module.empty_panels
+
+    def watching(*arguments):
+        panels = empty_panels(*arguments)
+        seen.add(panels.dtype.name)
+        return panels
+
+    monkeypatch.setattr(sums_module, "empty_panels", watching)
+    return seen
 
 
 def sample(n, d, dtype, n_classes=3, seed=0):
@@ -96,19 +149,98 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("path", ["small", "large"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("end", ["min", "max", "both"])
-def test_full_panels_of_extreme_values(dtype, end):
-    """What a float32 panel of 512 rows must still add without rounding."""
+@pytest.mark.parametrize("end", ["min", "max", "both", "one zero"])
+def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take_path, panel_types):
+    """What float32 and int32 must still add without rounding, in narrow panels and wide ones."""
+    multiply(product)
+    take_path(path)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    X = np.full((1600, 2), low if end == "min" else high, dtype)
+    X = np.full((1601, 2), low if end == "min" else high, dtype)
     if end == "both":
         X[::2, 0], X[1::3, 1] = low, low
-    y = np.zeros(1600, int)
-    moments = ClassMoments().update(X, y)
+    elif end == "one zero":
+        X[-1] = 0
+    y = np.zeros(1601, int)
+    wide = np.ascontiguousarray(X.repeat(20, axis=1))
+    moments, many = ClassMoments().update(X, y), ClassMoments().update(wide, y)
     assert_exact(moments, X, y)
-    if end != "both":
-        assert not moments.covariance().any()
+    assert held(many.select_features([0, 39])) == held(moments)
+    covariance = moments.covariance()
+    assert (many.covariance() == covariance.repeat(20, axis=1).repeat(20, axis=2)).all()
+    if end in ("min", "max"):
+        assert not covariance.any()
+    assert panel_types == {PRODUCTS[product] if dtype in ("uint8", "int8") else "float64"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_both_products_give_python_s_integers(
+    covariance_type, dtype, path, multiply, take_path, panel_types
+):
+    """Sums that no rounding has touched, and states of one merged with states of the other."""
+    X, y = sample(1301, 33, dtype)
+    X[:, 5] = 0
+    Z = X.astype(np.int64) - (1 << 15 if dtype == "uint16" else 0)
+    S = np.array([Z[y == k].T @ Z[y == k] for k in range(3)])
+    S = np.tril(S if covariance_type == "full" else S.sum(axis=0, keepdims=True))
+    take_path(path)
+    states, parts = [], []
+    for product in PRODUCTS:
+        multiply(product)
+        states.append(ClassMoments(covariance_type).update(X, y))
+        half = slice(0, 700) if product == "portable" else slice(700, None)
+        parts.append(ClassMoments(covariance_type).update(X[half], y[half]))
+    multiply("portable")
+    streamed = parts[0].copy().update(X[:700], y[:700])
+    for moments in (*states, parts[0] + parts[1], streamed):
+        arrays = moments.state()[1]
+        assert moments.exact
+        assert (arrays["count"] == np.bincount(y)).all()
+        assert (arrays["total"] == [Z[y == k].sum(axis=0) for k in range(3)]).all()
+        assert (np.tril(arrays["scatter"]) == S).all()
+        assert held(moments) == held(states[0])
+        assert bits(moments) == bits(states[0])
+    byte = dtype in ("uint8", "int8")
+    assert panel_types == (set(PRODUCTS.values()) if byte else {"float64"})
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 15, 16, 17, 23, 24, 25, 63, 64, 65])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_both_products_at_any_width(dtype, d, product, multiply):
+    multiply(product)
+    X, y = sample(35, d, dtype)
+    S = np.array([X[y == k].T.astype(int) @ X[y == k] for k in range(3)])
+    moments = ClassMoments().update(X, y)
+    assert (moments.state()[1]["scatter"] == np.tril(S)).all()
+
+
+def test_origins():
+    """Bytes are summed as they are, so that zeros cost nothing; saved sums say about what."""
+    for dtype, origin in (("uint8", 0), ("int8", 0), ("uint16", 1 << 15), ("int16", 0)):
+        X, y = sample(20, 3, dtype)
+        assert ClassMoments().update(X, y).state()[0]["origin"] == origin
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_bytes_about_another_origin(covariance_type, product, multiply):
+    """Sums that were saved when the origin of bytes was the middle of their range."""
+    multiply(product)
+    X, y = sample(400, 3, "uint8")
+    now = ClassMoments(covariance_type).update(X[:200], y[:200])
+    then = ClassMoments(covariance_type).update((X[:200] ^ 128).view(np.int8), y[:200])
+    attributes, arrays = then.state()
+    assert attributes["origin"] == 0
+    then = ClassMoments.from_state(attributes | {"origin": 128, "reach": 128}, arrays)
+    assert bits(then) == bits(now)
+    assert_exact(then + now, np.vstack([X[:200]] * 2), np.append(y[:200], y[:200]))
+    for moments in (then.copy().update(X[200:], y[200:]), now.copy().update(X[200:], y[200:])):
+        assert_exact(moments, X, y)
 
 
 def test_small_covariances_of_many_rows():
@@ -206,15 +338,16 @@ def test_what_was_added_is_taken_out_to_the_bit(drawn):
     assert ((a + b) - b - a).class_count.size == 0
 
 
-@pytest.mark.parametrize("path", [{}, {"_SMALL_STATE": 0}, {"_SEGMENT_ELEMENTS": 1}])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_same_bits_on_all_paths_and_threads(dtype, path, monkeypatch, use_threads):
-    X, y = sample(5003, 37, dtype)
+def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, take_path, monkeypatch):
+    X, y = sample(3003, 37, dtype)
+    X[:, ::7] = 0
     expected = {t: held(ClassMoments(t).update(X, y)) for t in TYPES}
-    for name, value in path.items():
-        monkeypatch.setattr(f"streamgda.moments.sums.{name}", value)
-    for n in (1, 2, 7):
+    take_path(path)
+    for n, portable in ((1, "0"), (2, "1"), (7, "0")):
         use_threads(n)
+        monkeypatch.setenv("STREAMGDA_PORTABLE", portable)
         for covariance_type in TYPES:
             assert held(ClassMoments(covariance_type).update(X, y)) == expected[covariance_type]
 
@@ -347,7 +480,7 @@ def test_exact_less_centred():
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monkeypatch):
     """The limit lets 45 rows in; what comes after that is float64, and just as right."""
-    monkeypatch.setattr(exact_module, limit, 45 * 128**2 if limit == "_EXACT_LIMIT" else 46)
+    monkeypatch.setattr(exact_module, limit, 45 * 255**2 if limit == "_EXACT_LIMIT" else 46)
     X, y = sample(100, 3, "uint8")
     expected = naive.covariance(X, y, covariance_type)
 
@@ -387,7 +520,7 @@ def test_room_depends_on_the_values_reach(monkeypatch):
 
 def test_the_limits_hold_what_they_promise():
     """Sums of squares, and products of remainders, at the very limit."""
-    for reach in (128, 1 << 15, (1 << 16) + 128):
+    for reach in (128, 255, 1 << 15, (1 << 16) + 255, 3 << 15):
         rows = min(exact_module._EXACT_LIMIT // reach**2, exact_module._EXACT_ROWS - 1)
         assert rows * reach**2 < 2**63
         assert (rows - 1) ** 2 < 2**63

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import threads
 
@@ -108,6 +109,7 @@ def test_limit_keeps_work_in_the_caller(use_threads):
 
 
 def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
+    monkeypatch.setattr(threads, "_blas_threads", lambda: 9)
     monkeypatch.setattr(threads, "_cores", lambda: 5)
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 3)
     assert threads.n_threads() == 3
@@ -222,6 +224,8 @@ def test_an_abandoned_iteration_cancels_what_waits(use_threads):
 
 FORK = """
 import os, sys, warnings
+from threadpoolctl import threadpool_info, threadpool_limits
+
 from streamgda import threads
 threads._cores = lambda: 2
 threads.numba.config.NUMBA_NUM_THREADS = 2
@@ -248,3 +252,59 @@ def test_works_after_a_fork():
         timeout=120,
         env={**os.environ, "PYTHONPATH": path},
     )
+
+
+# --- BLAS -------------------------------------------------------------------------------------
+
+
+def blas_threads():
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
+
+
+def test_threadpoolctl_limits_hold(monkeypatch):
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(threads, "_cores", lambda: 4)
+    with threadpool_limits(2):
+        assert threads.n_threads() == 2
+        with threads.limit(1):
+            assert threads.n_threads() == 1
+    with threadpool_limits(1):
+        assert threads.n_threads() == 1
+
+
+def test_serial_blas_leaves_our_own_threads_alone():
+    before = blas_threads()
+    with threadpool_limits(2):
+        with threads.serial_blas():
+            assert blas_threads() == {1}
+            assert threads.n_threads() == min(2, threads._cores(), numba.config.NUMBA_NUM_THREADS)
+        assert blas_threads() == {2}
+    assert blas_threads() == before
+
+
+def test_overlapping_serial_blas_is_undone():
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with threads.serial_blas():
+            inside.set()
+            leave.wait(30)
+
+    with threadpool_limits(2):
+        thread = threading.Thread(target=other)
+        with threads.serial_blas():
+            thread.start()
+            assert inside.wait(30)
+            assert blas_threads() == {1}
+        leave.set()
+        thread.join()
+        assert blas_threads() == {2}
+
+
+def test_serial_blas_is_undone_by_an_error():
+    with threadpool_limits(2):
+        with pytest.raises(ZeroDivisionError), threads.serial_blas():
+            1 / 0  # noqa: B018
+        assert blas_threads() == {2}

@@ -162,6 +162,16 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         validate_data(self, X, reset=first, skip_check_array=True)
 
     def _validate(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        if (
+            not first
+            and type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and X.dtype.kind in "iuf"
+            and y.ndim == 1
+            and X.shape[1:] == (self.n_features_in_,)
+            and not hasattr(self, "feature_names_in_")
+        ):
+            return X, y  # nothing to convert, and what is left to check the moments do
         refuse_group(X)
         refuse_group(y, "y")
         # Values are checked where they are summed: not finite means a sum that is not.

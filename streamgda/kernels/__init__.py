@@ -4,11 +4,28 @@ Conventions shared by all of them: ``X`` is C-contiguous, shape (n_rows, n_featu
 holds each row's class number; matrices of scatter are filled in their lower triangle only.
 """
 
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
 import numba
 
 # Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract"}
 
-kernel = numba.njit(nogil=True, cache=True)
-fast_kernel = numba.njit(nogil=True, cache=True, fastmath=FASTMATH)
-inline_kernel = numba.njit(nogil=True, cache=True, inline="always")
+_SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
+_STAMP = _SOURCES.hexdigest()[:12]
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    # Numba finds what it has cached of a function by its name and its own file, and would not see
+    # that a kernel which it calls has changed. With all sources in the name it does.
+    function.__qualname__ += f"_{_STAMP}"
+    return numba.njit(nogil=True, cache=True, **options)(function)
+
+
+kernel = _compiled
+fast_kernel = partial(_compiled, fastmath=FASTMATH)
+inline_kernel = partial(_compiled, inline="always")

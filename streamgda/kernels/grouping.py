@@ -1,6 +1,17 @@
-"""Rows grouped by class, and the first row of each class."""
+"""Labels to class numbers, and rows grouped by class."""
 
 from streamgda.kernels import kernel
+
+
+@kernel
+def number_labels(labels, low, table, codes):
+    """Write ``table[label - low]`` for all labels; say whether the table has them all."""
+    for r in range(labels.shape[0]):
+        at = labels[r] - low
+        if at < 0 or at >= table.shape[0] or table[at] < 0:
+            return False
+        codes[r] = table[at]
+    return True
 
 
 @kernel
@@ -22,18 +33,3 @@ def group_rows(codes, order, starts):
     for k in range(n_classes, 0, -1):  # ... and is put back
         starts[k] = starts[k - 1]
     starts[0] = 0
-
-
-@kernel
-def first_rows(codes, first):
-    """Write the number of the first row of each class for which `first` is -1."""
-    left = 0
-    for k in range(first.shape[0]):
-        left += first[k] < 0
-    for r in range(codes.shape[0]):
-        k = codes[r]
-        if first[k] < 0:
-            first[k] = r
-            left -= 1
-            if left == 0:
-                return

@@ -19,16 +19,16 @@ def _nearest_quotient(product, n):
 
 
 @kernel
-def centre_scatter(count, total, quotient, rest, square, scatter):
+def centre_scatter(count, total, quotient, rest, square, first, last, scatter):
     """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
 
-    One group for each class, or one for all of them.
+    One group for each class, or one for all of them; rows ``first:last`` of each.
     """
-    n_groups, d = square.shape[0], square.shape[1]
+    n_groups = square.shape[0]
     per_class = n_groups == count.shape[0]
     for g in range(n_groups):
         classes = range(g, g + 1) if per_class else range(count.shape[0])
-        for i in range(d):
+        for i in range(first, last):
             for j in range(i + 1):
                 whole = square[g, i, j]
                 part = 0.0

@@ -1,123 +1,215 @@
-"""Scatter matrices: rows are packed into transposed panels, and panels multiplied by themselves.
+"""Scatter matrices: rows are packed into panels, and the panels multiplied with each other.
 
-A panel holds up to `PANEL` rows, feature by feature, so that each element of the product is a
-dot product over a contiguous axis. Elements are computed in 4 x 3 tiles of scalar accumulators,
-each of which LLVM turns into a vector register: twelve of them, with four and three operands,
-are what the sixteen registers of AVX2 hold.
+A block of rows of one group becomes panels of `DEPTH` entries (see `tiles`), of those features
+only that are not zero in all of its rows: pixels at the border of an image, or counts that are
+mostly nothing, cost no multiplication.
 """
 
 import numpy as np
 
-from streamgda.kernels import fast_kernel, inline_kernel, kernel
+from streamgda.kernels import kernel
+from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 
-PANEL = 512  # rows; float32 products of centred bytes (up to 2**14) stay exact up to 2**10 rows
-TILE_ROWS = 4
-TILE_COLUMNS = 3
-DEPTH = 12  # panels' feature axis is padded to a multiple of this: whole tiles both ways
-LANES = 16  # panels' row axis is padded with zeros to a multiple of this
+# Entries of a panel: a panel of any type takes 16 to 24 KB, so that it stays in the first cache.
+# Float32 products of bytes, up to 255^2, stay exact when so many are summed.
+DEPTH = 256
+
+# Sums of magnitudes of a feature in a block for which float32 neither over- nor underflows when
+# they are squared and summed.
+_LEAST, _MOST = 1e-15, 1e17
+
+
+def empty_panels(n_blocks, n_rows, n_features, dtype):
+    """Room for blocks of so many rows: ``(blocks, panels, depth, width, rows of an entry)``."""
+    width, together = panel_width(dtype), rows_of_entry(dtype)
+    depth = min(DEPTH, -(-n_rows // together))
+    return np.empty((n_blocks, -(-n_features // width), depth, width, together), dtype)
+
+
+def rows_of_entry(dtype):
+    """Rows that share an entry of a panel."""
+    return 2 if dtype == np.int16 else 1
 
 
 @kernel
-def pack_rows(
-    X, codes, order, root_weights, centre, centre_low, starts, stops, first, last, panels
-):
-    """Write features ``first:last`` of centred rows into panels.
+def _empty_scratch(n_features, panels):
+    """Room for the centred rows of a block, and for the magnitude of each feature."""
+    depth, width, together = panels.shape[-3:]
+    rows = np.empty((depth * together, n_features + width), panels.dtype)
+    return rows, np.empty(n_features)
 
-    Panel p takes rows ``order[starts[p]:stops[p]]``, each less its class's centre, times the
-    root of its weight; centres are of the panels' type. Rows are centred a few at a time, along
-    themselves, and then transposed: both steps run over contiguous memory.
+
+@kernel
+def pack_rows(X, codes, order, weights, centre, centre_low, rows, magnitude, panels, features):
+    """Pack the rows numbered by `order`; return how many features take part.
+
+    Each row is taken less its class's centre, ``centre + centre_low``, times the root of its
+    weight, into `panels`, shape ``(panels, depth, width, rows of an entry)``, and the numbers of
+    the features that take part into `features`; `rows` and `magnitude` are scratch. Where float32
+    is too small a type for the values, nothing is packed and -1 returned.
     """
-    weighted = root_weights.shape[0] > 0
-    number = panels.dtype.type
-    rows = np.zeros((LANES, last - first), panels.dtype)
-    for p in range(starts.shape[0]):
-        n = stops[p] - starts[p]
-        for c in range(0, n, LANES):
-            for q in range(LANES):
-                if c + q >= n:
-                    rows[q] = 0
+    d, n = X.shape[1], order.shape[0]
+    width, together = panels.shape[2], panels.shape[3]
+    if n % together:
+        panels[:, n // together] = 0
+    float32_rows = panels.itemsize == 4 and X.itemsize == 4  # whose range has to be looked at
+    if d <= width and not float32_rows:
+        for j in range(d):
+            features[j] = j
+        _pack_narrow(X, codes, order, weights, centre, centre_low, panels[0])
+        return d
+    _centre(X, codes, order, weights, centre, centre_low, rows, magnitude)
+    active = 0
+    for j in range(d):
+        features[active] = j
+        active += magnitude[j] != 0
+    if float32_rows:
+        for j in features[:active]:
+            if not _LEAST < magnitude[j] < _MOST:
+                return -1
+    if active:  # to the end of the last panel go columns of `rows` that nobody looks at
+        last = features[active - 1]
+        for j in range(active, features.shape[0]):
+            features[j] = last + 1 + j - active
+    for p in range((active + width - 1) // width):
+        _pack_panel(rows[:n], features[p * width : (p + 1) * width], panels[p])
+    return active
+
+
+@kernel
+def _centre(X, codes, order, weights, centre, centre_low, rows, magnitude):
+    """Write centred rows, and the sum of magnitudes of each feature."""
+    d = X.shape[1]
+    number = rows.dtype.type
+    magnitude[:] = 0
+    for q in range(order.shape[0]):
+        r = np.uint64(order[q])  # unsigned: no negative index has to be looked for
+        k = np.uint64(codes[r])
+        if weights.shape[0] > 0:
+            root = np.sqrt(weights[r])
+            for j in range(d):  # what float32 makes zero of is something all the same
+                value = root * ((X[r, j] - centre[k, j]) - centre_low[k, j])
+                rows[q, j] = number(value)
+                magnitude[j] += abs(value)
+        else:
+            for j in range(d):
+                rows[q, j] = number((X[r, j] - centre[k, j]) - centre_low[k, j])
+            for j in range(d):
+                magnitude[j] += abs(rows[q, j])
+
+
+@kernel
+def _pack_panel(rows, features, panel):
+    """Write the chosen features of centred rows."""
+    width, together = panel.shape[1], panel.shape[2]
+    first = features[0]
+    together_there = features[width - 1] - first == width - 1
+    for part in range(together):
+        for entry in range((rows.shape[0] - part + together - 1) // together):
+            q = entry * together + part
+            if together_there:
+                for c in range(width):
+                    panel[entry, c, part] = rows[q, np.uint64(first + c)]
+            else:
+                for c in range(width):
+                    panel[entry, c, part] = rows[q, np.uint64(features[c])]
+
+
+@kernel
+def _pack_narrow(X, codes, order, weights, centre, centre_low, panel):
+    """Write all features of centred rows into one panel."""
+    together = panel.shape[2]
+    number = panel.dtype.type
+    for part in range(together):
+        for entry in range((order.shape[0] - part + together - 1) // together):
+            r = np.uint64(order[entry * together + part])
+            k = np.uint64(codes[r])
+            for c in range(X.shape[1]):
+                panel[entry, c, part] = number((X[r, c] - centre[k, c]) - centre_low[k, c])
+            if weights.shape[0] > 0:
+                root = np.sqrt(weights[r])
+                for c in range(X.shape[1]):
+                    panel[entry, c, part] *= root
+
+
+@kernel
+def pack_blocks(source, first, last, panels, features, active):
+    """Pack the rows ``order[first[b]:last[b]]`` as block b; `source` is what `pack_rows` reads."""
+    X, codes, order, weights, centre, centre_low = source
+    rows, magnitude = _empty_scratch(X.shape[1], panels)
+    for b in range(first.shape[0]):
+        block = order[first[b] : last[b]]
+        read = X, codes, block, weights, centre, centre_low
+        active[b] = pack_rows(*read, rows, magnitude, panels[b], features[b])
+
+
+@kernel
+def _below(features, active, feature):
+    """How many of the rising features come before one."""
+    n = 0
+    for j in range(active):
+        n += features[j] < feature
+    return n
+
+
+@kernel
+def add_product(panels, features, active, entries, rows, columns, S):
+    """Add the panels' product with themselves to a part of `S`, of its lower triangle.
+
+    `rows` and `columns` are the first feature of the part and the one after the last.
+    """
+    width = panels.shape[2]
+    T = np.empty((ROWS, width), S.dtype)
+    i_start, i_stop = _below(features, active, rows[0]), _below(features, active, rows[1])
+    j_start, j_stop = _below(features, active, columns[0]), _below(features, active, columns[1])
+    for i_panel in range(i_start // width * width, i_stop, width):
+        A = panels[i_panel // width]
+        for j_panel in range(j_start // width * width, min(j_stop, i_panel + 1), width):
+            B = panels[j_panel // width]
+            first = max(0, j_start - j_panel)
+            for tile in range(0, width, ROWS):
+                if i_panel + tile + ROWS <= i_start or i_panel + tile >= i_stop:
                     continue
-                r = order[starts[p] + c + q]
-                # Views of the ranges, so that the loops below are over contiguous memory.
-                x = X[r, first:last]
-                m = centre[codes[r], first:last]
-                m_low = centre_low[codes[r], first:last]
-                row = rows[q]
-                for j in range(x.shape[0]):
-                    row[j] = (number(x[j]) - m[j]) - m_low[j]
-                if weighted:
-                    for j in range(x.shape[0]):
-                        row[j] *= root_weights[r]
-            for j in range(last - first):
-                for q in range(LANES):
-                    panels[p, first + j, c + q] = rows[q, j]
-
-
-@inline_kernel
-def _store(S, g, i, j, value):
-    if j <= i < S.shape[1]:
-        S[g, i, j] += S.dtype.type(value)
-
-
-@fast_kernel
-def add_products(panels, sizes, groups, first, last, S):
-    """Add each panel's product with itself to rows ``first:last`` of ``S[groups[p]]``.
-
-    `first` is a multiple of `TILE_ROWS`; only the lower triangle is written.
-    """
-    zero = panels.dtype.type(0)
-    for p in range(sizes.shape[0]):
-        P = panels[p]
-        g = groups[p]
-        n = (sizes[p] + LANES - 1) // LANES * LANES
-        for i in range(first, last, TILE_ROWS):
-            for j in range(0, i + TILE_ROWS, TILE_COLUMNS):
-                s00 = s01 = s02 = zero
-                s10 = s11 = s12 = zero
-                s20 = s21 = s22 = zero
-                s30 = s31 = s32 = zero
-                for q in range(n):
-                    a0 = P[i, q]
-                    a1 = P[i + 1, q]
-                    a2 = P[i + 2, q]
-                    a3 = P[i + 3, q]
-                    b0 = P[j, q]
-                    b1 = P[j + 1, q]
-                    b2 = P[j + 2, q]
-                    s00 += a0 * b0
-                    s01 += a0 * b1
-                    s02 += a0 * b2
-                    s10 += a1 * b0
-                    s11 += a1 * b1
-                    s12 += a1 * b2
-                    s20 += a2 * b0
-                    s21 += a2 * b1
-                    s22 += a2 * b2
-                    s30 += a3 * b0
-                    s31 += a3 * b1
-                    s32 += a3 * b2
-                _store(S, g, i, j, s00)
-                _store(S, g, i, j + 1, s01)
-                _store(S, g, i, j + 2, s02)
-                _store(S, g, i + 1, j, s10)
-                _store(S, g, i + 1, j + 1, s11)
-                _store(S, g, i + 1, j + 2, s12)
-                _store(S, g, i + 2, j, s20)
-                _store(S, g, i + 2, j + 1, s21)
-                _store(S, g, i + 2, j + 2, s22)
-                _store(S, g, i + 3, j, s30)
-                _store(S, g, i + 3, j + 1, s31)
-                _store(S, g, i + 3, j + 2, s32)
+                multiply_tile(A, tile, B, entries, T)
+                for a in range(ROWS):
+                    i = i_panel + tile + a
+                    last = min(width, j_stop - j_panel, i - j_panel + 1)
+                    if i < i_start or i >= i_stop or first >= last:
+                        continue
+                    row = S[features[i]]
+                    values, places = T[a, first:last], features[j_panel + first : j_panel + last]
+                    if places[-1] - places[0] == last - first - 1:
+                        part = row[places[0] : places[0] + last - first]
+                        for b in range(part.shape[0]):
+                            part[b] += values[b]
+                    else:
+                        for b in range(places.shape[0]):
+                            row[places[b]] += values[b]
 
 
 @kernel
-def add_outer(vectors, coefficients, group, S):
-    """Add ``coefficients[k] * outer(vectors[k], vectors[k])`` to ``S[group[k]]`` (lower)."""
-    d = vectors.shape[1]
-    for k in range(vectors.shape[0]):
-        if coefficients[k] != 0:
-            g = group[k]
-            for i in range(d):
-                scaled = coefficients[k] * vectors[k, i]
-                for j in range(i + 1):
-                    S[g, i, j] += scaled * vectors[k, j]
+def add_products(panels, features, active, sizes, groups, rows, columns, S):
+    """Add each block's product to a part of ``S[groups[b]]``, as `add_product` does."""
+    together = panels.shape[4]
+    for b in range(sizes.shape[0]):
+        entries = (sizes[b] + together - 1) // together
+        add_product(panels[b], features[b], active[b], entries, rows, columns, S[groups[b]])
+
+
+@kernel
+def add_blocks(X, codes, order, starts, weights, centre, centre_low, panels, S):
+    """Add the products of the rows ``order[starts[g]:starts[g + 1]]`` to ``S[g]``.
+
+    `panels`, shape ``(panels, depth, width, rows of an entry)``, is scratch.
+    """
+    depth, width, together = panels.shape[1:]
+    rows, magnitude = _empty_scratch(X.shape[1], panels)
+    features = np.empty(panels.shape[0] * width, np.intp)
+    everything = (0, X.shape[1])
+    for g in range(starts.shape[0] - 1):
+        for first in range(starts[g], starts[g + 1], depth * together):
+            block = order[first : min(first + depth * together, starts[g + 1])]
+            read = X, codes, block, weights, centre, centre_low
+            active = pack_rows(*read, rows, magnitude, panels, features)
+            entries = (block.shape[0] + together - 1) // together
+            add_product(panels, features, active, entries, everything, everything, S[g])

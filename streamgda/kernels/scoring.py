@@ -1,233 +1,203 @@
-"""Squared Mahalanobis distances and linear scores of rows, class by class.
+"""Squared Mahalanobis distances and linear scores of rows; labels and probabilities of scores.
 
-Narrow rows are taken in transposed blocks, so that every loop runs along rows; wide rows in
-dot-product tiles, as scatter is. Both treat each row alike wherever it stands: blocks are padded
-with zeros instead of having a ragged end of their own.
+Rows are scored in panels, shape ``(n_panels, d, width)``, and scores lie class by class, shape
+``(n_classes, n_rows)``, so that every loop runs along rows. A row is treated alike wherever it
+stands: the last panel is filled up with copies of the last row, instead of a ragged end's being
+treated on its own.
 """
 
 import numpy as np
 
 from streamgda.kernels import fast_kernel, inline_kernel, kernel
+from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 
-BLOCK = 128  # rows of a transposed block
-WIDE = 32  # features from which on tiles beat transposed blocks
-WIDE_BLOCK = 48  # rows whose centred copy stays in the second cache beside the factor
-TILE_ROWS = 4
-TILE_COLUMNS = 3
-LANES = 16
+# Centred panels at a time: as many as the first cache holds, but enough for what they are
+# multiplied with to be used several times when it comes from a farther one.
+_BLOCK_BYTES = 1 << 14
+_BLOCK_PANELS = 4
+
+
+@fast_kernel
+def pack_rows(X, features, out):
+    """Write panels: ``out[b, j, r]`` is feature ``features[j]`` of row ``b * width + r``."""
+    last = X.shape[0] - 1
+    width = out.shape[2]
+    for b in range(out.shape[0]):
+        for first in range(0, width, ROWS):  # few rows at a time: their lines share a cache set
+            for j in range(features.shape[0]):
+                for r in range(first, first + ROWS):
+                    out[b, j, r] = X[min(b * width + r, last), features[j]]
 
 
 @inline_kernel
-def _transpose(X, features, first, n, P):
-    """Write features of rows ``first:first + n`` into the transposed block, zeros after them."""
-    for j in range(features.shape[0]):
-        f = features[j]
-        for r in range(n):
-            P[j, r] = X[first + r, f]
-        for r in range(n, BLOCK):
-            P[j, r] = 0.0
+def _panels_at_a_time(panels):
+    size = panels.itemsize * panels.shape[1] * panels.shape[2]
+    return max(_BLOCK_PANELS, _BLOCK_BYTES // size)
 
 
-@fast_kernel
-def matrix_distances(X, features, centres, roots, out):
-    """Write ``|roots[k] (x - centres[k])|^2`` for lower triangular roots: ``out[r, k]``.
+@inline_kernel
+def _centre_panels(panels, width, centre, spread, out):
+    """Write flat panels less the centre: differences are made in float64, and then rounded.
 
-    A single root serves all centres.
+    `spread` is scratch for the centre in the shape of a panel: loops are then long.
     """
-    d = features.shape[0]
-    P = np.empty((d, BLOCK))
-    C = np.empty((d, BLOCK))
-    z = np.empty(BLOCK)
-    q = np.empty(BLOCK)
-    for first in range(0, X.shape[0], BLOCK):
-        n = min(BLOCK, X.shape[0] - first)
-        _transpose(X, features, first, n, P)
-        for k in range(centres.shape[0]):
-            for j in range(d):
-                for r in range(BLOCK):
-                    C[j, r] = P[j, r] - centres[k, j]
-            W = roots[min(k, roots.shape[0] - 1)]
-            q[:] = 0.0
-            for i in range(d):
-                z[:] = 0.0
-                for j in range(i + 1):
-                    w = W[i, j]
-                    for r in range(BLOCK):
-                        z[r] += w * C[j, r]
-                for r in range(BLOCK):
-                    q[r] += z[r] * z[r]
-            for r in range(n):
-                out[first + r, k] = q[r]
+    for j in range(centre.shape[0]):
+        for r in range(width):
+            spread[j * width + r] = centre[j]
+    for b in range(panels.shape[0]):
+        x = panels[b]
+        t = out[b]
+        for i in range(spread.shape[0]):
+            t[i] = x[i] - spread[i]
 
 
 @fast_kernel
-def wide_matrix_distances(X, features, centres, roots, out):
-    """Do what `matrix_distances` does; `roots` is padded with zeros to whole tiles and lanes."""
-    d = features.shape[0]
-    R = np.zeros((WIDE_BLOCK, roots.shape[2]))
-    q = np.empty(WIDE_BLOCK)
+def matrix_distances(panels, centres, strips, scale, offsets, out):
+    """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` for lower triangular W: ``out[k, r]``.
+
+    ``strips[k, s, j, a]`` is ``W[k, ROWS * s + a, j]``, zero where W ends. A single W serves all
+    centres. float32 panels are centred, rounded to float32 and multiplied in it; the squares are
+    summed in float64.
+    """
+    n_panels, d, width = panels.shape
+    block = _panels_at_a_time(panels)
+    centred = np.empty((block, d, width), panels.dtype)
+    flat = panels.reshape(n_panels, -1)
+    flat_centred = centred.reshape(block, -1)
+    spread = np.empty(d * width)
+    distances = np.empty((block, width))
     for k in range(centres.shape[0]):
-        W = roots[min(k, roots.shape[0] - 1)]
-        for first in range(0, X.shape[0], WIDE_BLOCK):
-            n = min(WIDE_BLOCK, X.shape[0] - first)
-            for r in range(n):
-                for j in range(d):
-                    R[r, j] = X[first + r, features[j]] - centres[k, j]
-            R[n:] = 0.0
-            q[:] = 0.0
-            for i in range(0, W.shape[0], TILE_COLUMNS):
-                length = min((i + TILE_COLUMNS + LANES - 1) // LANES * LANES, W.shape[1])
-                for r in range(0, n, TILE_ROWS):
-                    s00 = s01 = s02 = 0.0
-                    s10 = s11 = s12 = 0.0
-                    s20 = s21 = s22 = 0.0
-                    s30 = s31 = s32 = 0.0
-                    for j in range(length):
-                        a0 = R[r, j]
-                        a1 = R[r + 1, j]
-                        a2 = R[r + 2, j]
-                        a3 = R[r + 3, j]
-                        b0 = W[i, j]
-                        b1 = W[i + 1, j]
-                        b2 = W[i + 2, j]
-                        s00 += a0 * b0
-                        s01 += a0 * b1
-                        s02 += a0 * b2
-                        s10 += a1 * b0
-                        s11 += a1 * b1
-                        s12 += a1 * b2
-                        s20 += a2 * b0
-                        s21 += a2 * b1
-                        s22 += a2 * b2
-                        s30 += a3 * b0
-                        s31 += a3 * b1
-                        s32 += a3 * b2
-                    q[r] += s00 * s00 + s01 * s01 + s02 * s02
-                    q[r + 1] += s10 * s10 + s11 * s11 + s12 * s12
-                    q[r + 2] += s20 * s20 + s21 * s21 + s22 * s22
-                    q[r + 3] += s30 * s30 + s31 * s31 + s32 * s32
-            for r in range(n):
-                out[first + r, k] = q[r]
+        W = strips[min(k, strips.shape[0] - 1)]
+        for first in range(0, n_panels, block):
+            part = flat[first : first + block]
+            _centre_panels(part, width, centres[k], spread, flat_centred)
+            distances[:] = 0.0
+            for s in range(W.shape[0]):
+                depth = min(ROWS * (s + 1), d)
+                for b in range(part.shape[0]):
+                    add_tile_squares(W[s], 0, centred[b], depth, distances[b])
+            rows = out[k, first * width : (first + block) * width]
+            q = distances.reshape(-1)
+            for r in range(rows.shape[0]):
+                rows[r] = offsets[k] + scale * q[r]
 
 
 @fast_kernel
-def diagonal_distances(X, features, centres, precisions, out):
-    """Write ``sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[r, k]``.
+def linear_scores(panels, centre, strips, scale, offsets, out):
+    """Write ``offsets[k] + scale w[k] . (x - centre)``: ``out[k, r]``.
 
-    A single row of precisions serves all centres.
+    ``strips[s, j, a]`` is ``w[ROWS * s + a, j]``, zero where w ends. float32 panels are treated
+    as in `matrix_distances`.
     """
-    d = features.shape[0]
-    P = np.empty((d, BLOCK))
-    q = np.empty(BLOCK)
-    for first in range(0, X.shape[0], BLOCK):
-        n = min(BLOCK, X.shape[0] - first)
-        _transpose(X, features, first, n, P)
+    n_panels, d, width = panels.shape
+    block = _panels_at_a_time(panels)
+    centred = np.empty((block, d, width), panels.dtype)
+    flat = panels.reshape(n_panels, -1)
+    flat_centred = centred.reshape(block, -1)
+    spread = np.empty(d * width)
+    tile = np.empty((ROWS, width))
+    for first in range(0, n_panels, block):
+        part = flat[first : first + block]
+        _centre_panels(part, width, centre, spread, flat_centred)
+        for s in range(strips.shape[0]):
+            scores = out[ROWS * s : ROWS * (s + 1)]
+            for b in range(part.shape[0]):
+                multiply_tile(strips[s], 0, centred[b], d, tile)
+                start = (first + b) * width
+                for a in range(scores.shape[0]):
+                    rows = scores[a, start : start + width]
+                    offset = offsets[ROWS * s + a]
+                    for r in range(rows.shape[0]):
+                        rows[r] = offset + scale * tile[a, r]
+
+
+@fast_kernel
+def diagonal_distances(panels, centres, precisions, scale, offsets, out):
+    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[k, r]``.
+
+    A single row of precisions serves all centres. All is float64, whatever the panels are; they
+    are best wide, as there is no tile.
+    """
+    n_panels, d, width = panels.shape
+    distances = np.empty(width)
+    for b in range(n_panels):
         for k in range(centres.shape[0]):
             g = min(k, precisions.shape[0] - 1)
-            q[:] = 0.0
+            distances[:] = 0.0
             for j in range(d):
-                c = centres[k, j]
-                p = precisions[g, j]
-                for r in range(BLOCK):
-                    t = P[j, r] - c
-                    q[r] += p * (t * t)
-            for r in range(n):
-                out[first + r, k] = q[r]
-
-
-@fast_kernel
-def linear_scores(X, features, centre, coefficients, intercepts, out):
-    """Write ``coefficients[k] . (x - centre) + intercepts[k]``: ``out[r, k]``."""
-    d = features.shape[0]
-    P = np.empty((d, BLOCK))
-    q = np.empty(BLOCK)
-    for first in range(0, X.shape[0], BLOCK):
-        n = min(BLOCK, X.shape[0] - first)
-        _transpose(X, features, first, n, P)
-        for j in range(d):
-            for r in range(BLOCK):
-                P[j, r] -= centre[j]
-        for k in range(coefficients.shape[0]):
-            q[:] = intercepts[k]
-            for j in range(d):
-                w = coefficients[k, j]
-                for r in range(BLOCK):
-                    q[r] += w * P[j, r]
-            for r in range(n):
-                out[first + r, k] = q[r]
+                x = panels[b, j]
+                centre = centres[k, j]
+                precision = precisions[g, j]
+                for r in range(width):
+                    t = x[r] - centre
+                    distances[r] += precision * (t * t)
+            rows = out[k, b * width : (b + 1) * width]
+            for r in range(rows.shape[0]):
+                rows[r] = offsets[k] + scale * distances[r]
 
 
 @fast_kernel
 def all_finite(X):
-    """Whether all values of a floating-point array are finite."""
+    """Whether all values of a C-contiguous array of floats are finite."""
+    values = X.reshape(-1)
     check = 0.0
-    for r in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            check += X[r, j] * 0.0
+    for i in range(values.size):
+        check += values[i] * 0.0
     return check == 0.0
 
 
 @kernel
-def distances_to_scores(constants, scores):
-    """Turn distances into ``constants[k] - distance / 2``, in place."""
-    for r in range(scores.shape[0]):
-        for k in range(scores.shape[1]):
-            scores[r, k] = constants[k] - 0.5 * scores[r, k]
-
-
-@kernel
 def largest(scores, out):
-    """Write the column of each row's largest score, the first of equal ones."""
-    for r in range(scores.shape[0]):
-        best = 0
-        for k in range(1, scores.shape[1]):
-            if scores[r, k] > scores[r, best]:
-                best = k
-        out[r] = best
+    """Write the class of each row's largest score, the first of equal ones."""
+    top = scores[0].copy()
+    out[:] = 0
+    for k in range(1, scores.shape[0]):
+        row = scores[k]
+        for r in range(out.shape[0]):
+            out[r] = k if row[r] > top[r] else out[r]
+            top[r] = max(top[r], row[r])
+
+
+_LOG2_E = 1 / np.log(2)
+# Times a whole number of 11 bits, the first part of ln 2 is exact.
+_LN2 = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
+_TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
+_LEAST = -708.0  # exp of less is no normal number
+# Added to n, leaves n + 1023, the exponent of 2^n, in the last bits.
+_TO_BITS = 1.5 * 2.0**52 + 1023
+_EXP_BLOCK = 512
 
 
 @kernel
-def log_sum_exp(scores, out):
-    """Write ``log sum_k exp(scores[r, k])``, shifted by the largest."""
-    for r in range(scores.shape[0]):
-        top = scores[r].max()
-        if top == -np.inf:
-            out[r] = top
-            continue
-        total = 0.0
-        for k in range(scores.shape[1]):
-            total += np.exp(scores[r, k] - top)
-        out[r] = top + np.log(total)
+def exponentials(scores, out):
+    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and their sums over k: ``out[r]``.
 
-
-@kernel
-def log_posterior(scores, out):
-    """Write ``scores[r, k] - log sum exp scores[r]``; equal shares where all are minus infinity."""
-    n_classes = scores.shape[1]
-    for r in range(scores.shape[0]):
-        top = scores[r].max()
-        if top == -np.inf:
-            out[r] = -np.log(n_classes)
-            continue
-        total = 0.0
-        for k in range(n_classes):
-            total += np.exp(scores[r, k] - top)
-        for k in range(n_classes):
-            out[r, k] = (scores[r, k] - top) - np.log(total)
-
-
-@kernel
-def posterior(scores, out):
-    """Write the exponentials of `log_posterior`."""
-    n_classes = scores.shape[1]
-    for r in range(scores.shape[0]):
-        top = scores[r].max()
-        if top == -np.inf:
-            out[r] = 1.0 / n_classes
-            continue
-        total = 0.0
-        for k in range(n_classes):
-            out[r, k] = np.exp(scores[r, k] - top)
-            total += out[r, k]
-        for k in range(n_classes):
-            out[r, k] /= total
+    To two units in the last place, and zero below -708. It is written out, because it is then made
+    in vectors: ``x = n ln 2 + t``, and ``exp(t)`` by Taylor's series, in groups of four terms that
+    do not wait for each other.
+    """
+    powers = np.empty(_EXP_BLOCK)
+    bits = powers.view(np.int64)
+    c = _TAYLOR
+    out[:] = 0.0
+    for k in range(scores.shape[0]):
+        for first in range(0, scores.shape[1], _EXP_BLOCK):
+            x = scores[k, first : first + _EXP_BLOCK]
+            total = out[first : first + _EXP_BLOCK]
+            for r in range(x.size):
+                t = max(x[r], _LEAST)
+                powers[r] = t * _LOG2_E + _TO_BITS
+                n = powers[r] - _TO_BITS
+                t = (t - n * _LN2[0]) - n * _LN2[1]
+                t2 = t * t
+                t4 = t2 * t2
+                s = c[12] + c[13] * t
+                s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
+                s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
+                s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
+                x[r] = s if x[r] >= _LEAST else 0.0
+            for r in range(x.size):
+                bits[r] <<= 52  # n + 1023 becomes the exponent
+            for r in range(x.size):
+                x[r] *= powers[r]
+                total[r] += x[r]

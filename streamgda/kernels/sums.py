@@ -3,51 +3,48 @@
 The same source serves floating point (float64 centres) and exact integers (int64 centres).
 """
 
+import numpy as np
+
 from streamgda.kernels import kernel
 
 
 @kernel
-def add_sums(X, codes, weights, centre, start, stop, sums):
-    """Add ``w (x - centre[class])`` of features ``start:stop`` to ``sums[class]``.
+def add_sums(X, codes, weights, centre, sums):
+    """Add ``w (x - centre[class])`` to ``sums[class]``.
 
     `weights` is empty where all rows weigh one.
     """
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
-        # Views of the ranges, so that the loops below are over contiguous memory.
-        x = X[r, start:stop]
-        m = centre[codes[r], start:stop]
-        s = sums[codes[r], start:stop]
+        k = np.uint64(codes[r])  # unsigned: no negative index has to be looked for
         if weighted:
             w = weights[r]
-            for j in range(x.shape[0]):
-                s[j] += w * (x[j] - m[j])
+            for j in range(X.shape[1]):
+                sums[k, j] += w * (X[r, j] - centre[k, j])
         else:
-            for j in range(x.shape[0]):
-                s[j] += x[j] - m[j]
+            for j in range(X.shape[1]):
+                sums[k, j] += X[r, j] - centre[k, j]
 
 
 @kernel
-def add_squares(X, codes, weights, centre, centre_low, group, start, stop, squares):
-    """Add ``w (x - centre[class])^2`` of features ``start:stop`` to ``squares[group[class]]``.
+def add_squares(X, codes, weights, centre, centre_low, group, squares):
+    """Add ``w (x - centre[class])^2`` to ``squares[group[class]]``.
 
     The centre is ``centre + centre_low``, two parts of one number.
     """
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
-        x = X[r, start:stop]
-        m = centre[codes[r], start:stop]
-        m_low = centre_low[codes[r], start:stop]
-        s = squares[group[codes[r]], start:stop]
+        k = np.uint64(codes[r])
+        g = np.uint64(group[k])
         if weighted:
             w = weights[r]
-            for j in range(x.shape[0]):
-                t = (x[j] - m[j]) - m_low[j]
-                s[j] += w * (t * t)
+            for j in range(X.shape[1]):
+                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
+                squares[g, j] += w * (t * t)
         else:
-            for j in range(x.shape[0]):
-                t = (x[j] - m[j]) - m_low[j]
-                s[j] += t * t
+            for j in range(X.shape[1]):
+                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
+                squares[g, j] += t * t
 
 
 @kernel

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.grouping import first_rows
-from streamgda.kernels.scatter import add_outer
+from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
+from streamgda.kernels.merging import add_outer, merge, two_sum
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
-from streamgda.moments.sums import Sums, blocks, check_array, two_sum
-
-# Values of whose squares even a great many can be summed in float64.
-_LARGE = 1e140
+from streamgda.moments.sums import Sums, blocks, check_array, read_dtype
 
 
 class CentredSums(Sums):
@@ -111,68 +108,68 @@ class CentredSums(Sums):
         """These sums."""
         return self
 
-    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        n_classes = self.count.size
-        count = np.zeros(n_classes, np.float64 if weights.size else np.int64)
-        count_rows(codes, weights, count)
-        mean, mean_low = self._means(X, codes, weights, count)
-        self._add_scatter(X, codes, weights, mean, mean_low, np.float64)
-        everyone = np.arange(n_classes)
-        self._merge_means(count, mean, mean_low, everyone)
-
-    def _means(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, count: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Class means in two parts, from sums about each class's first row.
-
-        About the first row, constant features have a mean that is their value to the bit.
-        """
-        n_classes, d = count.size, X.shape[1]
-        first = np.where(count > 0, -1, 0)
-        first_rows(codes, first)
-        pivot = X[first].astype(np.float64)
-        pivot[count == 0] = 0
-        sums = np.zeros((n_classes, d))
-        self._add_sums(X, codes, weights, pivot, sums)
-        if not ((np.abs(sums) < _LARGE) & (np.abs(pivot) < _LARGE)).all():  # NaN is not less
-            raise NotFinite
-        return two_sum(pivot, sums / np.where(count > 0, count, 1)[:, None])
-
-    def _merge_means(
-        self, count: np.ndarray, mean: np.ndarray, mean_low: np.ndarray, at: np.ndarray
+    def _take_small(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
-        """Chan, Golub and LeVeque's update: add the distance of the means to the scatter."""
-        mine = self.count[at]
-        total = mine + count
-        share = count / np.maximum(total, np.finfo(float).tiny)
-        gap = (mean - self.mean[at]) + (mean_low - self.mean_low[at])
-        gap[(mine == 0) | (count == 0)] = 0
-        if (mine > 0).any():
-            self._add_outer(gap, mine * share, at)
-        high, low = two_sum(self.mean[at], self.mean_low[at] + gap * share[:, None])
-        fresh = ((mine == 0) & (count > 0))[:, None]
-        self.mean[at] = np.where(fresh, mean, high)
-        self.mean_low[at] = np.where(fresh, mean_low, low)
-        if count.dtype != self.count.dtype:
-            self.count = self.count.astype(np.float64)
-        self.count[at] = total
+        count = self._count_for(weights.size > 0)
+        panels = self._panels(X.shape[0], np.float64)
+        read = X, codes, weights, block_rows
+        if not add_centred(*read, count, self.mean, self.mean_low, panels, self.scatter):
+            raise NotFinite
+        self.count = count
 
-    def _add_outer(self, vectors: np.ndarray, coefficients: np.ndarray, at: np.ndarray) -> None:
-        group = self.structure.groups(self.count.size)[at]
-        if self.structure.matrix:
-            add_outer(vectors, coefficients, group, self.scatter)
-        else:
-            np.add.at(self.scatter, group, coefficients[:, None] * vectors**2)
+    def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        number = np.zeros(self.count.size)
+        count_rows(codes, weights, number)
+        first = np.empty(number.size, np.intp)
+        first_rows(codes, number, self.count, first)
+        pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
+        pivot[first >= 0] = X[first[first >= 0]]
+        self._add_sums(X, codes, weights, pivot, sums)
+        if not means_of_sums(number, pivot, sums):
+            raise NotFinite
+        panel_dtype = np.float32 if read_dtype(X.dtype) == np.float32 else np.float64
+        self._add_scatter(X, codes, weights, pivot, sums, panel_dtype)
+        self._merge_means(number, pivot, sums)
+        self.count = self._count_for(weights.size > 0)
+        self.count += number.astype(self.count.dtype)
+
+    def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
+        """Move the means to those of all rows, and add the distance of the means to the scatter.
+
+        Chan, Golub and LeVeque's update; to the scatter, the distances are rows like others.
+        """
+        share = number / np.maximum(self.count + number, np.finfo(float).tiny)
+        gap = (mean - self.mean) + (mean_low - self.mean_low)
+        both = np.flatnonzero((self.count > 0) & (number > 0))
+        if both.size:
+            zeros = np.zeros_like(gap)
+            self._add_scatter(gap[both], both, (self.count * share)[both], zeros, zeros, np.float64)
+        high, low = two_sum(self.mean, self.mean_low + gap * share[:, None])
+        fresh = ((self.count == 0) & (number > 0))[:, None]
+        self.mean = np.where(fresh, mean, high)
+        self.mean_low = np.where(fresh, mean_low, low)
+
+    def _count_for(self, weighted: bool) -> np.ndarray:
+        """The count, in a type that weights can be added to where there are some."""
+        return self.count.astype(np.float64) if weighted else self.count
 
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
         self._add_scattered(other, at, 1)
-        if np.unique(at).size == at.size:
-            self._merge_means(other.count, other.mean, other.mean_low, at)
-        else:  # classes of the other become one here: one after the other
-            for k in range(at.size):
-                one = slice(k, k + 1)
-                self._merge_means(other.count[one], other.mean[one], other.mean_low[one], at[one])
+        self.count = self._count_for(other.count.dtype.kind == "f")
+        merge(
+            other.count,
+            other.mean,
+            other.mean_low,
+            at,
+            self.structure.groups(self.count.size),
+            self.count,
+            self.mean,
+            self.mean_low,
+            np.empty(self.n_features),
+            self.scatter,
+        )
 
     def subtract(self, other: CentredSums, at: np.ndarray) -> None:
         """Take `other` out again; its class k is class ``at[k]`` here."""
@@ -185,7 +182,11 @@ class CentredSums(Sums):
         self._add_scattered(other, at, -1)
         # The distance between the parts' means is gap + back.
         whole = np.where(left > 0, left + other.count, 1)
-        self._add_outer(gap + back, -(left * other.count / whole), at)
+        coefficients = -(left * other.count / whole)
+        for g, vector, coefficient in zip(
+            self.structure.groups(self.count.size)[at], gap + back, coefficients, strict=True
+        ):
+            add_outer(vector, coefficient, self.scatter[g])
         high, low = two_sum(self.mean[at], self.mean_low[at] - back)
         gone = (left == 0)[:, None]
         self.mean[at] = np.where(gone, 0, high)

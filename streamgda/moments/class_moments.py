@@ -18,7 +18,7 @@ from streamgda.moments.exact import ORIGINS, ExactSums
 from streamgda.moments.inputs import as_matrix, as_weights
 from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
-from streamgda.moments.sums import NO_WEIGHTS
+from streamgda.moments.sums import NO_WEIGHTS, read_dtype
 
 _NO_CLASSES = np.empty(0, np.int64)
 
@@ -34,6 +34,11 @@ class ClassMoments:
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
     weights are summed in integers: then nothing depends on the order or the chunks of the rows
     by a single bit.
+
+    All else is float64, but for one thing: where the moments take more than 1 MiB, float32 rows
+    are multiplied in float32, centred at their means and 256 of them at a time, and these products
+    summed in float64. An element of the scatter is then right to :math:`260 \cdot 2^{-24} \sum
+    |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` where that is too little.
 
     Parameters
     ----------
@@ -207,11 +212,12 @@ class ClassMoments:
             weights = NO_WEIGHTS
         codes, classes = label_codes.encode(y, self._classes)
         sums = self._with_classes(classes)
-        exact_rows = not weights.size and X.dtype.name in ORIGINS
+        dtype = read_dtype(X.dtype)
+        exact_rows = not weights.size and dtype in ORIGINS
         if sums is None:
             kind = ExactSums if exact_rows else CentredSums
-            sums = kind.zeros(self._structure, classes.size, X.shape[1], X.dtype)
-        if isinstance(sums, ExactSums) and not (exact_rows and sums.has_room(X.shape[0], X.dtype)):
+            sums = kind.zeros(self._structure, classes.size, X.shape[1], dtype)
+        if isinstance(sums, ExactSums) and not (exact_rows and sums.has_room(X.shape[0], dtype)):
             sums = sums.centred()
         try:
             sums.update(X, codes, weights)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from streamgda import threads
+from streamgda.kernels.accumulate import add_exact
+from streamgda.kernels.merging import two_sum
 from streamgda.kernels.rounding import centre_scatter, centre_squares
-from streamgda.kernels.scatter import PANEL
 from streamgda.kernels.sums import count_rows
+from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structure import Structure
-from streamgda.moments.sums import Sums, check_array, two_sum
+from streamgda.moments.sums import Sums, check_array, triangle_ranges
 
-# The whole number that is taken off the values of each data type: the middle of its range.
-ORIGINS = {"uint8": 128, "int8": 0, "uint16": 1 << 15, "int16": 0}
+# The whole number that is taken off the values of each data type: the middle of its range, but
+# of bytes nothing, so that where they are zero they cost nothing.
+ORIGINS = {
+    np.dtype(np.uint8): 0,
+    np.dtype(np.int8): 0,
+    np.dtype(np.uint16): 1 << 15,
+    np.dtype(np.int16): 0,
+}
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
 _EXACT_LIMIT = 1 << 62
@@ -65,7 +76,7 @@ class ExactSums(Sums):
         """Sums of no rows, for values of that data type."""
         return cls(
             structure,
-            ORIGINS[dtype.name],
+            ORIGINS[dtype],
             0,
             np.zeros(n_classes, np.int64),
             np.zeros((n_classes, n_features), np.int64),
@@ -135,15 +146,35 @@ class ExactSums(Sums):
         rows = int(self.count.sum()) + n_rows
         return rows < _EXACT_ROWS and rows * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
 
-    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        n_classes, d = self.total.shape
-        centre = np.full((n_classes, d), self.origin, np.int64)
+    def _take_small(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
+    ) -> None:
+        dtype = self._reach_and_panels(X.dtype)
+        origins, centre, zeros = self._centres(dtype)
+        panels = self._panels(X.shape[0], dtype)
+        sums = self.count, self.total
+        add_exact(X, codes, block_rows, *sums, origins, centre, zeros, panels, self.scatter)
+
+    def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        dtype = self._reach_and_panels(X.dtype)
+        origins, centre, zeros = self._centres(dtype)
         count_rows(codes, weights, self.count)
-        self._add_sums(X, codes, weights, centre, self.total)
-        reach = _reach(X.dtype, self.origin)
+        self._add_sums(X, codes, weights, origins, self.total)
+        self._add_scatter(X, codes, weights, centre, zeros, dtype)
+
+    def _centres(self, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What sums and products are made about, as the kernels want it."""
+        origins = np.full(self.total.shape, self.origin)
+        centre = origins.astype(dtype) if self.structure.matrix else origins
+        return origins, centre, np.zeros_like(centre)
+
+    def _reach_and_panels(self, dtype: np.dtype) -> Any:
+        """Widen the reach to values of a data type, and say in what type products are exact."""
+        reach = _reach(dtype, self.origin)
         self.reach = max(self.reach, reach)
-        panel_dtype = np.float32 if PANEL * reach**2 <= 1 << 24 else np.float64
-        self._add_scatter(X, codes, weights, centre, np.zeros_like(centre), panel_dtype)
+        if reach > 255:
+            return np.float64
+        return np.int16 if has_integer_dot() else np.float32
 
     def _moved_to(self, origin: int) -> ExactSums:
         if origin == self.origin:
@@ -187,8 +218,12 @@ class ExactSums(Sums):
         n = np.where(count > 0, count, 1)
         quotient, rest = np.divmod(self.total, n)
         scatter = np.zeros(self.scatter.shape)
-        centre = centre_scatter if self.structure.matrix else centre_squares
-        centre(self.count, self.total, quotient, rest, self.scatter, scatter)
+        sums = self.count, self.total, quotient, rest, self.scatter
+        if self.structure.matrix:
+            strips = triangle_ranges(self.n_features, threads.n_threads())
+            threads.run(lambda i, j: centre_scatter(*sums, i, j, scatter), strips)
+        else:
+            centre_squares(*sums, scatter)
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from functools import lru_cache
 
 import numpy as np
 
+from streamgda import threads
 from streamgda.errors import InvalidDataError
+from streamgda.kernels.grouping import number_labels
 
-# Integer labels are looked up in a table where they span no more than this.
-_TABLE = 1 << 20
+_TABLE = 1 << 20  # integer labels that span no more than this are looked up in a table,
+_PART = 1 << 18  # so many at a time by a thread
+_FIRST = 1 << 10  # labels among which all classes may be
 
 
 def as_labels(y: object, what: str = "y") -> np.ndarray:
@@ -128,10 +132,12 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     if not y.size:
         return np.empty(0, np.int64), classes
-    if y.dtype.kind in "iu":
-        low, high = int(y.min()), int(y.max())
-        if high - low < _TABLE:
-            return _encode_integers(y, low, high, classes)
+    if y.dtype.kind in "iu" and y.dtype != np.uint64:
+        # Most often all labels are classes already, or are among the first.
+        known = classes if classes.size else np.unique(y[:_FIRST])
+        codes = _look_up(y, known)
+        if codes is not None:
+            return codes, known
     codes = find(y, classes)
     unknown = codes < 0
     if unknown.any():
@@ -140,15 +146,29 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return codes, classes
 
 
-def _encode_integers(
-    y: np.ndarray, low: int, high: int, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    wide = np.uint64 if y.dtype.kind == "u" else np.int64
-    codes = np.subtract(y, wide(low), dtype=wide).astype(np.int64, copy=False)
-    offsets = np.flatnonzero(np.bincount(codes, minlength=high - low + 1))
-    values = (offsets.astype(wide) + wide(low)).astype(y.dtype)
-    if (find(values, classes) < 0).any():
-        classes = join_labels(classes, values)
-    table = np.zeros(high - low + 1, np.int64)
-    table[offsets] = find(values, classes)
-    return table[codes], classes
+def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
+    """Codes of integers from a table of all classes; None where it cannot have them all."""
+    if classes.dtype.kind not in "iu":
+        return None
+    low, table = _table(classes.tobytes(), classes.dtype)
+    if table is None:
+        return None
+    y = np.ascontiguousarray(y, np.int64)
+    codes = np.empty(y.size, np.int64)
+    if y.size <= _PART:
+        return codes if number_labels(y, low, table, codes) else None
+    parts = [slice(start, start + _PART) for start in range(0, y.size, _PART)]
+    found = threads.run(lambda p: number_labels(y[p], low, table, codes[p]), ((p,) for p in parts))
+    return codes if all(found) else None
+
+
+@lru_cache(16)
+def _table(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
+    """The least class, and the number of each at its distance from it, -1 where there is none."""
+    values = np.frombuffer(classes, dtype)
+    low, high = int(values[0]), int(values[-1])
+    if high - low >= _TABLE or high > np.iinfo(np.int64).max:
+        return low, None
+    table = np.full(high - low + 1, -1)
+    table[values.astype(np.int64) - low] = np.arange(values.size)
+    return low, table

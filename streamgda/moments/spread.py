@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamgda.kernels.triangles import mirror
 from streamgda.moments.centred import CentredSums
 
 
 def symmetric(lower: np.ndarray) -> np.ndarray:
     """Matrices whose lower triangles are given, shape (..., d, d)."""
-    full = np.tril(lower)
-    full += np.swapaxes(np.tril(lower, -1), -1, -2)
+    full = np.array(lower, order="C")
+    for matrix in full.reshape(-1, *full.shape[-2:]):
+        mirror(matrix)
     return full
 
 

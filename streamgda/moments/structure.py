@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ class Structure:
 
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Bytes of the moments' arrays: counts, means in two parts, and scatter."""
-        scatter = int(np.prod(self.scatter_shape(n_classes, n_features), dtype=np.int64))
+        scatter = math.prod(self.scatter_shape(n_classes, n_features))
         return 8 * (n_classes * (1 + 2 * n_features) + scatter)
 
     def groups(self, n_classes: int) -> np.ndarray:

@@ -6,40 +6,51 @@ Rows are read in two passes: sums per class first, then squares or products abou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda import threads
-from streamgda.kernels.grouping import group_rows
+from streamgda.kernels.accumulate import ordered
 from streamgda.kernels.scatter import (
     DEPTH,
-    LANES,
-    PANEL,
-    TILE_ROWS,
     add_products,
-    pack_rows,
+    empty_panels,
+    pack_blocks,
+    rows_of_entry,
 )
 from streamgda.kernels.sums import add_squares, add_sums
 from streamgda.moments.structure import Structure
 
 NO_WEIGHTS = np.empty(0)
+_NO_PANELS = np.empty((0, 1, 1, 1))
 
 # Data types that the kernels read as they are; blocks of other types are cast to float64.
-_NATIVE = {"uint8", "int8", "uint16", "int16", "float32", "float64"}
+_FLOAT64 = np.dtype(np.float64)
+_NATIVE = {np.dtype(name) for name in ("u1", "i1", "u2", "i2", "f4", "f8")}
 
-_SEGMENT_ELEMENTS = 1 << 19  # of a segment that one thread takes through all passes
+_BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
+_SEGMENT_ELEMENTS = 1 << 19  # of a segment that one thread takes, block by block
+_PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread, for large states
 _SMALL_STATE = 1 << 20  # bytes: a state up to this size is worth having once a segment
+_TILE_FEATURES = 384  # of a part of a large scatter that a thread adds products to
+_ALIGNED = 48  # features: whole panels of every type
 _WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 _PANEL_BYTES = 1 << 24  # panels that are packed at a time
 
 
+def read_dtype(dtype: np.dtype) -> np.dtype:
+    """The data type in which the kernels read rows of a data type."""
+    native = dtype if dtype.isnative else dtype.newbyteorder("=")
+    return native if native in _NATIVE else _FLOAT64
+
+
 def blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Row blocks of `X` as the kernels want them: C-contiguous, of a native type."""
-    itemsize = X.dtype.itemsize if X.dtype.name in _NATIVE else 8
-    n_rows = max(PANEL, _WINDOW_BYTES // (itemsize * max(1, X.shape[1])))
+    row_bytes = read_dtype(X.dtype).itemsize * max(1, X.shape[1])
+    n_rows = max(DEPTH, _WINDOW_BYTES // row_bytes)
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_rows(X[rows])
@@ -47,7 +58,7 @@ def blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
 def as_rows(X: np.ndarray) -> np.ndarray:
     """`X` itself, or a copy that is C-contiguous and of a type that the kernels read."""
-    return np.ascontiguousarray(X, X.dtype.name if X.dtype.name in _NATIVE else np.float64)
+    return np.ascontiguousarray(X, read_dtype(X.dtype))
 
 
 class Sums:
@@ -74,7 +85,14 @@ class Sums:
         """Sums of no rows, otherwise like these."""
         raise NotImplementedError
 
-    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _take_small(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
+    ) -> None:
+        """Take in rows block by block; where the first block fails, nothing has changed."""
+        raise NotImplementedError
+
+    def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        """Take in rows on all threads; where that fails, nothing has changed."""
         raise NotImplementedError
 
     def add(self, other: Any, at: np.ndarray) -> None:
@@ -93,8 +111,9 @@ class Sums:
         return sums
 
     def _add_scattered(self, other: Any, at: np.ndarray, sign: int) -> None:
-        if not self.structure.per_class:
-            self.scatter += sign * other.scatter
+        if not self.structure.per_class or np.array_equal(at, np.arange(len(self.scatter))):
+            add = np.add if sign > 0 else np.subtract
+            add(self.scatter, other.scatter, out=self.scatter)
         else:
             for k, g in enumerate(at):
                 self.scatter[g] += sign * other.scatter[k]
@@ -103,16 +122,20 @@ class Sums:
         """Take in rows; where that fails, nothing has changed."""
         n, d = X.shape
         n_classes = self.count.size
-        segment = max(PANEL, _SEGMENT_ELEMENTS // max(1, d))
-        small = self.structure.state_bytes(n_classes, d) <= _SMALL_STATE
-        if n <= segment or not small:
-            self._take(X, codes, weights)
+        if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
+            self._take_large(X, codes, weights)
             return
+        # Enough rows for every class to have some to multiply with each other.
+        block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        if n <= block_rows:
+            self._take_small(as_rows(X), codes, weights, block_rows)
+            return
+        segment = max(block_rows, _SEGMENT_ELEMENTS // d)
 
         def part(start: int) -> Sums:
             rows = slice(start, start + segment)
             sums: Sums = self.empty(n_classes)
-            sums._take(X[rows], codes[rows], weights[rows])
+            sums._take_small(as_rows(X[rows]), codes[rows], weights[rows], block_rows)
             return sums
 
         everyone = np.arange(n_classes)
@@ -120,6 +143,12 @@ class Sums:
         for sums in threads.imap(part, ((start,) for start in range(0, n, segment)), ahead=2):
             fresh.add(sums, everyone)
         self.add(fresh, everyone)
+
+    def _panels(self, n_rows: int, dtype: Any) -> np.ndarray:
+        """Room for the panels of a block, as the kernels want it beside a state."""
+        if not self.structure.matrix:
+            return _NO_PANELS
+        return empty_panels(1, n_rows, self.n_features, dtype)[0]
 
     def _add_sums(
         self,
@@ -130,10 +159,8 @@ class Sums:
         sums: np.ndarray,
     ) -> None:
         """Add the centred rows to `sums`, shape (n_classes, n_features), in place."""
-        columns = _feature_ranges(X.shape[1], threads.n_threads())
         for rows, block in blocks(X):
-            arguments = block, codes[rows], weights[rows], centre
-            threads.run(lambda i, j, a=arguments: add_sums(*a, i, j, sums), columns)
+            _in_parts(add_sums, (block, codes[rows], weights[rows]), (centre,), sums)
 
     def _add_scatter(
         self,
@@ -145,84 +172,101 @@ class Sums:
         panel_dtype: Any,
     ) -> None:
         """Add squares or products of the centred rows to the scatter, in place."""
-        n_classes, d = centre.shape
-        high, low = centre.astype(panel_dtype), centre_low.astype(panel_dtype)
-        group = self.structure.groups(n_classes)
+        n_classes = centre.shape[0]
         for rows, block in blocks(X):
             labels, weight = codes[rows], weights[rows]
             if not self.structure.matrix:
-                arguments = block, labels, weight, centre, centre_low, group
-                columns = _feature_ranges(d, threads.n_threads())
-                threads.run(lambda i, j, a=arguments: add_squares(*a, i, j, self.scatter), columns)
+                shared = centre, centre_low, self.structure.groups(n_classes)
+                _in_parts(add_squares, (block, labels, weight), shared, self.scatter)
                 continue
-            order = np.empty(labels.size, np.int64)
-            starts = np.empty(n_classes + 1, np.int64)
-            group_rows(labels, order, starts)
-            if not self.structure.per_class:  # panels may run across classes
-                starts = np.array([0, labels.size])
-            first, last, owner = _cut_panels(starts)
-            self._add_panels(
-                (block, labels, order, np.sqrt(weight), high, low),
-                first,
-                last,
-                owner,
-                np.dtype(panel_dtype),
+            order, starts = ordered(labels, n_classes, self.scatter.shape[0])
+            source = block, labels, order, weight, centre, centre_low
+            self._add_products(
+                source, _cut(starts, DEPTH * rows_of_entry(panel_dtype)), panel_dtype
             )
 
-    def _add_panels(
+    def _add_products(
         self,
         source: tuple[np.ndarray, ...],
-        first: np.ndarray,
-        last: np.ndarray,
-        owner: np.ndarray,
-        dtype: np.dtype,
+        cuts: tuple[np.ndarray, np.ndarray, np.ndarray],
+        dtype: Any,
     ) -> None:
+        """Pack blocks of rows and add their products, batch by batch."""
         d = self.n_features
-        depth = -(-d // DEPTH) * DEPTH
-        width = min(PANEL, -(-int((last - first).max(initial=1)) // LANES) * LANES)
-        batch = max(1, _PANEL_BYTES // (depth * width * dtype.itemsize))
-        panels = np.zeros((min(batch, first.size), depth, width), dtype)
         n_threads = threads.n_threads()
-        columns = _feature_ranges(d, n_threads)
-        strips = _triangle_ranges(d, 2 * n_threads if n_threads > 1 else 1)
-        for p in range(0, first.size, batch):
-            some = slice(p, p + batch)
-            a, b, g = first[some], last[some], owner[some]
-            packing = *source, a, b
-            product = panels, b - a, g
-            threads.run(lambda i, j, p=packing: pack_rows(*p, i, j, panels), columns)
-            threads.run(lambda i, j, p=product: add_products(*p, i, j, self.scatter), strips)
+        n_rows = DEPTH * rows_of_entry(dtype)
+        block_bytes = n_rows * d * np.dtype(dtype).itemsize
+        batch = min(max(n_threads, _PANEL_BYTES // block_bytes), cuts[0].size)
+        panels = empty_panels(batch, n_rows, d, dtype)
+        features = np.empty((batch, panels.shape[1] * panels.shape[3]), np.intp)
+        active = np.empty(batch, np.intp)
+        tiles = _triangle_tiles(d)
+        shares = [
+            slice(a, b) for a, b in pairwise(np.linspace(0, batch, n_threads + 1).astype(int))
+        ]
+        refused = []
+        for start in range(0, cuts[0].size, batch):
+            first, last, owner = (cut[start : start + batch] for cut in cuts)
+
+            def pack(some: slice, a: np.ndarray = first, b: np.ndarray = last) -> None:
+                pack_blocks(source, a[some], b[some], panels[some], features[some], active[some])
+
+            threads.run(pack, ((some,) for some in shares))
+            bad = active[: first.size] < 0  # float32 has too small a range
+            refused.append(np.flatnonzero(bad) + start)
+            active[: first.size][bad] = 0
+            product = panels, features, active, last - first, owner
+            threads.run(lambda i, j, p=product: add_products(*p, i, j, self.scatter), tiles)
+        # After all others, so that it does not matter what was a batch.
+        again = np.concatenate(refused)
+        if again.size:
+            self._add_products(source, (cuts[0][again], cuts[1][again], cuts[2][again]), np.float64)
 
 
-def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Knuth: a + b as the nearest float64 and what that leaves."""
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)
+def _in_parts(
+    function: Callable[..., None],
+    by_row: tuple[np.ndarray, ...],
+    shared: tuple[np.ndarray, ...],
+    out: np.ndarray,
+) -> None:
+    """Call ``function(*rows, *shared, sums)`` for parts of the rows; add their sums in order."""
+    n_rows, d = by_row[0].shape
+    step = max(DEPTH, _PART_ELEMENTS // d)
+
+    def part(start: int) -> np.ndarray:
+        sums = np.zeros_like(out)
+        function(*(array[start : start + step] for array in by_row), *shared, sums)
+        return sums
+
+    for sums in threads.imap(part, ((start,) for start in range(0, n_rows, step))):
+        out += sums
 
 
-def _feature_ranges(d: int, parts: int) -> list[tuple[int, int]]:
-    """`d` features in up to `parts` ranges, none so short that threads share cache lines."""
-    step = max(32, -(-d // parts))
-    return [(i, min(i + step, d)) for i in range(0, d, step)]
+def _triangle_tiles(d: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Square parts of a d x d lower triangle, first rows and columns and those after the last.
+
+    Enough of them for all threads, and none so large that it does not stay in the third cache
+    while the products of many blocks are added to it.
+    """
+    side = min(_TILE_FEATURES, -(-d // (3 * _ALIGNED)) * _ALIGNED)
+    ranges = [(i, min(i + side, d)) for i in range(0, d, side)]
+    return [(rows, columns) for i, rows in enumerate(ranges) for columns in ranges[: i + 1]]
 
 
-def _triangle_ranges(d: int, parts: int) -> list[tuple[int, int]]:
+def triangle_ranges(d: int, parts: int) -> list[tuple[int, int]]:
     """Row ranges of a d x d lower triangle, of about equal area, the largest rows first."""
-    tiles = -(-d // TILE_ROWS)
-    cuts = np.unique(np.round(np.sqrt(np.linspace(0, 1, parts + 1)) * tiles).astype(int))
-    cuts *= TILE_ROWS
+    cuts = np.unique(np.round(np.sqrt(np.linspace(0, 1, parts + 1)) * d).astype(int))
     return [(int(a), int(b)) for a, b in pairwise(cuts)][::-1]
 
 
-def _cut_panels(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut each group's rows ``starts[g]:starts[g + 1]`` into panels: first, last, owner."""
+def _cut(starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut each group's rows ``starts[g]:starts[g + 1]`` into blocks: first, last, owner."""
     sizes = np.diff(starts)
-    pieces = -(-sizes // PANEL)
+    pieces = -(-sizes // size)
     owner = np.repeat(np.arange(sizes.size), pieces)
     number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first = starts[owner] + number * PANEL
-    return first, np.minimum(first + PANEL, starts[owner + 1]), owner
+    first = starts[owner] + number * size
+    return first, np.minimum(first + size, starts[owner + 1]), owner
 
 
 def check_array(name: str, array: np.ndarray, shape: tuple[int, ...], dtype: str) -> None:

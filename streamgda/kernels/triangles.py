@@ -1,0 +1,16 @@
+"""Triangles of matrices."""
+
+from streamgda.kernels import kernel
+
+_BLOCK = 32  # of rows and columns that stay in the first cache while they are mirrored
+
+
+@kernel
+def mirror(matrix):
+    """Copy the lower triangle of a square matrix to its upper one."""
+    d = matrix.shape[0]
+    for i_block in range(0, d, _BLOCK):
+        for j_block in range(0, i_block + 1, _BLOCK):
+            for i in range(i_block, min(i_block + _BLOCK, d)):
+                for j in range(j_block, min(j_block + _BLOCK, i)):
+                    matrix[j, i] = matrix[i, j]

@@ -1,0 +1,411 @@
+"""Rows to moments, and their merging, against bare loops; with ``NUMBA_DISABLE_JIT=1`` too."""
+
+from fractions import Fraction
+
+import naive
+import numba
+import numpy as np
+import pytest
+
+from streamgda.kernels.accumulate import (
+    LARGE,
+    add_centred,
+    add_exact,
+    choose_pivots,
+    first_rows,
+    groups,
+    means_of_sums,
+    ordered,
+)
+from streamgda.kernels.merging import add_outer, merge, two_sum, two_sum_of_numbers
+from streamgda.kernels.scatter import empty_panels
+from streamgda.kernels.tiles import has_integer_dot
+
+NO_WEIGHTS = np.empty(0)
+# How scatter is kept: whether a class has one of its own, and whether it is a matrix.
+STRUCTURES = {
+    "full": (True, True),
+    "tied": (False, True),
+    "diag": (True, False),
+    "tied_diag": (False, False),
+}
+EVERY_STRUCTURE = pytest.mark.parametrize("structure", STRUCTURES)
+
+
+def zeros(structure, n_classes, d, dtype=np.float64):
+    per_class, matrix = STRUCTURES[structure]
+    return np.zeros(
+        ((n_classes if per_class else 1), d, d) if matrix else ((n_classes if per_class else 1), d),
+        dtype,
+    )
+
+
+def kept(structure, scatter):
+    """Scatters of each class (K, d, d), lower or whole, as a structure keeps them."""
+    per_class, matrix = STRUCTURES[structure]
+    scatter = np.tril(scatter) if matrix else scatter.diagonal(axis1=1, axis2=2).copy()
+    return scatter if per_class else scatter.sum(axis=0, keepdims=True)
+
+
+def room(n, d, dtype, structure, dirt):
+    """Panels with anything in them; none where there are no matrices."""
+    if not STRUCTURES[structure][1]:
+        return np.empty((0, 1, 1, 1))
+    panels = empty_panels(1, n, d, np.dtype(dtype))[0]
+    panels[...] = dirt
+    return panels
+
+
+def quiet():
+    """Without the compiler NumPy has its say about what is not looked at, or refused."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+@numba.njit
+def of_numbers(a, b):
+    return two_sum_of_numbers(a, b)
+
+
+def test_two_sum():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300) * 10.0 ** rng.integers(-20, 20, 300)
+    b = rng.normal(size=300) * 10.0 ** rng.integers(-20, 20, 300)
+    total, rest = two_sum(a, b)
+    assert (total == a + b).all()
+    for i in range(300):
+        assert Fraction(total[i]) + Fraction(rest[i]) == Fraction(a[i]) + Fraction(b[i])
+        assert of_numbers(a[i], b[i]) == (total[i], rest[i])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 17])
+def test_add_outer(d):
+    rng = np.random.default_rng(d)
+    vector = rng.integers(-5, 6, d).astype(np.float64)
+    for coefficient in (2.0, -0.5, 0.0):
+        S, squares = rng.integers(-9, 9, (d, d)).astype(float), rng.integers(0, 9, d).astype(float)
+        expected = S + np.tril(coefficient * np.outer(vector, vector))
+        diagonal = squares + coefficient * vector**2
+        add_outer(vector, coefficient, S)
+        add_outer(vector, coefficient, squares)
+        np.testing.assert_array_equal(S, expected)
+        np.testing.assert_array_equal(squares, diagonal)
+
+
+def test_add_outer_keeps_duplicates_of_features_alike():
+    """To the bit, whatever stands between them."""
+    rng = np.random.default_rng(1)
+    vector = rng.normal(size=9)
+    vector[7] = vector[2]
+    S = np.zeros((9, 9))
+    add_outer(vector, 1 / 3, S)
+    S += np.tril(S, -1).T
+    assert (S[7] == S[2]).all()
+    squares = np.zeros(9)
+    add_outer(vector, 1 / 3, squares)
+    assert (squares == S.diagonal()).all()
+
+
+# --- merging ----------------------------------------------------------------------------------
+
+
+def parts_of(exact):
+    """Fractions as sums of two float64 numbers each."""
+    high = naive.rounded(exact)
+    low = [
+        [m - Fraction(h) for m, h in zip(*rows, strict=True)]
+        for rows in zip(exact, high.tolist(), strict=True)
+    ]
+    return high, naive.rounded(low)
+
+
+def state_of(X, y, n_classes, structure):
+    """Count, mean and scatter as a kernel would leave them, each rounded once."""
+    d = X.shape[1]
+    exact = naive.exact_moments(X, y)
+    count, scatter = np.zeros(n_classes, np.int64), np.zeros((n_classes, d, d))
+    mean, mean_low = np.zeros((2, n_classes, d))
+    count[exact.classes] = exact.count
+    mean[exact.classes], mean_low[exact.classes] = parts_of(exact.means)
+    scatter[exact.classes] = naive.rounded(exact.scatter)
+    return count, mean, mean_low, kept(structure, scatter)
+
+
+def assert_state(state, X, y, structure, rtol=1e-13):
+    """They are the moments of the rows, in all classes that have any."""
+    count, mean, mean_low, scatter = state
+    n_classes = count.size
+    expected_count, *_, expected = state_of(X, y, n_classes, structure)
+    assert (count == expected_count).all()
+    exact = naive.exact_moments(X, y)
+    size = np.abs(X).max()
+    for k, means in zip(exact.classes, exact.means, strict=True):
+        both = [Fraction(a) + Fraction(b) for a, b in zip(mean[k], mean_low[k], strict=True)]
+        assert max(abs(b - m) for b, m in zip(both, means, strict=True)) < 1e-28 * size + 1e-15
+    np.testing.assert_allclose(scatter, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("offset", [0, 1e8])
+@EVERY_STRUCTURE
+def test_merge(structure, offset):
+    """Classes of both, of one, of none, two that become one; an offset that leaves 8 digits."""
+    rng = np.random.default_rng(2)
+    y, other_y = rng.choice([0, 1, 4], 30), rng.choice([0, 1, 3], 20)
+    X = offset + rng.normal(size=(30, 3)) + y[:, None]
+    other_X = offset + rng.normal(size=(20, 3)) - other_y[:, None]
+    at = np.array([4, 1, 5, 1])  # class 0 is class 4 here, 2 has no rows, 1 and 3 both are 1
+    state, other = state_of(X, y, 6, structure), state_of(other_X, other_y, 4, structure)
+    count, mean, mean_low, scatter = state
+    # What belongs to classes without rows is never looked at.
+    other[1][2], other[2][2] = np.nan, np.nan
+    mean[3], mean_low[3] = np.nan, np.nan
+    before = mean.copy()
+    for k, g in enumerate(at) if STRUCTURES[structure][0] else [(0, 0)]:
+        scatter[g] += other[3][k]
+    gap = np.full(3, np.nan)
+    group = groups(6, len(scatter))
+    merge(*other[:3], at, group, count, mean, mean_low, gap, scatter)
+    rows, labels = np.vstack([X, other_X]), np.append(y, at[other_y])
+    assert_state(state, rows, labels, structure, 1e-14 if not offset else 1e-12)
+    assert (mean[0] == before[0]).all()
+    assert np.isnan(mean[3]).all()
+    assert (mean[5] == 0).all()
+
+
+def test_merge_into_nothing_copies():
+    mean, low = np.array([[0.1, 1e9]]), np.array([[1e-18, -3e-9]])
+    count, high, rest, scatter = np.zeros(2), np.ones((2, 2)), np.ones((2, 2)), np.full((2, 2), 7.0)
+    at, group = np.array([1]), np.arange(2)
+    merge(np.array([2.5]), mean, low, at, group, count, high, rest, np.empty(2), scatter)
+    assert count.tolist() == [0, 2.5]
+    assert high.tolist() == [[1, 1], mean[0].tolist()]
+    assert rest.tolist() == [[1, 1], low[0].tolist()]
+    assert (scatter == 7).all()
+
+
+# --- groups, pivots and means ------------------------------------------------------------------
+
+
+def test_groups():
+    assert groups(3, 3).tolist() == [0, 1, 2]
+    assert groups(3, 1).tolist() == [0, 0, 0]
+    assert groups(1, 1).tolist() == [0]
+
+
+def test_ordered():
+    codes = np.array([2, 0, 2, 3, 0])
+    order, starts = ordered(codes, 4, 4)
+    assert order.tolist() == [1, 4, 0, 2, 3]
+    assert starts.tolist() == [0, 2, 2, 4, 5]
+    order, starts = ordered(codes, 4, 1)
+    assert order.tolist() == [1, 4, 0, 2, 3]
+    assert starts.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("codes", "count", "rows"),
+    [
+        ([2, 0, 2, 0], [0, 0, 0, 0], {2: 0, 0: 1}),
+        ([2, 0, 2, 0], [0, 3, 0.5, 0], {0: 1}),
+        ([1, 2, 2], [0, 3, 0, 0], {2: 1}),
+        ([1, 1, 1], [1, 1, 1, 1], {}),
+        ([3, 3, 1, 3, 0, 2], [0, 0, 0, 0], {3: 0, 1: 2, 0: 4, 2: 5}),
+    ],
+)
+def test_choose_pivots(codes, count, rows, dtype):
+    """A class's mean so far, its first row, or nothing."""
+    rng = np.random.default_rng(3)
+    codes, count = np.array(codes), np.array(count, float)
+    X, mean = rng.integers(0, 99, (codes.size, 2)).astype(dtype), rng.normal(size=(4, 2))
+    number = np.bincount(codes, minlength=4).astype(float)
+    pivot = np.full((4, 2), np.nan)
+    choose_pivots(X, codes, number, count, mean, pivot)
+    for k in range(4):
+        so_far = mean[k] if number[k] and count[k] else np.zeros(2)
+        expected = X[rows[k]] if k in rows else so_far
+        assert (pivot[k] == expected).all()
+    first = np.full(4, 9)
+    first_rows(codes, number, count, first)
+    assert first.tolist() == [rows.get(k, -1) for k in range(4)]
+
+
+def test_means_of_sums():
+    number = np.array([3, 0, 0.5])
+    pivot, sums = np.array([[1e9, -1, 0], [0, 0, 0], [5, 6, 7]]), np.zeros((3, 3))
+    sums[0], sums[2] = [1, 0, 9], [1, 2, 0]
+    means = [
+        [Fraction(p) + Fraction(s) / Fraction(n or 1) for p, s in zip(*row, strict=True)]
+        for n, row in zip(number, zip(pivot, sums, strict=True), strict=True)
+    ]
+    assert means_of_sums(number, pivot, sums)
+    high, low = parts_of(means)
+    assert (pivot == high).all()
+    np.testing.assert_allclose(sums, low, rtol=1e-8)  # of 1/3 with nine digits before it
+    assert sums[2].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, LARGE, -LARGE, 1e300])
+def test_means_of_sums_that_are_not_finite(value):
+    for place in ((0, 0), (1, 2)):
+        pivot, sums = np.zeros((2, 2, 3))
+        sums[place] = value
+        assert not means_of_sums(np.ones(2), pivot, sums)
+        pivot, sums = np.zeros((2, 2, 3))
+        pivot[place] = value
+        assert not means_of_sums(np.ones(2), pivot, sums)
+        sums[place] = pivot[place] = LARGE * 0.99
+        assert means_of_sums(np.ones(2), pivot, sums)
+
+
+# --- rows to centred moments ------------------------------------------------------------------
+
+
+def fresh(structure, n_classes, d, weighted=False):
+    count = np.zeros(n_classes, np.float64 if weighted else np.int64)
+    mean = np.zeros((n_classes, d))
+    return count, mean, mean.copy(), zeros(structure, n_classes, d)
+
+
+def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
+    *state, scatter = state
+    panels = room(min(len(X), block_rows), X.shape[1], np.float64, structure, np.nan)
+    with quiet():
+        return add_centred(X, y, weights, block_rows, *state, panels, scatter)
+
+
+def rows_of(rng, dtype, n, d, n_classes):
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n, d)) * 20 + 60 + 9 * y[:, None]
+    return (np.round(X) if np.dtype(dtype).kind in "iu" else X).astype(dtype), y
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@EVERY_STRUCTURE
+def test_add_centred(structure, dtype, weighted):
+    """In one block or several, of fewer rows than classes too, narrow and wide, and once more."""
+    rng = np.random.default_rng(4)
+    for d, n, block_rows in ((1, 1, 9), (3, 25, 100), (3, 25, 10), (5, 9, 2), (14, 20, 7)):
+        X, y = rows_of(rng, dtype, n, d, 4)
+        weights = rng.integers(1, 9, n) / 4 if weighted else NO_WEIGHTS
+        expected = naive.moments(X, y, weights if weighted else None)
+        state = fresh(structure, 5, d, weighted)
+        for times in (1, 2):
+            assert take(state, X, y, structure, block_rows, weights)
+            count, mean, mean_low, scatter = state
+            held = np.zeros(5), np.zeros((5, d)), np.zeros((5, d, d))
+            held[0][expected.classes] = times * expected.count
+            held[1][expected.classes] = expected.means
+            held[2][expected.classes] = times * expected.scatter
+            assert (count == held[0]).all()
+            np.testing.assert_allclose(mean, held[1], rtol=1e-14)
+            assert (np.abs(mean_low) <= np.spacing(np.abs(mean))).all()
+            S = kept(structure, held[2])
+            np.testing.assert_allclose(scatter, S, rtol=1e-12, atol=1e-12 * np.abs(S).max())
+
+
+def test_add_centred_far_away():
+    """Means of two parts: what is 1e8 away is as good as what is not."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 60)
+    X = 1e8 + rng.normal(size=(60, 3)) + y[:, None]
+    for structure in STRUCTURES:
+        state = fresh(structure, 2, 3)
+        assert take(state, X[:20], y[:20], structure, 100)
+        assert take(state, X[20:], y[20:], structure, 7)
+        assert_state(state, X, y, structure, 1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@EVERY_STRUCTURE
+def test_add_centred_keeps_constant_features(structure, weighted):
+    """Their values to the bit, and no scatter; of a class of its own value too."""
+    rng = np.random.default_rng(6)
+    X, y = rows_of(rng, "float64", 40, 15, 3)
+    X[:, 1], X[:, 14] = 0.1, 1e8 + 0.3
+    X[:, 7] = np.array([0.1, -7.7e-9, 1e100])[y]
+    weights = rng.gamma(1, size=40) if weighted else NO_WEIGHTS
+    state = fresh(structure, 3, 15, weighted)
+    assert take(state, X[:9], y[:9], structure, 100, weights[:9])
+    assert take(state, X[9:], y[9:], structure, 4, weights[9:])
+    _, mean, mean_low, scatter = state
+    for j in (1, 7, 14):
+        assert (mean[y, j] == X[:, j]).all()
+        assert not mean_low[:, j].any()
+        assert not scatter[..., j].any()
+        assert not scatter[:, j].any()
+    assert scatter[:, 0].any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@EVERY_STRUCTURE
+def test_add_centred_of_what_is_not_finite(structure, value):
+    """Nothing of the block has been added, whatever came before it."""
+    rng = np.random.default_rng(7)
+    X, y = rows_of(rng, "float64", 30, 3, 3)
+    held, clean = fresh(structure, 3, 3), fresh(structure, 3, 3)
+    for state in (held, clean):
+        assert take(state, X, y, structure, 10)
+    more, labels = rows_of(rng, "float64", 30, 3, 3)
+    for row, added in ((0, 0), (9, 0), (10, 10), (29, 20)):
+        bad = more.copy()
+        bad[row, 2] = value
+        assert not take(held, bad, labels, structure, 10)
+        if added:
+            assert take(clean, more[:added], labels[:added], structure, 10)
+        assert all((a == b).all() for a, b in zip(held, clean, strict=True))
+        weighted = fresh(structure, 3, 3, True)
+        assert not take(weighted, bad, labels, structure, 30, np.ones(30))
+        assert not any(array.any() for array in weighted)
+
+
+def test_add_centred_of_overflowing_weights():
+    state = fresh("full", 1, 2, True)
+    X, y = np.array([[1.0, 2.0], [3.0, 5.0]]), np.zeros(2, np.int64)
+    assert not take(state, X, y, "full", 9, np.full(2, 1e200))
+    assert not any(array.any() for array in state)
+
+
+# --- rows to exact sums -----------------------------------------------------------------------
+
+
+EXACT = [("uint8", "int16"), ("uint8", "float32"), ("int8", "int16"), ("int8", "float32")]
+EXACT += [(dtype, "float64") for dtype in ("uint8", "int8", "uint16", "int16")]
+
+
+@pytest.mark.parametrize(("dtype", "panel"), EXACT)
+@EVERY_STRUCTURE
+def test_add_exact(structure, dtype, panel):
+    """Values of the whole range, in blocks of any size, on top of what is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("STREAMGDA_PORTABLE", raising=False)
+        if panel == "int16" and not numba.config.DISABLE_JIT and not has_integer_dot():
+            pytest.skip("this processor has no integer dot product (AVX2): nothing uses int16")
+    rng = np.random.default_rng(8)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    origin = 1 << 15 if dtype == "uint16" else 0
+    for d, n, block_rows in ((1, 1, 9), (3, 25, 100), (3, 25, 7), (5, 6, 2), (26, 9, 5)):
+        X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
+        X[rng.random((n, d)) < 0.3] = low
+        X[rng.random((n, d)) < 0.3] = high
+        y = rng.integers(0, 3, n)
+        count, total = np.array([0, 5, 0, 0]), rng.integers(-9, 9, (4, d))
+        scatter = zeros(structure, 4, d, np.int64) + 3
+        expected = count.copy(), total.copy(), scatter.copy()
+        products = np.zeros((4, d, d), np.int64)
+        for row, k in zip(X.astype(np.int64) - origin, y, strict=True):
+            expected[0][k] += 1
+            expected[1][k] += row
+            products[k] += np.outer(row, row)
+        panels = room(min(n, block_rows), d, panel, structure, 77)
+        origins = np.full((4, d), origin)
+        centre = origins.astype(panel) if STRUCTURES[structure][1] else origins
+        about = origins, centre, np.zeros_like(centre)
+        with quiet():
+            add_exact(X, y, block_rows, count, total, *about, panels, scatter)
+        assert (count == expected[0]).all()
+        assert (total == expected[1]).all()
+        assert (scatter == expected[2] + kept(structure, products)).all()
