@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from streamgda import threads
+from streamgda import lapack, threads
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.kernels.triangles import clear_upper
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.spread import diagonals, symmetric, total_variance
@@ -256,24 +257,19 @@ def _inverse_root(covariance: np.ndarray, tol: float) -> np.ndarray | int:
     """The inverse of the lower Cholesky factor, or the rank where the matrix is singular."""
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
     scale[scale == 0] = 1
-    correlation = _scaled(covariance, scale)
-    norm = linalg.lapack.dlange("1", correlation.T)
-    # LAPACK thinks in columns: to it, the lower factor of rows is an upper one, and nothing is
-    # copied.
-    upper, failed = linalg.lapack.dpotrf(correlation.T, lower=0, overwrite_a=1)
-    clear = False
-    if not failed:
-        # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
-        # eigenvalues are only computed where it leaves a doubt.
-        reciprocal, _ = linalg.lapack.dpocon(upper, norm, uplo="U")
-        clear = reciprocal * norm > 10 * tol**2
-    if not clear:
+    root = _scaled(covariance, scale)
+    norm = float(np.abs(root).sum(axis=0).max())
+    failed = not lapack.cholesky(root)
+    # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
+    # eigenvalues are only computed where it leaves a doubt.
+    if failed or lapack.reciprocal_condition(root, norm) * norm <= 10 * tol**2:
         d = covariance.shape[0]
         eigenvalues = linalg.eigvalsh(_scaled(covariance, scale), check_finite=False)
         rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
         if failed or rank < d:
             return min(rank, d - 1)
-    root: np.ndarray = linalg.lapack.dtrtri(upper, lower=0, overwrite_c=1)[0].T
+    lapack.invert_lower(root)
+    clear_upper(root)
     root /= scale
     return root
 

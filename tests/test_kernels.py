@@ -8,7 +8,7 @@ import pytest
 from streamgda.kernels.grouping import group_rows, number_labels
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
-from streamgda.kernels.triangles import mirror
+from streamgda.kernels.triangles import clear_upper, mirror
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 NO_WEIGHTS = np.empty(0)
@@ -74,6 +74,8 @@ def test_mirror(d):
     expected = np.tril(matrix) + np.tril(matrix, -1).T
     mirror(matrix)
     assert (matrix == expected).all()
+    clear_upper(matrix)
+    assert (matrix == np.tril(expected)).all()
 
 
 # --- sums -------------------------------------------------------------------------------------

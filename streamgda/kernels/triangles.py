@@ -14,3 +14,12 @@ def mirror(matrix):
             for i in range(i_block, min(i_block + _BLOCK, d)):
                 for j in range(j_block, min(j_block + _BLOCK, i)):
                     matrix[j, i] = matrix[i, j]
+
+
+@kernel
+def clear_upper(matrix):
+    """Write zeros above the diagonal."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i + 1, d):
+            matrix[i, j] = 0.0

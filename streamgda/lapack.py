@@ -1,0 +1,75 @@
+"""LAPACK routines on C-contiguous float64 matrices, in place, without holding the GIL.
+
+`scipy.linalg.lapack` has them too, but holds the GIL, so that threads would wait for each other.
+LAPACK thinks in columns: to it, the lower triangle of a matrix in rows is an upper one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.extending import get_cython_function_address
+
+_Number = ctypes.POINTER(ctypes.c_int)
+
+
+def _routine(name: str, *kinds: Any) -> Callable[..., None]:
+    address = get_cython_function_address("scipy.linalg.cython_lapack", name)
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *kinds)(address)
+    return routine
+
+
+_matrix = ctypes.c_void_p
+_real = ctypes.POINTER(ctypes.c_double)
+_dpotrf = _routine("dpotrf", ctypes.c_char_p, _Number, _matrix, _Number, _Number)
+_dtrtri = _routine("dtrtri", ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix, _Number, _Number)
+_dpocon = _routine(
+    "dpocon", ctypes.c_char_p, _Number, _matrix, _Number, _real, _real, _matrix, _matrix, _Number
+)
+
+
+def cholesky(matrix: np.ndarray) -> bool:
+    """Replace the lower triangle of a symmetric matrix by its Cholesky factor; whether it has one.
+
+    The upper triangle is left alone.
+    """
+    n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
+    _dpotrf(b"U", n, matrix.ctypes.data, n, info)
+    return info.value == 0
+
+
+def reciprocal_condition(factor: np.ndarray, norm: float) -> float:
+    """An estimate of one over the condition number in the 1-norm, from a Cholesky factor.
+
+    Parameters
+    ----------
+    factor : ndarray, shape (d, d)
+        As `cholesky` leaves it.
+    norm : float
+        The 1-norm of the matrix that was factored.
+    """
+    d = len(factor)
+    n, info = ctypes.c_int(d), ctypes.c_int()
+    reciprocal = ctypes.c_double()
+    room, numbers = np.empty(3 * d), np.empty(d, np.intc)
+    _dpocon(
+        b"U",
+        n,
+        factor.ctypes.data,
+        n,
+        ctypes.c_double(norm),
+        reciprocal,
+        room.ctypes.data,
+        numbers.ctypes.data,
+        info,
+    )
+    return reciprocal.value
+
+
+def invert_lower(matrix: np.ndarray) -> None:
+    """Replace a lower triangle by that of its inverse; the upper triangle is left alone."""
+    n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
+    _dtrtri(b"U", b"N", n, matrix.ctypes.data, n, info)

@@ -1,0 +1,49 @@
+"""LAPACK in place: factors and inverses of lower triangles, the upper ones left alone."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from streamgda import lapack
+
+SIZES = [1, 2, 17, 64, 130]
+
+
+def positive(d):
+    root = np.random.default_rng(d).normal(size=(d, d))
+    return root @ root.T + d * np.eye(d)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_cholesky(d):
+    matrix = positive(d)
+    factor = matrix.copy()
+    assert lapack.cholesky(factor)
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(matrix), rtol=1e-12)
+    assert (np.triu(factor, 1) == np.triu(matrix, 1)).all()
+
+
+def test_an_indefinite_matrix_has_no_factor():
+    assert not lapack.cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    assert not lapack.cholesky(np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_invert_lower(d):
+    factor = np.linalg.cholesky(positive(d)) + np.triu(np.full((d, d), 7.0), 1)
+    inverse = factor.copy()
+    lapack.invert_lower(inverse)
+    np.testing.assert_allclose(np.tril(inverse) @ np.tril(factor), np.eye(d), atol=1e-12)
+    assert (np.triu(inverse, 1) == np.triu(factor, 1)).all()
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_reciprocal_condition(d):
+    matrix = positive(d)
+    norm = np.abs(matrix).sum(axis=0).max()
+    factor = matrix.copy()
+    lapack.cholesky(factor)
+    expected, _ = linalg.lapack.dpocon(np.asfortranarray(np.tril(factor)), norm, uplo="L")
+    assert lapack.reciprocal_condition(factor, norm) == pytest.approx(expected, rel=1e-10)
+    exact = 1 / (norm * np.abs(np.linalg.inv(matrix)).sum(axis=0).max())
+    assert exact * (1 - 1e-10) <= lapack.reciprocal_condition(factor, norm) <= 3 * exact
