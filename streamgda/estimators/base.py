@@ -99,9 +99,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         with self._unchanged_on_error():
             self._regularisation()
             first = not hasattr(self, "moments_")
-            declared = None if classes is None else as_labels(classes, "classes")
-            if not first and declared is not None and self._knows(declared):
-                declared = None  # as where every call names the classes: nothing to add
+            declared = None  # as where every call names the classes: nothing to add
+            if classes is not None and (first or not self._knows(classes)):
+                declared = as_labels(classes, "classes")
             if not first and self.moments_.covariance_type != self._covariance_type():
                 raise InvalidParameterError(
                     f"covariance_type={self._covariance_type()!r}, but the rows so far were kept "
@@ -152,8 +152,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         X, y = self._validate(X, y, first)
         return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
 
-    def _knows(self, labels: np.ndarray) -> bool:
-        return bool((find(labels, self.moments_.classes) >= 0).all())
+    def _knows(self, labels: Any) -> bool:
+        held = self.moments_.classes
+        if type(labels) is np.ndarray and labels.dtype == held.dtype:
+            if np.array_equal(labels, held):  # most often it is just these, and soon found out
+                return True
+        return bool((find(as_labels(labels, "classes"), held) >= 0).all())
 
     def _check_stored(self, X: Any, first: bool) -> None:
         """Of rows that are not in memory, what can be said before they are read."""

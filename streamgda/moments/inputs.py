@@ -18,12 +18,13 @@ def as_matrix(X: Any) -> np.ndarray:
     InvalidDataError
         For sparse matrices, objects that are not numbers, complex numbers and other shapes.
     """
-    if sparse.issparse(X):
-        raise InvalidDataError(
-            f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities centre "
-            f"every value): pass row blocks of X.toarray()"
-        )
-    X = np.asarray(X)
+    if type(X) is not np.ndarray:
+        if sparse.issparse(X):
+            raise InvalidDataError(
+                f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities "
+                f"centre every value): pass row blocks of X.toarray()"
+            )
+        X = np.asarray(X)
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
