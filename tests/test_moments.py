@@ -279,17 +279,23 @@ def test_weights_of_any_kind(weights):
 
 # In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
 # class, parts that one thread sums, batches that are packed, and tiles of what they are added to.
-PIECES = {"_SMALL_STATE": 0, "_WINDOW_BYTES": 1, "_PART_ELEMENTS": 1, "_PANEL_BYTES": 1}
+PIECES = {
+    "_SMALL_STATE": 0,
+    "_SMALL_WORK": 0,
+    "_WINDOW_BYTES": 1,
+    "_PART_ELEMENTS": 1,
+    "_PANEL_BYTES": 1,
+}
 PATHS = {
     "whole": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
     "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
-    "large": {"_SMALL_STATE": 0},
-    "large in windows": {"_SMALL_STATE": 0, "_WINDOW_BYTES": 1},
-    "large in parts": {"_SMALL_STATE": 0, "_PART_ELEMENTS": 1},
-    "large in batches": {"_SMALL_STATE": 0, "_PANEL_BYTES": 1},
-    "large in tiles": {"_SMALL_STATE": 0, "_TILE_FEATURES": 7},
+    "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
+    "large in windows": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_WINDOW_BYTES": 1},
+    "large in parts": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PART_ELEMENTS": 1},
+    "large in batches": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PANEL_BYTES": 1},
+    "large in tiles": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_TILE_FEATURES": 7},
     "large in pieces": PIECES | {"_TILE_FEATURES": 7},
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
@@ -1060,6 +1066,7 @@ SCALES = {
 def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scales, d, monkeypatch):
     """Whole blocks of 256 rows, so that none of them is small enough for float32."""
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
+    monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
     rng = np.random.default_rng(14)
     y = rng.permutation(np.repeat(np.arange(3), 2 * DEPTH))
     X = rng.normal(size=(y.size, d))

@@ -21,9 +21,10 @@ PATHS = {
     "small": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
-    "large": {"_SMALL_STATE": 0},
+    "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
     "large in pieces": {
         "_SMALL_STATE": 0,
+        "_SMALL_WORK": 0,
         "_WINDOW_BYTES": 1,
         "_PART_ELEMENTS": 1,
         "_PANEL_BYTES": 1,

@@ -154,9 +154,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes
-        if type(labels) is np.ndarray and labels.dtype == held.dtype:
-            if np.array_equal(labels, held):  # most often it is just these, and soon found out
-                return True
+        plain = type(labels) is np.ndarray and labels.dtype == held.dtype
+        if plain and np.array_equal(labels, held):  # most often it is just these
+            return True
         return bool((find(as_labels(labels, "classes"), held) >= 0).all())
 
     def _check_stored(self, X: Any, first: bool) -> None:

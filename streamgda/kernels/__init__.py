@@ -23,7 +23,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     # Numba finds what it has cached of a function by its name and its own file, and would not see
     # that a kernel which it calls has changed. With all sources in the name it does.
     function.__qualname__ += f"_{_STAMP}"
-    return numba.njit(nogil=True, cache=True, **options)(function)
+    return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
 
 
 kernel = _compiled

@@ -8,11 +8,14 @@ mostly nothing, cost no multiplication.
 import numpy as np
 
 from streamgda.kernels import kernel
+from streamgda.kernels.merging import add_outer
 from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 
 # Entries of a panel: a panel of any type takes 16 to 24 KB, so that it stays in the first cache.
 # Float32 products of bytes, up to 255^2, stay exact when so many are summed.
 DEPTH = 256
+
+_FEW = 4  # rows that are not worth packing
 
 # Sums of magnitudes of a feature in a block for which float32 neither over- nor underflows when
 # they are squared and summed.
@@ -205,11 +208,27 @@ def add_blocks(X, codes, order, starts, weights, centre, centre_low, panels, S):
     depth, width, together = panels.shape[1:]
     rows, magnitude = _empty_scratch(X.shape[1], panels)
     features = np.empty(panels.shape[0] * width, np.intp)
+    vector = np.empty(X.shape[1], S.dtype)
     everything = (0, X.shape[1])
     for g in range(starts.shape[0] - 1):
         for first in range(starts[g], starts[g + 1], depth * together):
             block = order[first : min(first + depth * together, starts[g + 1])]
+            if block.shape[0] <= _FEW:
+                _add_rows(X, codes, block, weights, centre, centre_low, vector, S[g])
+                continue
             read = X, codes, block, weights, centre, centre_low
             active = pack_rows(*read, rows, magnitude, panels, features)
             entries = (block.shape[0] + together - 1) // together
             add_product(panels, features, active, entries, everything, everything, S[g])
+
+
+@kernel
+def _add_rows(X, codes, order, weights, centre, centre_low, vector, S):
+    """Add the product of each row with itself."""
+    number = S.dtype.type
+    for q in range(order.shape[0]):
+        r = np.uint64(order[q])
+        k = np.uint64(codes[r])
+        for j in range(X.shape[1]):
+            vector[j] = (X[r, j] - centre[k, j]) - centre_low[k, j]
+        add_outer(vector, number(weights[r]) if weights.shape[0] > 0 else number(1), S)

@@ -34,6 +34,7 @@ _NATIVE = {np.dtype(name) for name in ("u1", "i1", "u2", "i2", "f4", "f8")}
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 _SEGMENT_ELEMENTS = 1 << 19  # of a segment that one thread takes, block by block
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread, for large states
+_SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _SMALL_STATE = 1 << 20  # bytes: a state up to this size is worth having once a segment
 _TILE_FEATURES = 384  # of a part of a large scatter that a thread adds products to
 _ALIGNED = 48  # features: whole panels of every type
@@ -122,13 +123,14 @@ class Sums:
         """Take in rows; where that fails, nothing has changed."""
         n, d = X.shape
         n_classes = self.count.size
-        if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
-            self._take_large(X, codes, weights)
-            return
         # Enough rows for every class to have some to multiply with each other.
         block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
-        if n <= block_rows:
+        work = n * d * (d if self.structure.matrix else 1)
+        if n <= block_rows and work <= _SMALL_WORK:
             self._take_small(as_rows(X), codes, weights, block_rows)
+            return
+        if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
+            self._take_large(X, codes, weights)
             return
         segment = max(block_rows, _SEGMENT_ELEMENTS // d)
 
@@ -194,7 +196,7 @@ class Sums:
         """Pack blocks of rows and add their products, batch by batch."""
         d = self.n_features
         n_threads = threads.n_threads()
-        n_rows = DEPTH * rows_of_entry(dtype)
+        n_rows = int((cuts[1] - cuts[0]).max())
         block_bytes = n_rows * d * np.dtype(dtype).itemsize
         batch = min(max(n_threads, _PANEL_BYTES // block_bytes), cuts[0].size)
         panels = empty_panels(batch, n_rows, d, dtype)
