@@ -65,9 +65,10 @@ def as_rows(X: np.ndarray) -> np.ndarray:
 class Sums:
     """What `CentredSums` and `ExactSums` share: how a block of rows is taken in.
 
-    A small state is made once for each segment of rows, on all threads, and the segments are
-    merged in their order; a large one is filled in place, each thread taking features. Neither
-    the segments nor the order depend on the number of threads, so neither does any bit.
+    Few rows are added to the state in one kernel call. Of more, a small state is made once for each
+    segment of rows, on all threads, and the segments are merged in their order; a large one is
+    filled in place, each thread taking parts of the matrix. Neither the segments nor the order
+    depend on the number of threads, so neither does any bit.
 
     Attributes
     ----------
