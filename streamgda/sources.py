@@ -107,6 +107,25 @@ def refuse_group(X: Any, what: str = "X") -> None:
         )
 
 
+def check_rows(rows: RowSource, *companions: RowSource) -> None:
+    """Raise `InvalidDataError` unless all have one shape (n_rows,) beside (n_rows, n_features)."""
+    if len(rows.shape) != 2:
+        raise InvalidDataError(
+            f"X has shape {rows.shape}; expected a 2D array of rows x features (one row: "
+            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
+        )
+    for companion, name in zip(companions, ("labels", "weights"), strict=False):
+        if len(companion.shape) != 1:
+            raise InvalidDataError(f"{name} have shape {companion.shape}; expected one a row")
+        if companion.n_rows != rows.n_rows:
+            raise InvalidDataError(
+                f"X has {rows.n_rows} rows but there are {companion.n_rows} {name} (inconsistent "
+                f"numbers of samples); give one a row"
+            )
+    if not rows.n_rows:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
+
+
 def _dtype(dtype: Any) -> np.dtype:
     return dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
 

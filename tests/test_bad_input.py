@@ -20,8 +20,8 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
-    engine,
     open_store,
+    slabs,
 )
 from streamgda.errors import (
     FormatError,
@@ -46,7 +46,7 @@ def fitted():
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    monkeypatch.setattr(engine, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
 
 
 def refuses(error, match, estimator, method, *arguments, **keywords):

@@ -166,8 +166,8 @@ def test_demo_measures_what_it_prints() -> None:
 def test_an_interrupted_command_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
     program = f"""
 import os, signal, time
-from streamgda import engine, sources
-engine._SLAB_BYTES = 50 * 24
+from streamgda import slabs, sources
+slabs._SLAB_BYTES = 50 * 24
 signal.signal(signal.SIGINT, signal.default_int_handler)
 read = sources.RowSource.read
 def interrupted(self, start, stop):
@@ -442,7 +442,7 @@ def test_errors_of_single_rows_say_where_these_are(
     X[130, 1] = np.nan
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
     convert(X, store, labels=y, chunk_rows=50)
-    monkeypatch.setattr("streamgda.engine._SLAB_BYTES", 50 * 24)
+    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
     for arguments in (["predict", "--out", out], ["evaluate"]):
         name, *options = arguments
         ended = command(name, data / "qda.zip", store, *options)
@@ -457,7 +457,7 @@ def test_errors_of_single_rows_say_where_these_are(
 def test_evaluate_agrees_with_scikit_learn(
     done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamgda.engine._SLAB_BYTES", 100 * 24)
+    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 100 * 24)
     monkeypatch.setattr("streamgda.cli.evaluate._SCORES", 70)
     X, y = rows()
     estimator = streamgda.load(data / "qda.zip")

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda import ClassMoments, GaussianNB, accumulate, engine, slabs
 from streamgda.errors import MemoryBudgetError
 
 N_ROWS = 500
@@ -23,7 +23,7 @@ NAMES = np.array(["ant", "bee", "a rather long name"])
 @pytest.fixture
 def small_slabs(monkeypatch):
     """Slabs of 64 rows of six bytes, 8 of six float64, or a chunk where that is larger."""
-    monkeypatch.setattr(engine, "_SLAB_BYTES", 64 * 6)
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 64 * 6)
 
 
 def assert_same_moments(found, expected):
@@ -179,7 +179,7 @@ class Recorder:
     ],
 )
 def test_slabs_are_whole_chunks_read_once(monkeypatch, chunk, shard, slab_bytes, slab):
-    monkeypatch.setattr(engine, "_SLAB_BYTES", slab_bytes)
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", slab_bytes)
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, chunk, shard)
     expected = [(i, min(i + slab, N_ROWS)) for i in range(0, N_ROWS, slab)]
@@ -237,7 +237,7 @@ def test_errors_in_reading_are_passed_on(small_slabs):
 def budget(n_classes, n_features, slab_rows):
     """What slabs of so many float64 rows need: three in flight, and twice the moments."""
     state = 8 * n_classes * (1 + 2 * n_features + n_features**2)
-    return 2 * state + engine._SCRATCH_BYTES + 3 * slab_rows * 8 * n_features
+    return 2 * state + slabs._SCRATCH_BYTES + 3 * slab_rows * 8 * n_features
 
 
 @pytest.mark.parametrize(("extra", "slab"), [(0, 120), (1, 120), (19 * 3 * 48, 120), (10**9, 500)])
@@ -258,16 +258,16 @@ def test_a_budget_that_is_too_small_is_refused_before_any_row_is_read():
         accumulate(recorder, labels, max_memory=least - 1)
     assert not recorder.reads
     message = str(refusal.value)
-    assert f"needs {engine.readable(least)}" in message
-    assert f"allows {engine.readable(least - 1)}" in message
+    assert f"needs {slabs.readable(least)}" in message
+    assert f"allows {slabs.readable(least - 1)}" in message
     assert "(100 at a time, as they are stored)" in message
     assert isinstance(refusal.value, MemoryError)
 
 
 def test_the_moments_are_part_of_the_budget():
     X, y = np.zeros((400, 200)), np.arange(400) % 100
-    needed = 2 * 8 * 100 * (1 + 2 * 200 + 200**2) + engine._SCRATCH_BYTES
-    match = f"this needs {re.escape(engine.readable(needed))} of memory"
+    needed = 2 * 8 * 100 * (1 + 2 * 200 + 200**2) + slabs._SCRATCH_BYTES
+    match = f"this needs {re.escape(slabs.readable(needed))} of memory"
     with pytest.raises(MemoryBudgetError, match=match):
         accumulate(X, y, max_memory=needed - 1)
     tied = accumulate(X, y, covariance_type="tied", max_memory=needed - 1)
@@ -278,7 +278,7 @@ def test_budgets_of_scoring():
     X, y = blobs(N_ROWS, 6)
     model = GaussianNB().fit(X, y).model_
     recorder = Recorder(X, 20)
-    least = engine._SCRATCH_BYTES + 20 * (3 * 48 + 2 * 8)
+    least = slabs._SCRATCH_BYTES + 20 * (3 * 48 + 2 * 8)
     scores = engine.score(model.predict, recorder, max_memory=least)
     assert recorder.reads[:2] == [(0, 20), (20, 40)]
     np.testing.assert_array_equal(scores, model.predict(X))
@@ -353,7 +353,7 @@ def test_what_stands_there_is_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
 def test_progress_counts_rows(monkeypatch, kind):
-    monkeypatch.setattr(engine, "_SLAB_BYTES", 100 * 48)
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 100 * 48)
     X, y = blobs(N_ROWS, 6)
     calls = []
     report = lambda *call: calls.append(call)  # noqa: E731

@@ -24,6 +24,7 @@ LEVELS = [
     {"covariance"},
     {"model"},
     {"sources"},
+    {"slabs", "progress"},
     {"engine", "distributed"},
     {"estimators"},
     {"saved"},

@@ -32,7 +32,9 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Convert rows and labels to a zarr group, in the memory of a few chunks."""
-    from streamgda import datasets, engine  # noqa: PLC0415
+    from streamgda import datasets  # noqa: PLC0415
+    from streamgda.progress import reporter  # noqa: PLC0415
+    from streamgda.slabs import readable  # noqa: PLC0415
 
     if "://" not in store:
         refuse_occupied(store, overwrite)
@@ -43,7 +45,7 @@ def convert(
         def progress(done: int, total: int | None) -> None:
             nonlocal report
             if report is None:  # only now is the total known
-                report = stack.enter_context(engine.reporter(True, total, "converting"))
+                report = stack.enter_context(reporter(True, total, "converting"))
             report(done)
 
         group = datasets.convert(
@@ -63,7 +65,7 @@ def convert(
         [(name, a.shape, a.chunks, a.dtype) for name, a in arrays],
         right=False,
     )
-    stored = "" if size is None else f" ({engine.readable(size)})"
+    stored = "" if size is None else f" ({readable(size)})"
     screen.say(f"written to {store}{stored} in {seconds:.2f} s")
 
 

@@ -152,13 +152,14 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     import numpy as np  # noqa: PLC0415
     from sklearn.metrics import confusion_matrix  # noqa: PLC0415
 
-    from streamgda import engine  # noqa: PLC0415
     from streamgda.moments.labels import as_labels, find, join_labels  # noqa: PLC0415
-    from streamgda.sources import as_source  # noqa: PLC0415
+    from streamgda.progress import reporter  # noqa: PLC0415
+    from streamgda.slabs import Slabs, as_bytes  # noqa: PLC0415
+    from streamgda.sources import as_source, check_rows  # noqa: PLC0415
 
     rows, companion = as_source(X), as_source(y, "y")
-    engine.check_rows(rows, companion)
-    plan = engine.Slabs.plan(rows, engine.as_bytes(max_memory), 0)
+    check_rows(rows, companion)
+    plan = Slabs.plan(rows, as_bytes(max_memory), 0)
     classes = labels = estimator.classes_
     for _, (truth,) in plan.read(companion):
         labels = join_labels(labels, np.unique(as_labels(truth)))
@@ -168,7 +169,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     confusion = np.zeros((labels.size, labels.size), np.int64)
     loss = 0.0
     step = max(1, _SCORES // classes.size)
-    with engine.reporter(True, rows.n_rows, "evaluating") as report:
+    with reporter(True, rows.n_rows, "evaluating") as report:
         for start, (block, truth) in plan.read(rows, companion):
             codes = find(as_labels(truth), labels)
             for first in range(0, block.shape[0], step):

@@ -93,7 +93,7 @@ def fit(
         raise typer.BadParameter("--model and --moments need a path each")
 
     import streamgda  # noqa: PLC0415
-    from streamgda import engine  # noqa: PLC0415
+    from streamgda.slabs import readable  # noqa: PLC0415
 
     name, structure = _ESTIMATORS[kind]
     estimator_class = getattr(streamgda, name)
@@ -133,13 +133,13 @@ def fit(
     assert held is not None  # there was a store, or moments
     if moments is not None:
         held.save(moments)
-        screen.say(f"{held!r}: saved to {moments} ({engine.readable(stored_bytes(moments) or 0)})")
+        screen.say(f"{held!r}: saved to {moments} ({readable(stored_bytes(moments) or 0)})")
     estimator = estimator_class.from_moments(held, **params)
     estimator.save(model)
     rows = screen.number(held.class_count.sum().item())
     screen.say(
         f"{' '.join(repr(estimator).split())} of {rows} rows in {held.classes.size:,} classes: "
-        f"saved to {model} ({engine.readable(stored_bytes(model) or 0)})"
+        f"saved to {model} ({readable(stored_bytes(model) or 0)})"
     )
 
 

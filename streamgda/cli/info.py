@@ -27,7 +27,7 @@ def info(
         screen.show_json({"path": path, **described})
         return
 
-    from streamgda.engine import readable  # noqa: PLC0415
+    from streamgda.slabs import readable  # noqa: PLC0415
 
     classes = described.pop("classes", None)
     arrays = described.pop("arrays", None)
