@@ -19,7 +19,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
-from streamgda.moments.sums import as_rows
+from streamgda.moments.sums import as_rows, read_dtype
 
 # A thread has about so many rows and scores in hand at a time; of wide rows, so many that the root
 # of a class is used several times while it is in the cache.
@@ -256,10 +256,10 @@ class GaussianModel:
             min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
         )
         step = max(_BLOCK, step // _BLOCK * _BLOCK)
-        dtype = as_rows(X[:0]).dtype
+        dtype = read_dtype(X.dtype)
 
         def work(start: int) -> None:
-            chunk = np.ascontiguousarray(X[start : start + step], dtype)
+            chunk = as_rows(X[start : start + step], dtype)
             if chunk.dtype.kind == "f" and not scoring.all_finite(chunk):
                 refuse_not_finite(chunk, first_row + start)
             finish(scores_of(chunk), out[start : start + step])

@@ -20,6 +20,7 @@ from streamgda.kernels.accumulate import (
 from streamgda.kernels.merging import add_outer, merge, two_sum, two_sum_of_numbers
 from streamgda.kernels.scatter import empty_panels
 from streamgda.kernels.tiles import has_integer_dot
+from streamgda.moments.sums import as_rows
 
 NO_WEIGHTS = np.empty(0)
 # How scatter is kept: whether a class has one of its own, and whether it is a matrix.
@@ -273,7 +274,7 @@ def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
     *state, scatter = state
     panels = room(min(len(X), block_rows), X.shape[1], np.float64, structure, np.nan)
     with quiet():
-        return add_centred(X, y, weights, block_rows, *state, panels, scatter)
+        return add_centred(as_rows(X, X.dtype), y, weights, block_rows, *state, panels, scatter)
 
 
 def rows_of(rng, dtype, n, d, n_classes):
@@ -283,7 +284,7 @@ def rows_of(rng, dtype, n, d, n_classes):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @EVERY_STRUCTURE
 def test_add_centred(structure, dtype, weighted):
     """In one block or several, of fewer rows than classes too, narrow and wide, and once more."""
@@ -405,7 +406,7 @@ def test_add_exact(structure, dtype, panel):
         centre = origins.astype(panel) if STRUCTURES[structure][1] else origins
         about = origins, centre, np.zeros_like(centre)
         with quiet():
-            add_exact(X, y, block_rows, count, total, *about, panels, scatter)
+            add_exact(as_rows(X, X.dtype), y, block_rows, count, total, *about, panels, scatter)
         assert (count == expected[0]).all()
         assert (total == expected[1]).all()
         assert (scatter == expected[2] + kept(structure, products)).all()

@@ -2,14 +2,23 @@
 
 import numpy as np
 
-from streamgda.kernels import kernel
+from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import merge, two_sum_of_numbers
+from streamgda.kernels.narrow import (
+    NARROW,
+    add_narrow_products,
+    add_narrow_sums,
+    padded_width,
+)
 from streamgda.kernels.scatter import add_blocks
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
 
 # Values of whose squares even a great many can be summed in float64.
 LARGE = 1e140
+
+# Rows whose products, of differences below 1.5 * 2^16, are summed in float64 without rounding.
+EXACT_ROWS = 1 << 19
 
 
 @kernel
@@ -22,8 +31,13 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
     """
     n_classes, d = mean.shape
     everyone, group = groups(n_classes, n_classes), groups(n_classes, scatter.shape[0])
+    narrow = scatter.ndim == 3 and d <= NARROW and X.shape[0] > n_classes
+    width = padded_width(d) if narrow else d
     number = np.empty(n_classes)
-    pivot, sums, gap = np.empty((n_classes, d)), np.empty((n_classes, d)), np.empty(d)
+    pivot, sums, gap = np.zeros((n_classes, width)), np.empty((n_classes, width)), np.empty(d)
+    products = np.zeros((scatter.shape[0] if narrow else 0, width, width))
+    step = min(scatter.shape[0] - 1, 1)  # of the products, from class to class
+    finite = True
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
@@ -31,19 +45,36 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
         count_rows(labels, w, number)
         choose_pivots(x, labels, number, count, mean, pivot)
         sums[:] = 0
-        add_sums(x, labels, w, pivot, sums)
-        if not means_of_sums(number, pivot, sums):
-            return False
-        if scatter.ndim == 3:
+        if narrow:
+            add_narrow_sums(x, labels, w, pivot, sums)
+        else:
+            add_sums(x, labels, w, pivot, sums)
+        finite = means_of_sums(number, pivot, sums)
+        if not finite:
+            break
+        if scatter.ndim != 3:
+            add_squares(x, labels, w, pivot, sums, group, scatter)
+        elif narrow:
+            add_narrow_products(x, labels, w, pivot, sums, step, products)
+        else:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
             add_blocks(x, labels, order, starts, w, pivot, sums, panels, scatter)
-        else:
-            add_squares(x, labels, w, pivot, sums, group, scatter)
         merge(number, pivot, sums, everyone, group, count, mean, mean_low, gap, scatter)
-    return True
+    if scatter.ndim == 3:
+        add_padded(products, scatter)
+    return finite
 
 
-@kernel
+@inline_kernel
+def add_padded(products, scatter):
+    """Add padded matrices, or none, to the lower triangles of others."""
+    for g in range(products.shape[0]):
+        for i in range(scatter.shape[1]):
+            for j in range(i + 1):
+                scatter[g, i, j] += scatter.dtype.type(products[g, i, j])
+
+
+@inline_kernel
 def groups(n_classes, n_groups):
     """Which scatter is each class's: its own, or the only one."""
     group = np.empty(n_classes, np.intp)
@@ -52,7 +83,7 @@ def groups(n_classes, n_groups):
     return group
 
 
-@kernel
+@inline_kernel
 def ordered(codes, n_classes, n_groups):
     """Rows ordered by class, and where each group's rows start."""
     order = np.empty(codes.shape[0], np.intp)
@@ -63,7 +94,7 @@ def ordered(codes, n_classes, n_groups):
     return order, starts[: n_groups + 1]
 
 
-@kernel
+@inline_kernel
 def choose_pivots(X, codes, number, count, mean, pivot):
     """Write what each class's rows are summed about: its mean so far, or its first row.
 
@@ -79,7 +110,7 @@ def choose_pivots(X, codes, number, count, mean, pivot):
                 pivot[k, j] = X[first[k], j]
 
 
-@kernel
+@inline_kernel
 def first_rows(codes, number, count, first):
     """Write the first row of each class that has rows now and had none before, -1 for others."""
     left = 0
@@ -95,7 +126,7 @@ def first_rows(codes, number, count, first):
             left -= 1
 
 
-@kernel
+@inline_kernel
 def means_of_sums(number, pivot, sums):
     """Turn sums about pivots into means in two parts, `pivot` + `sums`; whether all are finite."""
     for k in range(number.shape[0]):
@@ -114,15 +145,27 @@ def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels
     `origins` holds the origin for each class and feature, `centre` the same and `zeros` zeros in
     the type of the panels; `panels` is scratch. For variances all of them are int64.
     """
-    n_classes = total.shape[0]
+    n_classes, d = total.shape
     unweighted = np.empty(0)
     group = groups(n_classes, scatter.shape[0])
+    narrow = scatter.ndim == 3 and d <= NARROW and n_classes < X.shape[0] <= EXACT_ROWS
+    width = padded_width(d)
+    about, nothing = np.zeros((n_classes, width)), np.zeros((n_classes, width))
+    for k in range(n_classes):
+        for j in range(d):
+            about[k, j] = origins[k, j]
+    products = np.zeros((scatter.shape[0] if narrow else 0, width, width))
+    step = min(scatter.shape[0] - 1, 1)
     for first in range(0, X.shape[0], block_rows):
         x, labels = X[first : first + block_rows], codes[first : first + block_rows]
         count_rows(labels, unweighted, count)
         add_sums(x, labels, unweighted, origins, total)
-        if scatter.ndim == 3:
+        if scatter.ndim != 3:
+            add_squares(x, labels, unweighted, centre, zeros, group, scatter)
+        elif narrow:
+            add_narrow_products(x, labels, unweighted, about, nothing, step, products)
+        else:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
             add_blocks(x, labels, order, starts, unweighted, centre, zeros, panels, scatter)
-        else:
-            add_squares(x, labels, unweighted, centre, zeros, group, scatter)
+    if scatter.ndim == 3:
+        add_padded(products, scatter)

@@ -7,7 +7,7 @@ mostly nothing, cost no multiplication.
 
 import numpy as np
 
-from streamgda.kernels import kernel
+from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.merging import add_outer
 from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 
@@ -34,7 +34,7 @@ def rows_of_entry(dtype):
     return 2 if dtype == np.int16 else 1
 
 
-@kernel
+@inline_kernel
 def _empty_scratch(n_features, panels):
     """Room for the centred rows of a block, and for the magnitude of each feature."""
     depth, width, together = panels.shape[-3:]
@@ -79,7 +79,7 @@ def pack_rows(X, codes, order, weights, centre, centre_low, rows, magnitude, pan
     return active
 
 
-@kernel
+@inline_kernel
 def _centre(X, codes, order, weights, centre, centre_low, rows, magnitude):
     """Write centred rows, and the sum of magnitudes of each feature."""
     d = X.shape[1]
@@ -101,7 +101,7 @@ def _centre(X, codes, order, weights, centre, centre_low, rows, magnitude):
                 magnitude[j] += abs(rows[q, j])
 
 
-@kernel
+@inline_kernel
 def _pack_panel(rows, features, panel):
     """Write the chosen features of centred rows."""
     width, together = panel.shape[1], panel.shape[2]
@@ -118,7 +118,7 @@ def _pack_panel(rows, features, panel):
                     panel[entry, c, part] = rows[q, np.uint64(features[c])]
 
 
-@kernel
+@inline_kernel
 def _pack_narrow(X, codes, order, weights, centre, centre_low, panel):
     """Write all features of centred rows into one panel."""
     together = panel.shape[2]
@@ -141,12 +141,22 @@ def pack_blocks(source, first, last, panels, features, active):
     X, codes, order, weights, centre, centre_low = source
     rows, magnitude = _empty_scratch(X.shape[1], panels)
     for b in range(first.shape[0]):
-        block = order[first[b] : last[b]]
-        read = X, codes, block, weights, centre, centre_low
-        active[b] = pack_rows(*read, rows, magnitude, panels[b], features[b])
+        rows_of_block = order[first[b] : last[b]]
+        active[b] = pack_rows(
+            X,
+            codes,
+            rows_of_block,
+            weights,
+            centre,
+            centre_low,
+            rows,
+            magnitude,
+            panels[b],
+            features[b],
+        )
 
 
-@kernel
+@inline_kernel
 def _below(features, active, feature):
     """How many of the rising features come before one."""
     n = 0
@@ -199,7 +209,7 @@ def add_products(panels, features, active, sizes, groups, rows, columns, S):
         add_product(panels[b], features[b], active[b], entries, rows, columns, S[groups[b]])
 
 
-@kernel
+@inline_kernel
 def add_blocks(X, codes, order, starts, weights, centre, centre_low, panels, S):
     """Add the products of the rows ``order[starts[g]:starts[g + 1]]`` to ``S[g]``.
 
@@ -216,13 +226,14 @@ def add_blocks(X, codes, order, starts, weights, centre, centre_low, panels, S):
             if block.shape[0] <= _FEW:
                 _add_rows(X, codes, block, weights, centre, centre_low, vector, S[g])
                 continue
-            read = X, codes, block, weights, centre, centre_low
-            active = pack_rows(*read, rows, magnitude, panels, features)
+            active = pack_rows(
+                X, codes, block, weights, centre, centre_low, rows, magnitude, panels, features
+            )
             entries = (block.shape[0] + together - 1) // together
             add_product(panels, features, active, entries, everything, everything, S[g])
 
 
-@kernel
+@inline_kernel
 def _add_rows(X, codes, order, weights, centre, centre_low, vector, S):
     """Add the product of each row with itself."""
     number = S.dtype.type

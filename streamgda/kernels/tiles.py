@@ -19,6 +19,8 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from streamgda.kernels.vectors import broadcast, fused_multiply_add, vector_at
+
 ROWS = 4
 _VECTOR_BYTES = 32
 # Vectors in a row of a tile. With 4 x 3 sums, 3 operands and 1 broadcast one, all 16 registers of
@@ -133,12 +135,12 @@ def _tile_function(context, module, number, total, squares):
     right_row = builder.gep(right, [builder.mul(k, index(lanes * vectors))])
     left_row = builder.gep(left, [builder.mul(k, stride)])
     operands = [
-        builder.load(_vector_at(builder, right_row, v, vector), align=_SUM_BYTES[str(number)])
+        builder.load(vector_at(builder, right_row, v, vector), align=_SUM_BYTES[str(number)])
         for v in range(vectors)
     ]
-    multiply_add = _add_dot_products if integers else _fused_multiply_add
+    multiply_add = _add_dot_products if integers else fused_multiply_add
     for row in range(ROWS):
-        factor = _broadcast(builder, builder.load(builder.gep(left_row, [index(row)])), vector)
+        factor = broadcast(builder, builder.load(builder.gep(left_row, [index(row)])), vector)
         for v in range(vectors):
             before_it = sums[row][v]
             before_it.add_incoming(ir.Constant(vector, None), before)
@@ -151,7 +153,7 @@ def _tile_function(context, module, number, total, squares):
 
     builder.position_at_end(after)
     for v in range(vectors):
-        square = builder.load(_vector_at(builder, tile, v, wide), align=8) if squares else None
+        square = builder.load(vector_at(builder, tile, v, wide), align=8) if squares else None
         for row in range(ROWS):
             value = sums[row][v]
             if integers:
@@ -161,36 +163,13 @@ def _tile_function(context, module, number, total, squares):
             elif wide != vector:
                 value = builder.fpext(value, wide)
             if squares:
-                square = _fused_multiply_add(builder, value, value, square)
+                square = fused_multiply_add(builder, value, value, square)
             else:
-                builder.store(value, _vector_at(builder, tile, row * vectors + v, wide), align=8)
+                builder.store(value, vector_at(builder, tile, row * vectors + v, wide), align=8)
         if squares:
-            builder.store(square, _vector_at(builder, tile, v, wide), align=8)
+            builder.store(square, vector_at(builder, tile, v, wide), align=8)
     builder.ret_void()
     return function
-
-
-def _vector_at(builder, pointer, number, vector):
-    start = builder.gep(pointer, [ir.IntType(64)(number * vector.count)])
-    return builder.bitcast(start, vector.as_pointer())
-
-
-def _broadcast(builder, scalar, vector):
-    undefined = ir.Constant(vector, ir.Undefined)
-    start = builder.insert_element(undefined, scalar, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
-    return builder.shuffle_vector(start, undefined, zeros)
-
-
-def _fused_multiply_add(builder, x, y, total):
-    vector = total.type
-    bits = 32 if isinstance(vector.element, ir.FloatType) else 64
-    fma = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(vector, [vector] * 3),
-        f"llvm.fma.v{vector.count}f{bits}",
-    )
-    return builder.call(fma, [x, y, total])
 
 
 def _add_dot_products(builder, x, y, total):

@@ -108,6 +108,11 @@ class CentredSums(Sums):
         """These sums."""
         return self
 
+    def read_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Whole numbers are rare here, and not worth kernels of their own."""
+        read = read_dtype(dtype)
+        return read if read.kind == "f" else np.dtype(np.float64)
+
     def _take_small(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
@@ -128,7 +133,7 @@ class CentredSums(Sums):
         self._add_sums(X, codes, weights, pivot, sums)
         if not means_of_sums(number, pivot, sums):
             raise NotFinite
-        panel_dtype = np.float32 if read_dtype(X.dtype) == np.float32 else np.float64
+        panel_dtype = np.float32 if self.read_dtype(X.dtype) == np.float32 else np.float64
         self._add_scatter(X, codes, weights, pivot, sums, panel_dtype)
         self._merge_means(number, pivot, sums)
         self.count = self._count_for(weights.size > 0)
@@ -229,7 +234,7 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
     InvalidDataError
         Always: where all values are finite, their sums overflow.
     """
-    for rows, block in blocks(X):
+    for rows, block in blocks(X, read_dtype(X.dtype)):
         bad = np.argwhere(~np.isfinite(block))
         if bad.size:
             r, j = bad[0]

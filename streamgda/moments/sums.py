@@ -48,18 +48,23 @@ def read_dtype(dtype: np.dtype) -> np.dtype:
     return native if native in _NATIVE else _FLOAT64
 
 
-def blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Row blocks of `X` as the kernels want them: C-contiguous, of a native type."""
-    row_bytes = read_dtype(X.dtype).itemsize * max(1, X.shape[1])
+def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
+    """Row blocks of `X` as the kernels want them."""
+    row_bytes = dtype.itemsize * max(1, X.shape[1])
     n_rows = max(DEPTH, _WINDOW_BYTES // row_bytes)
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
-        yield rows, as_rows(X[rows])
+        yield rows, as_rows(X[rows], dtype)
 
 
-def as_rows(X: np.ndarray) -> np.ndarray:
-    """`X` itself, or a copy that is C-contiguous and of a type that the kernels read."""
-    return np.ascontiguousarray(X, read_dtype(X.dtype))
+def as_rows(X: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`X`, or a copy that is C-contiguous and of that type.
+
+    It cannot be written to, as a memory map often cannot: one compiled kernel then serves both.
+    """
+    rows = np.ascontiguousarray(X, dtype).view()
+    rows.flags.writeable = False
+    return rows
 
 
 class Sums:
@@ -86,6 +91,10 @@ class Sums:
     def empty(self, n_classes: int) -> Any:
         """Sums of no rows, otherwise like these."""
         raise NotImplementedError
+
+    def read_dtype(self, dtype: np.dtype) -> np.dtype:
+        """The data type in which rows of a data type are taken in."""
+        return read_dtype(dtype)
 
     def _take_small(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
@@ -127,8 +136,9 @@ class Sums:
         # Enough rows for every class to have some to multiply with each other.
         block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
         work = n * d * (d if self.structure.matrix else 1)
+        dtype = self.read_dtype(X.dtype)
         if n <= block_rows and work <= _SMALL_WORK:
-            self._take_small(as_rows(X), codes, weights, block_rows)
+            self._take_small(as_rows(X, dtype), codes, weights, block_rows)
             return
         if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
             self._take_large(X, codes, weights)
@@ -138,7 +148,7 @@ class Sums:
         def part(start: int) -> Sums:
             rows = slice(start, start + segment)
             sums: Sums = self.empty(n_classes)
-            sums._take_small(as_rows(X[rows]), codes[rows], weights[rows], block_rows)
+            sums._take_small(as_rows(X[rows], dtype), codes[rows], weights[rows], block_rows)
             return sums
 
         everyone = np.arange(n_classes)
@@ -162,7 +172,7 @@ class Sums:
         sums: np.ndarray,
     ) -> None:
         """Add the centred rows to `sums`, shape (n_classes, n_features), in place."""
-        for rows, block in blocks(X):
+        for rows, block in blocks(X, self.read_dtype(X.dtype)):
             _in_parts(add_sums, (block, codes[rows], weights[rows]), (centre,), sums)
 
     def _add_scatter(
@@ -176,7 +186,7 @@ class Sums:
     ) -> None:
         """Add squares or products of the centred rows to the scatter, in place."""
         n_classes = centre.shape[0]
-        for rows, block in blocks(X):
+        for rows, block in blocks(X, self.read_dtype(X.dtype)):
             labels, weight = codes[rows], weights[rows]
             if not self.structure.matrix:
                 shared = centre, centre_low, self.structure.groups(n_classes)
