@@ -165,9 +165,8 @@ def test_merge(structure, offset):
     before = mean.copy()
     for k, g in enumerate(at) if STRUCTURES[structure][0] else [(0, 0)]:
         scatter[g] += other[3][k]
-    gap = np.full(3, np.nan)
     group = groups(6, len(scatter))
-    merge(*other[:3], at, group, count, mean, mean_low, gap, scatter)
+    merge(*other[:3], at, group, count, mean, mean_low, scatter)
     rows, labels = np.vstack([X, other_X]), np.append(y, at[other_y])
     assert_state(state, rows, labels, structure, 1e-14 if not offset else 1e-12)
     assert (mean[0] == before[0]).all()
@@ -179,7 +178,7 @@ def test_merge_into_nothing_copies():
     mean, low = np.array([[0.1, 1e9]]), np.array([[1e-18, -3e-9]])
     count, high, rest, scatter = np.zeros(2), np.ones((2, 2)), np.ones((2, 2)), np.full((2, 2), 7.0)
     at, group = np.array([1]), np.arange(2)
-    merge(np.array([2.5]), mean, low, at, group, count, high, rest, np.empty(2), scatter)
+    merge(np.array([2.5]), mean, low, at, group, count, high, rest, scatter)
     assert count.tolist() == [0, 2.5]
     assert high.tolist() == [[1, 1], mean[0].tolist()]
     assert rest.tolist() == [[1, 1], low[0].tolist()]

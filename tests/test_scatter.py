@@ -9,10 +9,14 @@ import pytest
 from streamgda.kernels import tiles
 from streamgda.kernels.scatter import (
     DEPTH,
-    add_blocks,
+    FEW,
+    add_few,
     add_product,
     add_products,
+    add_rows,
+    centre_few,
     empty_panels,
+    empty_scratch,
     pack_blocks,
     pack_rows,
     rows_of_entry,
@@ -25,7 +29,7 @@ PANELS = ["float64", "float32", "int16"]
 SUMS = [("float64", "float64"), ("float64", "int64"), ("float32", "float64"), ("float32", "int64")]
 SUMS += [("int16", "int64")]
 # Rows, panels, and the centre that is taken off in between, as they occur.
-SOURCES = [(dtype, "float64", "float64") for dtype in ("uint8", "int16", "float32", "float64")]
+SOURCES = [(dtype, "float64", "float64") for dtype in ("uint8", "float32", "float64")]
 SOURCES += [("float32", "float32", "float64")]
 SOURCES = [(*source, weighted) for source in SOURCES for weighted in (False, True)]
 SOURCES += [("uint8", "float32", "float32", False), ("int8", "float32", "float32", False)]
@@ -338,40 +342,53 @@ def test_add_products(panel, total):
 
 
 @pytest.mark.parametrize(("dtype", "panel", "centre", "weighted"), SOURCES)
-def test_add_blocks(dtype, panel, centre, weighted):
-    """More rows than go into one block, narrow; and wide ones, and groups without rows."""
+def test_add_rows(dtype, panel, centre, weighted):
+    """More rows than go into one block, narrow; and wide ones, and no rows."""
     total = "float64" if centre == "float64" else "int64"
     needs_integer_dot(panel)
     rng = np.random.default_rng(5)
     width = panel_width(panel)
     for n, d in ((2 * DEPTH * together(panel) + 5, 1), (9, width), (11, width + 1), (7, 65)):
         source = source_of(rng, dtype, centre, n, d, weighted)
-        starts = np.array([0, 0, n - 3, n - 3, n])
-        S = stale(rng, (4, d, d), total)
         Z = centred_rows(*source)
-        expected = [
-            S[g] + np.tril(Z[a:b].T @ Z[a:b]).astype(total)
-            for g, (a, b) in enumerate(pairwise(starts))
-        ]
         X, codes, order, *others = source
         panels, _ = room_for(1, n, d, panel, garbage(panel, total))
-        with quiet():
-            add_blocks(X, codes, order, starts, *others, panels[0], S)
+        for a, b in ((0, 0), (0, n - 3), (n - 3, n)):
+            S = stale(rng, (d, d), total)
+            expected = S + np.tril(Z[a:b].T @ Z[a:b]).astype(total)
+            with quiet():
+                add_rows(X, codes, order[a:b], *others, empty_scratch(d, panels[0]), panels[0], S)
+            np.testing.assert_array_equal(S, expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_rows(weighted):
+    """One to as many as there is room for, and another vector of which nothing is known."""
+    rng = np.random.default_rng(6)
+    for n, d in ((1, 1), (2, 7), (FEW, 17)):
+        source = source_of(rng, "float64", "float64", n, d, weighted)
+        vectors = np.full((FEW + 1, d), np.nan)
+        centre_few(*source, vectors)
+        vectors[FEW] = rng.integers(-9, 9, d)
+        S = stale(rng, (d, d), "float64")
+        Z = np.vstack([centred_rows(*source), vectors[FEW:]])
+        expected = S + np.tril(Z.T @ Z)
+        add_few(vectors, S)
         np.testing.assert_array_equal(S, expected)
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_add_blocks_of_full_range(panel):
+def test_add_rows_of_full_range(panel):
     """Bytes at both ends, as many as go into a block, and one more."""
     needs_integer_dot(panel)
     n = DEPTH * together(panel) + 1
     X = np.zeros((n, 2), np.uint8)
     X[:, 0], X[::2, 1] = 255, 255
-    S = np.zeros((1, 2, 2), np.int64)
+    S = np.zeros((2, 2), np.int64)
     panels, _ = room_for(1, n, 2, panel, 77)
     zeros = np.zeros((1, 2), panel)
     codes, order = np.zeros(n, np.int64), np.arange(n)
-    starts = np.array([0, n])
-    add_blocks(X, codes, order, starts, NO_WEIGHTS, zeros, zeros, panels[0], S)
+    scratch = empty_scratch(2, panels[0])
+    add_rows(X, codes, order, NO_WEIGHTS, zeros, zeros, scratch, panels[0], S)
     half = 255**2 * (n // 2 + 1)
-    assert S.tolist() == [[[255**2 * n, 0], [half, half]]]
+    assert S.tolist() == [[255**2 * n, 0], [half, half]]

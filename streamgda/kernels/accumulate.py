@@ -4,14 +4,14 @@ import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.grouping import group_rows
-from streamgda.kernels.merging import merge, two_sum_of_numbers
+from streamgda.kernels.merging import add_outer, merge_means, two_sum_of_numbers
 from streamgda.kernels.narrow import (
     NARROW,
     add_narrow_products,
     add_narrow_sums,
     padded_width,
 )
-from streamgda.kernels.scatter import add_blocks
+from streamgda.kernels.scatter import FEW, add_few, add_rows, centre_few, empty_scratch
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
 
 # Values of whose squares even a great many can be summed in float64.
@@ -31,12 +31,16 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
     """
     n_classes, d = mean.shape
     everyone, group = groups(n_classes, n_classes), groups(n_classes, scatter.shape[0])
+    per_class = scatter.shape[0] > 1
     narrow = scatter.ndim == 3 and d <= NARROW and X.shape[0] > n_classes
     width = padded_width(d) if narrow else d
-    number = np.empty(n_classes)
-    pivot, sums, gap = np.zeros((n_classes, width)), np.empty((n_classes, width)), np.empty(d)
+    number, weight = np.empty(n_classes), np.empty(n_classes)
+    pivot, sums = np.zeros((n_classes, width)), np.empty((n_classes, width))
+    gap, zeros = np.empty((n_classes, width)), np.zeros((n_classes, width))
     products = np.zeros((scatter.shape[0] if narrow else 0, width, width))
-    step = min(scatter.shape[0] - 1, 1)  # of the products, from class to class
+    step = 1 if per_class else 0  # from a class's products to the next's
+    scratch = empty_scratch(d, panels)
+    few = np.empty((FEW + 1, d))
     finite = True
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
@@ -52,14 +56,30 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
         finite = means_of_sums(number, pivot, sums)
         if not finite:
             break
-        if scatter.ndim != 3:
-            add_squares(x, labels, w, pivot, sums, group, scatter)
-        elif narrow:
+        merge_means(number, pivot, sums, everyone, count, mean, mean_low, gap, weight)
+        if narrow:
             add_narrow_products(x, labels, w, pivot, sums, step, products)
-        else:
+            add_narrow_products(gap, everyone, weight, zeros, zeros, step, products)
+            continue
+        if scatter.ndim == 3:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
-            add_blocks(x, labels, order, starts, w, pivot, sums, panels, scatter)
-        merge(number, pivot, sums, everyone, group, count, mean, mean_low, gap, scatter)
+            for g in range(scatter.shape[0]):
+                own = order[starts[g] : starts[g + 1]]
+                if per_class and own.shape[0] <= FEW:
+                    if own.shape[0] > 0:
+                        centre_few(x, labels, own, w, pivot, sums, few)
+                        for j in range(d):
+                            few[FEW, j] = np.sqrt(weight[g]) * gap[g, j]
+                        add_few(few, scatter[g])
+                    continue
+                add_rows(x, labels, own, w, pivot, sums, scratch, panels, scatter[g])
+                for k in range(g, g + 1 if per_class else n_classes):
+                    if weight[k] > 0:
+                        add_outer(gap[k], weight[k], scatter[g])
+        else:
+            add_squares(x, labels, w, pivot, sums, group, scatter)
+            for k in range(n_classes):
+                add_outer(gap[k], weight[k], scatter[group[k]])
     if scatter.ndim == 3:
         add_padded(products, scatter)
     return finite
@@ -155,7 +175,8 @@ def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels
         for j in range(d):
             about[k, j] = origins[k, j]
     products = np.zeros((scatter.shape[0] if narrow else 0, width, width))
-    step = min(scatter.shape[0] - 1, 1)
+    step = 1 if scatter.shape[0] > 1 else 0
+    scratch = empty_scratch(d, panels)
     for first in range(0, X.shape[0], block_rows):
         x, labels = X[first : first + block_rows], codes[first : first + block_rows]
         count_rows(labels, unweighted, count)
@@ -166,6 +187,8 @@ def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels
             add_narrow_products(x, labels, unweighted, about, nothing, step, products)
         else:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
-            add_blocks(x, labels, order, starts, unweighted, centre, zeros, panels, scatter)
+            for g in range(scatter.shape[0]):
+                own = order[starts[g] : starts[g + 1]]
+                add_rows(x, labels, own, unweighted, centre, zeros, scratch, panels, scatter[g])
     if scatter.ndim == 3:
         add_padded(products, scatter)

@@ -1,5 +1,7 @@
 """Chan, Golub and LeVeque's merging of counts, means and scatters."""
 
+import numpy as np
+
 from streamgda.kernels import inline_kernel, kernel
 
 
@@ -14,32 +16,44 @@ two_sum_of_numbers = inline_kernel(two_sum)
 
 
 @kernel
-def merge(other_count, other_mean, other_mean_low, at, group, count, mean, mean_low, gap, scatter):
+def merge(other_count, other_mean, other_mean_low, at, group, count, mean, mean_low, scatter):
     """Merge the counts and means of other rows, whose class k is class ``at[k]`` here.
 
     Their scatter has been added already; what is missing is that of the distance of the means.
-    Means are the sums of two parts. `gap` is scratch, shape (n_features,).
+    Means are the sums of two parts.
+    """
+    gap, weight = np.empty(other_mean.shape), np.empty(other_count.shape)
+    merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight)
+    for k in range(at.shape[0]):
+        if weight[k] > 0:
+            add_outer(gap[k], weight[k], scatter[group[at[k]]])
+
+
+@kernel
+def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
+    """Merge counts and means as `merge` does, and leave the scatter to be done.
+
+    ``weight[k] gap[k] gap[k]'`` is what belongs to that of class k, gap the distance of the means.
     """
     d = mean.shape[1]
     for k in range(other_count.shape[0]):
-        n = other_count[k]
-        if n <= 0:
-            continue
-        c = at[k]
-        if count[c] <= 0:
-            count[c] = n
+        c, n = at[k], other_count[k]
+        total = count[c] + n
+        weight[k] = 0.0
+        gap[k] = 0.0
+        if n > 0 and count[c] > 0:
+            share = n / total
+            weight[k] = count[c] * share
+            for j in range(d):
+                gap[k, j] = (other_mean[k, j] - mean[c, j]) + (
+                    other_mean_low[k, j] - mean_low[c, j]
+                )
+                low = mean_low[c, j] + gap[k, j] * share
+                mean[c, j], mean_low[c, j] = two_sum_of_numbers(mean[c, j], low)
+        elif n > 0:
             for j in range(d):
                 mean[c, j] = other_mean[k, j]
                 mean_low[c, j] = other_mean_low[k, j]
-            continue
-        total = count[c] + n
-        share = n / total
-        for j in range(d):
-            gap[j] = (other_mean[k, j] - mean[c, j]) + (other_mean_low[k, j] - mean_low[c, j])
-        add_outer(gap, count[c] * share, scatter[group[c]])
-        for j in range(d):
-            low = mean_low[c, j] + gap[j] * share
-            mean[c, j], mean_low[c, j] = two_sum_of_numbers(mean[c, j], low)
         count[c] = total
 
 

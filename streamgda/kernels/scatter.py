@@ -8,14 +8,13 @@ mostly nothing, cost no multiplication.
 import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel
-from streamgda.kernels.merging import add_outer
 from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 
 # Entries of a panel: a panel of any type takes 16 to 24 KB, so that it stays in the first cache.
 # Float32 products of bytes, up to 255^2, stay exact when so many are summed.
 DEPTH = 256
 
-_FEW = 4  # rows that are not worth packing
+FEW = 4  # rows that are not worth packing
 
 # Sums of magnitudes of a feature in a block for which float32 neither over- nor underflows when
 # they are squared and summed.
@@ -35,11 +34,12 @@ def rows_of_entry(dtype):
 
 
 @inline_kernel
-def _empty_scratch(n_features, panels):
-    """Room for the centred rows of a block, and for the magnitude of each feature."""
+def empty_scratch(n_features, panels):
+    """Room for a block's centred rows, and for each feature's magnitude and place."""
     depth, width, together = panels.shape[-3:]
     rows = np.empty((depth * together, n_features + width), panels.dtype)
-    return rows, np.empty(n_features)
+    features = np.empty(panels.shape[-4] * width, np.intp)
+    return rows, np.empty(n_features), features
 
 
 @kernel
@@ -139,7 +139,7 @@ def _pack_narrow(X, codes, order, weights, centre, centre_low, panel):
 def pack_blocks(source, first, last, panels, features, active):
     """Pack the rows ``order[first[b]:last[b]]`` as block b; `source` is what `pack_rows` reads."""
     X, codes, order, weights, centre, centre_low = source
-    rows, magnitude = _empty_scratch(X.shape[1], panels)
+    rows, magnitude, _ = empty_scratch(X.shape[1], panels)
     for b in range(first.shape[0]):
         rows_of_block = order[first[b] : last[b]]
         active[b] = pack_rows(
@@ -210,36 +210,44 @@ def add_products(panels, features, active, sizes, groups, rows, columns, S):
 
 
 @inline_kernel
-def add_blocks(X, codes, order, starts, weights, centre, centre_low, panels, S):
-    """Add the products of the rows ``order[starts[g]:starts[g + 1]]`` to ``S[g]``.
+def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
+    """Add the products of the rows numbered by `order` to `S`.
 
-    `panels`, shape ``(panels, depth, width, rows of an entry)``, is scratch.
+    `scratch` is what `empty_scratch` made, and `panels`, shape
+    ``(panels, depth, width, rows of an entry)``, is scratch too.
     """
-    depth, width, together = panels.shape[1:]
-    rows, magnitude = _empty_scratch(X.shape[1], panels)
-    features = np.empty(panels.shape[0] * width, np.intp)
-    vector = np.empty(X.shape[1], S.dtype)
+    rows, magnitude, features = scratch
+    together = panels.shape[3]
+    step = panels.shape[1] * together
     everything = (0, X.shape[1])
-    for g in range(starts.shape[0] - 1):
-        for first in range(starts[g], starts[g + 1], depth * together):
-            block = order[first : min(first + depth * together, starts[g + 1])]
-            if block.shape[0] <= _FEW:
-                _add_rows(X, codes, block, weights, centre, centre_low, vector, S[g])
-                continue
-            active = pack_rows(
-                X, codes, block, weights, centre, centre_low, rows, magnitude, panels, features
-            )
-            entries = (block.shape[0] + together - 1) // together
-            add_product(panels, features, active, entries, everything, everything, S[g])
+    for first in range(0, order.shape[0], step):
+        block = order[first : first + step]
+        active = pack_rows(
+            X, codes, block, weights, centre, centre_low, rows, magnitude, panels, features
+        )
+        entries = (block.shape[0] + together - 1) // together
+        add_product(panels, features, active, entries, everything, everything, S)
 
 
 @inline_kernel
-def _add_rows(X, codes, order, weights, centre, centre_low, vector, S):
-    """Add the product of each row with itself."""
-    number = S.dtype.type
-    for q in range(order.shape[0]):
+def centre_few(X, codes, order, weights, centre, centre_low, out):
+    """Write `FEW` centred rows, times the roots of their weights, and zeros for missing ones."""
+    for q in range(FEW):
+        if q >= order.shape[0]:
+            out[q] = 0.0
+            continue
         r = np.uint64(order[q])
         k = np.uint64(codes[r])
+        root = np.sqrt(weights[r]) if weights.shape[0] > 0 else 1.0
         for j in range(X.shape[1]):
-            vector[j] = (X[r, j] - centre[k, j]) - centre_low[k, j]
-        add_outer(vector, number(weights[r]) if weights.shape[0] > 0 else number(1), S)
+            out[q, j] = root * ((X[r, j] - centre[k, j]) - centre_low[k, j])
+
+
+@kernel
+def add_few(vectors, S):
+    """Add the products of ``FEW + 1`` vectors with themselves to `S`, walking through it once."""
+    a, b, c, d, e = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+    for i in range(S.shape[0]):
+        row = S[i]
+        for j in range(i + 1):
+            row[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]) + e[i] * e[j]

@@ -6,7 +6,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
-from streamgda.kernels.merging import add_outer, merge, two_sum
+from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
 from streamgda.moments.sums import Sums, blocks, check_array, read_dtype
@@ -135,25 +135,23 @@ class CentredSums(Sums):
             raise NotFinite
         panel_dtype = np.float32 if self.read_dtype(X.dtype) == np.float32 else np.float64
         self._add_scatter(X, codes, weights, pivot, sums, panel_dtype)
-        self._merge_means(number, pivot, sums)
         self.count = self._count_for(weights.size > 0)
-        self.count += number.astype(self.count.dtype)
+        self._merge_means(number, pivot, sums)
 
     def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
         """Move the means to those of all rows, and add the distance of the means to the scatter.
 
         Chan, Golub and LeVeque's update; to the scatter, the distances are rows like others.
         """
-        share = number / np.maximum(self.count + number, np.finfo(float).tiny)
-        gap = (mean - self.mean) + (mean_low - self.mean_low)
-        both = np.flatnonzero((self.count > 0) & (number > 0))
+        gap, weight = np.empty_like(mean), np.empty(number.size)
+        everyone = np.arange(number.size)
+        merge_means(
+            number, mean, mean_low, everyone, self.count, self.mean, self.mean_low, gap, weight
+        )
+        both = np.flatnonzero(weight)
         if both.size:
             zeros = np.zeros_like(gap)
-            self._add_scatter(gap[both], both, (self.count * share)[both], zeros, zeros, np.float64)
-        high, low = two_sum(self.mean, self.mean_low + gap * share[:, None])
-        fresh = ((self.count == 0) & (number > 0))[:, None]
-        self.mean = np.where(fresh, mean, high)
-        self.mean_low = np.where(fresh, mean_low, low)
+            self._add_scatter(gap[both], both, weight[both], zeros, zeros, np.float64)
 
     def _count_for(self, weighted: bool) -> np.ndarray:
         """The count, in a type that weights can be added to where there are some."""
@@ -172,7 +170,6 @@ class CentredSums(Sums):
             self.count,
             self.mean,
             self.mean_low,
-            np.empty(self.n_features),
             self.scatter,
         )
 
