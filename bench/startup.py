@@ -92,6 +92,11 @@ def child(code: str, cache: str | None = None) -> float:
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})},
+        # As pip leaves a package: with its bytecode.
+        env={
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "",
+            **({"NUMBA_CACHE_DIR": cache} if cache else {}),
+        },
     )
     return float(done.stdout)

@@ -37,7 +37,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 # dask is loaded where it is used: these import it inside of functions, and nobody else does.
 USE_DASK = {"engine", "estimators"}
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil"}
-COMPILERS |= {"kernel", "fast_kernel", "inline_kernel"}
+COMPILERS |= {"kernel", "fast_kernel", "inline_kernel", "shared_kernel"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

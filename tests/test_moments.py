@@ -331,8 +331,8 @@ def watch(patch):
     note("tiles", sums_module, "add_products", lambda *arguments: arguments[5:7])
     windows = sums_module.blocks
 
-    def watching(X):
-        for rows, block in windows(X):
+    def watching(X, dtype):
+        for rows, block in windows(X, dtype):
             taken["windows"].append(len(block))
             yield rows, block
 

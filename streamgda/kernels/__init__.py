@@ -23,9 +23,13 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     # Numba finds what it has cached of a function by its name and its own file, and would not see
     # that a kernel which it calls has changed. With all sources in the name it does.
     function.__qualname__ += f"_{_STAMP}"
-    return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
+    settings = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, **options}
+    return numba.njit(**settings)(function)
 
 
 kernel = _compiled
 fast_kernel = partial(_compiled, fastmath=FASTMATH)
-inline_kernel = partial(_compiled, inline="always")
+# Compiled as part of its caller, which takes the compiler less time than a kernel of its own.
+inline_kernel = partial(_compiled, inline="always", cache=False)
+# The same for what Python calls too.
+shared_kernel = partial(_compiled, inline="always")

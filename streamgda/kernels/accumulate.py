@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streamgda.kernels import inline_kernel, kernel
+from streamgda.kernels import inline_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import add_outer, merge_means, two_sum_of_numbers
 from streamgda.kernels.narrow import (
@@ -103,7 +103,7 @@ def groups(n_classes, n_groups):
     return group
 
 
-@inline_kernel
+@shared_kernel
 def ordered(codes, n_classes, n_groups):
     """Rows ordered by class, and where each group's rows start."""
     order = np.empty(codes.shape[0], np.intp)
@@ -130,7 +130,7 @@ def choose_pivots(X, codes, number, count, mean, pivot):
                 pivot[k, j] = X[first[k], j]
 
 
-@inline_kernel
+@shared_kernel
 def first_rows(codes, number, count, first):
     """Write the first row of each class that has rows now and had none before, -1 for others."""
     left = 0
@@ -146,7 +146,7 @@ def first_rows(codes, number, count, first):
             left -= 1
 
 
-@inline_kernel
+@shared_kernel
 def means_of_sums(number, pivot, sums):
     """Turn sums about pivots into means in two parts, `pivot` + `sums`; whether all are finite."""
     for k in range(number.shape[0]):

@@ -5,7 +5,7 @@ The same source serves floating point (float64 centres) and exact integers (int6
 
 import numpy as np
 
-from streamgda.kernels import inline_kernel, kernel
+from streamgda.kernels import kernel, shared_kernel
 
 
 @kernel
@@ -47,7 +47,7 @@ def add_squares(X, codes, weights, centre, centre_low, group, squares):
                 squares[g, j] += t * t
 
 
-@inline_kernel
+@shared_kernel
 def count_rows(codes, weights, count):
     """Add each row's weight (one, where `weights` is empty) to the count of its class."""
     if weights.shape[0] > 0:
