@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda import engine, storage
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.identity import made_by
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels, find
@@ -268,7 +269,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy.
+            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy. A zarr
+            array bears a mark, the attribute ``streamgda_scores``, that says how far it is
+            written: where the process is stopped, the same call goes on from there.
 
         Returns
         -------
@@ -355,10 +358,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             return distributed.score(function, X, dtype, columns)
         if is_store(X):
             self._check_stored(X, first=False)
-            return engine.score(function, X, out, out_row_bytes=width)
-        refuse_group(X)
-        X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        return function(X) if out is None else engine.score(function, X, out, out_row_bytes=width)
+        else:
+            refuse_group(X)
+            X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
+            if out is None:
+                return function(X)
+        made_of = None if out is None else made_by(method, self.model_, options)
+        return engine.score(function, X, out, made_of=made_of, out_row_bytes=width)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
