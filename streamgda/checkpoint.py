@@ -166,6 +166,6 @@ class Journal:
         if error is not None and self._written:
             what = "rows" if isinstance(self.seen, SeenSlabs) else "batches"
             error.add_note(
-                f"The checkpoint {self} keeps what was done: the first {self._written:,} {what}. "
-                f"The same again goes on after them"
+                f"The checkpoint {self} keeps what was done, the first {self._written:,} {what}: "
+                f"run the same again to go on after them"
             )

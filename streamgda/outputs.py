@@ -158,8 +158,8 @@ class Output:
         self._write_mark()
         if error is not None and mark_of(self.array):
             error.add_note(
-                f"{self} keeps what was done: the scores of the first {self.done:,} rows. The "
-                f"same again goes on after them"
+                f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
+                f"same again to go on after them"
             )
 
 

@@ -81,13 +81,15 @@ def _bar(
         Progress,
         TextColumn,
     )
+    from rich.table import Column  # noqa: PLC0415
 
+    whole = Column(no_wrap=True)  # where a terminal is narrow, only the figures take two lines
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.description}", table_column=whole),
+        BarColumn(bar_width=10, table_column=whole),
+        MofNCompleteColumn(table_column=whole),
+        TextColumn("rows", table_column=whole),
+        TextColumn("{task.fields[figures]}", table_column=Column()),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=first, figures="")
