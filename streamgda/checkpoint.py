@@ -7,6 +7,7 @@ import glob
 import os
 import time
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,13 @@ def as_file(path: Any) -> Path:
     for left in file.parent.glob(f"{glob.escape(file.name)}.*.partial*"):
         left.unlink(missing_ok=True)
     return file
+
+
+def check_interval(seconds: float, name: str) -> float:
+    """The seconds themselves; raise `InvalidParameterError` where they are none."""
+    if isinstance(seconds, Real) and seconds >= 0:
+        return float(seconds)
+    raise InvalidParameterError(f"{name}={seconds!r}; expected a number of seconds, 0 or more")
 
 
 @contextlib.contextmanager
@@ -91,13 +99,11 @@ class Journal:
     def __init__(
         self, path: Any, every: float, made_of: Mapping[str, str], moments: ClassMoments
     ) -> None:
-        if not every >= 0:
-            raise InvalidParameterError(f"checkpoint_every={every!r}; expected seconds, 0 or more")
         self.moments = moments
         self.done = 0
         self.kept: dict[str, Any] = {}
         self._file = None if path is None else as_file(path)
-        self._every = every
+        self._every = check_interval(every, "checkpoint_every")
         self._made_of = dict(made_of)
         self._written = 0  # rows, or batches, that are in the file,
         self._since = time.monotonic()  # and when that was

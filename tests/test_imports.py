@@ -29,6 +29,7 @@ LEVELS = [
     {"engine", "distributed"},
     {"estimators"},
     {"saved"},
+    {"streams"},
     {"__init__"},  # the public names, which what is above may use like anybody else
     {"datasets"},
     {"plots"},

@@ -401,7 +401,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
+    def save(self, store: Any, *, offset: Any = None) -> None:
         """Write parameters, moments and model as a zarr group: nothing in it is executed.
 
         What is loaded (`streamgda.load`) scores as this does bit for bit, and goes on learning.
@@ -410,6 +410,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         ----------
         store : path, zarr store or zarr group
             A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        offset : object
+            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
         """
         check_is_fitted(self, "moments_")
         names = getattr(self, "feature_names_in_", None)
@@ -417,6 +419,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             "estimator": type(self).__name__,
             "params": {name: _plain(v) for name, v in self.get_params(deep=False).items()},
             "feature_names": None if names is None else [str(name) for name in names],
+            "offset": offset,
         }
         arrays: dict[str, np.ndarray] = {}
         parts: dict[str, Any] = {"moments": self.moments_}

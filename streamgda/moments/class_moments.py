@@ -588,15 +588,18 @@ class ClassMoments:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
+    def save(self, store: Any, *, offset: Any = None) -> None:
         """Write the moments as a zarr group.
 
         Parameters
         ----------
         store : path, zarr store or zarr group
             A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        offset : object
+            What JSON can hold, to be kept beside: where in a stream they belong (`Checkpoint`).
         """
-        storage.write(store, "moments", *self.state())
+        attributes, arrays = self.state()
+        storage.write(store, "moments", attributes | {"offset": offset}, arrays)
 
     @classmethod
     def load(cls, store: Any) -> Self:
