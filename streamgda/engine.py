@@ -207,7 +207,6 @@ def score(
     out: Any = None,
     *,
     made_of: Mapping[str, Any] | None = None,
-    complete_too: bool = False,
     out_row_bytes: int = 8,
     max_memory: int | str | None = None,
     progress: Progress = False,
@@ -224,9 +223,6 @@ def score(
     made_of : dict, optional
         What `function` is, as JSON. Where it is given, a zarr array bears a mark that says how
         far it is written; where the process is stopped, the same call goes on from there.
-    complete_too : bool
-        Whether the same call gives back an array at a path that is complete already, which is
-        otherwise an error as any other array is that stands there.
     out_row_bytes : int
         Bytes of one row's scores.
     max_memory, progress
@@ -246,7 +242,7 @@ def score(
     check_rows(rows)
     refuse_half_written(rows.values, "X")
     plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
-    output = Output(out, made_of and {**made_of, "X": describe(rows)}, complete_too=complete_too)
+    output = Output(out, made_of and {**made_of, "X": describe(rows)})
     plan = _go_on(output, plan, rows, [])
     with (
         reporter(

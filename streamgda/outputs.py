@@ -46,9 +46,8 @@ class Output:
         None gathers the scores in memory.
     made_of : dict, optional
         What the scores are made of, as JSON. Where it is given, zarr arrays are marked, and one
-        that is half-written with the same is gone on with.
-    complete_too : bool
-        Whether a complete one at a path is taken, too, as a run with no row left.
+        that is half-written with the same is gone on with. So is one at a path that is complete:
+        no row is left of it, for a run may be stopped just there.
 
     Attributes
     ----------
@@ -67,32 +66,34 @@ class Output:
 
     seen: SeenSlabs
 
-    def __init__(
-        self, out: Any, made_of: Mapping[str, Any] | None = None, *, complete_too: bool = False
-    ) -> None:
+    def __init__(self, out: Any, made_of: Mapping[str, Any] | None = None) -> None:
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         self.done = 0
         self.kept: dict[str, Any] = {}
         self._out = out
         self._made_of = made_of
         self._since = time.monotonic()
+        self._begun = False  # before that nothing is written to what the caller gave
         if made_of is not None and out is not None:
-            self._resume(complete_too)
+            self._resume()
 
     def __str__(self) -> str:
         return "out" if self._out is self.array else str(self._out)
 
-    def _resume(self, complete_too: bool) -> None:
-        found = _existing(self._out) if self.array is None else self.array
+    def _resume(self) -> None:
+        given = self.array is not None
+        found = self.array if given else _existing(self._out)
         mark = mark_of(found)
-        if mark is None or (mark.get("complete") and not complete_too):
+        if mark is None:
             return
         try:
+            if mark["complete"] and (given or mark["made_of"] != self._made_of):
+                return  # the caller's own is filled anew; what stands at a path is in the way
             refuse_others(mark["made_of"], self._made_of or {}, str(self))
             self.kept, self.done = mark["seen"], int(mark["done"])
         except (KeyError, TypeError, AttributeError):
             raise CheckpointError(f"the mark of {self} is damaged. {REMEDY}") from None
-        self.array = found
+        self.array, self._begun = found, True
         _remove_left_over(found)
 
     def prepare(self, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
@@ -119,6 +120,7 @@ class Output:
                     f"expected shape {shape} and a dtype that holds {dtype}"
                 )
             self._write_mark()
+        self._begun = True
 
     def put(self, start: int, sampled: int, scores: np.ndarray) -> None:
         """Write the scores of a slab, of whose rows a sample was taken."""
@@ -153,7 +155,7 @@ class Output:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.array is None:
+        if not self._begun:
             return
         self._write_mark()
         if error is not None and mark_of(self.array):

@@ -57,7 +57,12 @@ def predict(
     _refuse_others_arrays(out)
     estimator, X, _ = open_both(model, store, x, None)
     started = time.perf_counter()
-    columns = estimator.classes_.tolist() if proba or log_proba else None
+    columns = None
+    if proba or log_proba:  # dates and bytes as JSON can hold them
+        labels = estimator.classes_.tolist()
+        columns = [
+            label if isinstance(label, int | float | str) else str(label) for label in labels
+        ]
     partial = out.with_name(f"{out.name}.partial")
     method = _OF_THE_MODEL[wanted]
 
@@ -68,7 +73,6 @@ def predict(
             partial,
             made_of=identity.made_by(method, estimator.model_)
             | {"method": wanted, "columns": columns},
-            complete_too=True,
             out_row_bytes=8 * len(columns or [0]),
             max_memory=max_memory,
             progress=True,
