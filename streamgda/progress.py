@@ -108,7 +108,9 @@ def _lines(
         if time.monotonic() - shown < _LINE_EVERY:
             return
         shown = time.monotonic()
-        of = "" if total is None else f" of {total:,} ({100 * done // max(1, total)} %)"
-        print(f"streamgda: {what}: {done:,}{of} rows, {figures(done)}", file=sys.stderr, flush=True)
+        rows = f"{done:,} rows"
+        if total is not None:
+            rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
+        print(f"streamgda: {what}: {rows}, {figures(done)}", file=sys.stderr, flush=True)
 
     yield report
