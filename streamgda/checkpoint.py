@@ -54,7 +54,7 @@ def replacing(file: Path) -> Iterator[Path]:
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial.zip")
     try:
         yield partial
-        with partial.open("rb") as written:
+        with partial.open("rb+") as written:
             os.fsync(written.fileno())
         partial.replace(file)
     finally:
@@ -83,8 +83,8 @@ class Journal:
     moments : ClassMoments
     done : int
         Rows, or batches, that they hold.
-    kept : dict
-        What was kept of the data by the run that is gone on with; empty where none is.
+    kept : dict or None
+        What was kept of the data by the run that is gone on with, if one is.
     seen : SeenSlabs or SeenBatches
         To be set before the first row is added.
 
@@ -101,7 +101,7 @@ class Journal:
     ) -> None:
         self.moments = moments
         self.done = 0
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Any] | None = None
         self._file = None if path is None else as_file(path)
         self._every = check_interval(every, "checkpoint_every")
         self._made_of = dict(made_of)
@@ -117,14 +117,15 @@ class Journal:
     def _resume(self) -> None:
         try:
             attributes, arrays = storage.read(self._file, KIND)
-            refuse_others(attributes["made_of"], self._made_of, str(self))
+            made_of = dict(attributes["made_of"])
+            self.kept = dict(attributes["seen"])
             self.moments = ClassMoments.from_state(attributes["moments"], arrays)
-            self.kept = attributes["seen"]
             self.done = self._written = int(attributes["done"])
-        except (FormatError, KeyError, TypeError, AttributeError) as error:
+        except (FormatError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{self} is not a checkpoint of such a pass, or is damaged: {error}. {REMEDY}"
             ) from None
+        refuse_others(made_of, self._made_of, str(self))
 
     @contextlib.contextmanager
     def adding(self, done: int, *seen: Any) -> Iterator[None]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamgda.checkpoint import Journal
-from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.identity import SeenBatches, SeenSlabs, describe, sample
+from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
+from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, describe, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
@@ -150,10 +150,15 @@ def _go_on(
     work: Journal | Output, plan: Slabs, rows: RowSource, companions: list[RowSource]
 ) -> Slabs:
     """Cut the rows as the run did that is gone on with, if one is, and see that they are its."""
-    if work.kept:
-        plan = plan.resumed(int(work.kept["slab_rows"]))
+    if work.kept is not None:
+        slab_rows = work.kept.get("slab_rows")
+        if not isinstance(slab_rows, int) or slab_rows < 1 or not 0 <= work.done <= rows.n_rows:
+            raise CheckpointError(
+                f"{work} is damaged: {work.done} rows in slabs of {slab_rows}. {REMEDY}"
+            )
+        plan = plan.resumed(slab_rows)
     work.seen = SeenSlabs(rows, companions, plan.n_rows)
-    if work.kept:
+    if work.kept is not None:
         work.seen.check(work.kept, work.done, str(work))
     return plan
 
@@ -161,8 +166,10 @@ def _go_on(
 def _accumulate_batches(
     journal: Journal, batches: Iterator[Any], invalid: Invalid, progress: Progress
 ) -> ClassMoments:
-    seen = journal.seen = SeenBatches()
-    done = seen.check(journal.kept, journal.done, str(journal), batches) if journal.kept else 0
+    seen, done = SeenBatches(), 0
+    journal.seen = seen
+    if journal.kept is not None:
+        done = seen.check(journal.kept, journal.done, str(journal), batches)
     with reporter(progress, None, "accumulating", first=done) as report, journal:
         for number, batch in enumerate(batches, journal.done):
             if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):

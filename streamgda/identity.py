@@ -115,17 +115,22 @@ class SeenSlabs:
         CheckpointError
             Where they are not the same.
         """
+        try:
+            samples = {int(start): int(value) for start, value in kept["samples"]}
+            columns = list(kept["columns"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{where} is damaged: {error!r}. {REMEDY}") from None
         for start in range(0, done, _COLUMN_ROWS):
             stop = min(start + _COLUMN_ROWS, done)
             pairs = zip(self._checksums, self._columns, strict=True)
             self._checksums = [checksum(c.read(start, stop), before) for before, c in pairs]
-        if self._checksums != kept["columns"]:
+        if self._checksums != columns:
             raise CheckpointError(
                 f"{where} was begun with other labels or weights: those of the first {done} rows "
                 f"are not what they were. {REMEDY}"
             )
-        self._samples = {int(start): int(value) for start, value in kept["samples"]}
-        for start, value in self._samples.items():
+        self._samples = samples
+        for start, value in samples.items():
             stop = min(start + self._slab_rows, self._rows.n_rows)
             if sample(self._rows.read(start, stop)) != value:
                 raise CheckpointError(

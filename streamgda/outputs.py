@@ -22,16 +22,17 @@ _EVERY = 10.0  # seconds between two marks, at least
 def mark_of(values: Any) -> dict[str, Any] | None:
     """What the mark of an array says; None where it bears none."""
     attributes = getattr(values, "attrs", None)
-    return attributes.get(MARK) if isinstance(attributes, Mapping) else None
+    mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
+    return mark if isinstance(mark, dict) else None
 
 
 def refuse_half_written(values: Any, what: str) -> None:
     """Raise `SourceError` where this is an array of scores that is not complete."""
     mark = mark_of(values)
-    if mark and not mark["complete"]:
+    if mark and not mark.get("complete"):
         raise SourceError(
-            f"{what} holds scores that are half-written: {mark['done']} of {values.shape[0]} rows. "
-            f"Whatever wrote them goes on where it is run again"
+            f"{what} holds scores that are half-written: {mark.get('done')} of {values.shape[0]} "
+            f"rows. Whatever wrote them goes on where it is run again"
         )
 
 
@@ -53,8 +54,8 @@ class Output:
     ----------
     done : int
         Rows that are written.
-    kept : dict
-        What was kept of the data by the run that is gone on with; empty where none is.
+    kept : dict or None
+        What was kept of the data by the run that is gone on with, if one is.
     seen : SeenSlabs
         To be set before the first slab is written.
 
@@ -69,7 +70,7 @@ class Output:
     def __init__(self, out: Any, made_of: Mapping[str, Any] | None = None) -> None:
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         self.done = 0
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Any] | None = None
         self._out = out
         self._made_of = made_of
         self._since = time.monotonic()
@@ -87,12 +88,14 @@ class Output:
         if mark is None:
             return
         try:
-            if mark["complete"] and (given or mark["made_of"] != self._made_of):
-                return  # the caller's own is filled anew; what stands at a path is in the way
-            refuse_others(mark["made_of"], self._made_of or {}, str(self))
-            self.kept, self.done = mark["seen"], int(mark["done"])
-        except (KeyError, TypeError, AttributeError):
-            raise CheckpointError(f"the mark of {self} is damaged. {REMEDY}") from None
+            complete, made_of = bool(mark["complete"]), dict(mark["made_of"])
+            kept, done = dict(mark["seen"]), int(mark["done"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the mark of {self} is damaged: {error!r}. {REMEDY}") from None
+        if complete and (given or made_of != self._made_of):
+            return  # the caller's own is filled anew; what stands at a path is in the way
+        refuse_others(made_of, self._made_of or {}, str(self))
+        self.kept, self.done = kept, done
         self.array, self._begun = found, True
         _remove_left_over(found)
 

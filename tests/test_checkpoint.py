@@ -255,7 +255,29 @@ def test_what_is_of_something_else_is_refused(tmp_path, change):
     accumulate(**same, checkpoint=path)
 
 
-@pytest.mark.parametrize("content", ["text", "moments", "directory", "truncated", "changed"])
+DAMAGE = {
+    "nothing seen": {"seen": {}},
+    "no samples": {"seen": {"slab_rows": SLAB, "columns": [0]}},
+    "no slabs": {"seen": {"slab_rows": 0, "columns": [0], "samples": []}},
+    "seen is a text": {"seen": "much"},
+    "done is a text": {"done": "all"},
+    "done is too much": {"done": N_ROWS + 1},
+    "no moments": {"moments": None},
+    "made of nothing": {"made_of": None},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_attributes_are_told(tmp_path, damage):
+    path = tmp_path / "kept.zip"
+    stopped(path)
+    attributes, arrays = storage.read(path, checkpoint.KIND)
+    storage.write(path, checkpoint.KIND, attributes | DAMAGE[damage], arrays)
+    with pytest.raises(CheckpointError, match=r"kept\.zip is"):
+        accumulate(X, Y, checkpoint=path)
+
+
+@pytest.mark.parametrize("content", ["text", "moments", "directory", "truncated"])
 def test_what_is_no_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "kept.zip"
     if content == "text":
@@ -267,12 +289,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content):
     else:
         stopped(path)
         whole = path.read_bytes()
-        if content == "truncated":
-            path.write_bytes(whole[: len(whole) // 2])
-        else:
-            attributes, arrays = storage.read(path, checkpoint.KIND)
-            del attributes["seen"]
-            storage.write(path, checkpoint.KIND, attributes, arrays)
+        path.write_bytes(whole[: len(whole) // 2])
     before = None if content == "directory" else path.read_bytes()
     with pytest.raises((CheckpointError, InvalidParameterError), match=r"kept\.zip"):
         accumulate(X, Y, checkpoint=path)

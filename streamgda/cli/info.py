@@ -160,11 +160,12 @@ def _data(node: Any) -> dict[str, Any]:
         mark = mark_of(node)
         if mark is None:
             return {"kind": "zarr array", "arrays": [_array("/", node)]}
+        made_of = mark.get("made_of", {})
         return {
-            "kind": "predictions" if mark["complete"] else "predictions, half-written",
-            "rows": mark["done"],
-            "method": mark["made_of"]["method"],
-            "columns": mark["made_of"].get("columns"),
+            "kind": "predictions" if mark.get("complete") else "predictions, half-written",
+            "rows": mark.get("done", 0),
+            "method": made_of.get("method"),
+            "columns": made_of.get("columns"),
             "arrays": [_array("/", node)],
         }
     names = sorted(node.array_keys())
