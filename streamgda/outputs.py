@@ -112,7 +112,7 @@ class Output:
                 chunks=(min(slab_rows, shape[0]), *shape[1:]),
                 # Strings of fixed width have no specification in zarr v3; those of any width do.
                 dtype=str if dtype.kind == "U" else dtype,
-                attributes=self._mark(),
+                attributes=self._mark() if _replaceable(self._out) else {},
                 overwrite=False,
             )
         else:
@@ -147,11 +147,10 @@ class Output:
         }
 
     def _write_mark(self) -> None:
-        """Only where what stands can be replaced: not in a zip file."""
-        array = self.array
-        store = getattr(array, "store", None)
-        if array is not None and self._made_of and getattr(store, "supports_deletes", False):
-            array.update_attributes(self._mark())
+        store = getattr(self.array, "store", None)  # of zarr arrays
+        marked = self._made_of is not None and store is not None and _replaceable(store)
+        if marked and self.array is not None:
+            self.array.update_attributes(self._mark())
             self._since = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -166,6 +165,11 @@ class Output:
                 f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
                 f"same again to go on after them"
             )
+
+
+def _replaceable(store: Any) -> bool:
+    """Whether a mark there can be written anew; in a zip file it could not."""
+    return bool(getattr(getattr(store, "store", store), "supports_deletes", True))
 
 
 def _existing(out: Any) -> Any:

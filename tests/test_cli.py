@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -186,10 +187,12 @@ sources.RowSource.read = interrupted
     ended = child(*predict, program=program)
     assert (ended.code, ended.out) == (130, "")
     assert ended.err.startswith("streamgda: interrupted. ")
-    assert f"{out}.partial keeps what was done, the scores of the first 100 rows" in ended.err
+    kept = re.search(r"(\S+) keeps what was done, the scores of the first (\d+) rows", ended.err)
+    assert kept
+    assert kept[1] == f"{out}.partial"
     assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr.partial"]
     half = json.loads(done("info", f"{out}.partial", "--json"))
-    assert (half["kind"], half["rows"]) == ("predictions, half-written", 100)
+    assert (half["kind"], half["rows"]) == ("predictions, half-written", int(kept[2]))
     assert "with what was there" in done(*predict)
     assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr"]
     labels = zarr.open_array(out, mode="r")
@@ -413,6 +416,13 @@ def test_half_written_scores_are_replaced_only_if_asked(
         patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
         interrupt_at(patch, 100)
         assert command("predict", data / "qda.zip", data / "rows.zarr", "--out", out).code == 130
+    mixed = zarr.create_group(tmp_path / "mixed.zarr")
+    mixed.create_array("X", data=rows()[0])
+    (tmp_path / "out.zarr.partial").rename(tmp_path / "mixed.zarr" / "y")
+    refused = command("evaluate", other, tmp_path / "mixed.zarr")
+    assert refused.code == 1
+    assert "'y' holds scores that are half-written: 100 of 240 rows" in refused.err
+    (tmp_path / "mixed.zarr" / "y").rename(tmp_path / "out.zarr.partial")
     arguments = "predict", other, data / "rows.zarr", "--out", out
     refused = command(*arguments)
     assert refused.code == 1
