@@ -166,7 +166,7 @@ class SeenBatches:
         n_rows = 0
         for number in range(done):
             batch = next(batches, None)
-            if batch is None:
+            if not isinstance(batch, tuple | list):
                 raise CheckpointError(
                     f"{where} holds {done} batches; now there are {number}. {REMEDY}"
                 )

@@ -33,6 +33,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     SourceError,
 )
+from streamgda.moments.inputs import Invalid
 
 N_ROWS = 300
 SLAB = 30
@@ -617,6 +618,19 @@ def test_nodata_that_the_type_cannot_hold(nodata):
     for dtype in (np.uint8, np.float32):
         found = accumulate(rows.astype(dtype), [0, 1] * 3, on_invalid="skip", nodata=nodata)
         assert found.n_skipped == 0
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 64, 65, 200])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_invalid_rows_are_found_at_any_width(n_features, order):
+    random = np.random.default_rng(0)
+    rows = np.asarray(random.normal(size=(500, n_features)), order=order)
+    rows[random.random(rows.shape) < 0.3 / n_features] = np.nan
+    rows[random.random(rows.shape) < 0.3 / n_features] = NODATA
+    bad = (np.isnan(rows) | (rows == NODATA)).any(axis=1)
+    assert 100 < bad.sum() < 400
+    found = Invalid("skip", NODATA).rows(rows)
+    np.testing.assert_array_equal(found, np.flatnonzero(bad))
 
 
 def test_nodata_is_compared_in_the_type_of_the_rows():
