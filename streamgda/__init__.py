@@ -13,10 +13,12 @@ from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.saved import load
 from streamgda.sources import open_store
+from streamgda.streams import Checkpoint
 
 __version__ = version("streamgda")
 
 __all__ = [
+    "Checkpoint",
     "ClassMoments",
     "GaussianDiscriminantAnalysis",
     "GaussianModel",

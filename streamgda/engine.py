@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.checkpoint import Journal
+from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
+from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, describe, sample
 from streamgda.moments import ClassMoments
+from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
+from streamgda.outputs import Output, refuse_half_written
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, as_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask
@@ -25,6 +29,10 @@ def accumulate(
     sample_weight: Any = None,
     max_memory: int | str | None = None,
     progress: Progress = False,
+    on_invalid: str = "raise",
+    nodata: float | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
 ) -> ClassMoments:
     """Read rows once, wherever they are, and keep their class moments.
 
@@ -44,7 +52,21 @@ def accumulate(
         counted first, and nothing is begun that would need more. Of dask arrays the budget is
         the cluster's own, and is not looked at here.
     progress : bool or callable
-        True shows a bar in a terminal; a callable is given ``(rows_done, rows_total)``.
+        True shows rates, time left and memory: a bar in a terminal, elsewhere a line every ten
+        seconds, on stderr. A callable is given ``(rows_done, rows_total)``.
+    on_invalid : {"raise", "skip"}
+        Of rows with NaN, infinity or `nodata` in any feature: an error that names the first, or
+        they are left out and counted (`ClassMoments.n_skipped`).
+    nodata : int or float, optional
+        The value that says, in rasters, that nothing was measured. Of any type of rows.
+    checkpoint : path, optional
+        A file that keeps the moments while they grow. Where the process is killed, or an error
+        ends it, the same call goes on after the rows that the file holds, and gives the same
+        bits as one that nothing disturbed. A finished call leaves the file: the same one again
+        gives what is in it. All labels and weights, and some of the rows, are compared with
+        those that were counted. Of batches, as many as are held are taken and not added again.
+    checkpoint_every : float
+        Seconds from one writing of the file to the next, at least.
 
     Returns
     -------
@@ -53,9 +75,11 @@ def accumulate(
     Raises
     ------
     InvalidDataError
-        For rows, labels or weights that cannot be used.
+        For rows, labels or weights that cannot be used. The checkpoint keeps the rows before.
     MemoryBudgetError
         Where `max_memory` is too little.
+    CheckpointError
+        Where the checkpoint is of other data, labels or parameters, or damaged.
 
     Examples
     --------
@@ -67,34 +91,105 @@ def accumulate(
     >>> accumulate((X[i : i + 2], [0, 1]) for i in (0, 2, 4)).means
     array([[4., 5.],
            [6., 7.]])
+    >>> moments = accumulate(X, [0, 1, 0, 1, 0, 1], on_invalid="skip", nodata=7)
+    >>> moments.class_count, moments.n_skipped
+    (array([3, 2]), 1)
     """
     structure = structure_of(covariance_type)
+    invalid = Invalid(on_invalid, nodata)
     if is_dask(X) or is_dask(y):
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
+        if checkpoint is not None or invalid.looked_for:
+            raise InvalidParameterError(
+                "checkpoint, on_invalid and nodata do not go with dask arrays; pass what they "
+                "were made of, such as the zarr array"
+            )
         return distributed.accumulate(
             X, y, covariance_type=covariance_type, sample_weight=sample_weight
         )
-    moments = ClassMoments(covariance_type)
+    made_of = {
+        "covariance_type": covariance_type,
+        "on_invalid": on_invalid,
+        "nodata": repr(invalid.nodata),
+    }
+    journalled = checkpoint, checkpoint_every
     if y is None:
-        return _accumulate_batches(moments, X, sample_weight, progress)
-    rows = as_source(X)
-    companions = [as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
+        batches = _batches(X, sample_weight)
+        journal = Journal(*journalled, made_of | {"X": "batches"}, ClassMoments(covariance_type))
+        return _accumulate_batches(journal, batches, invalid, progress)
+    sources = [as_source(X), as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
     if sample_weight is not None:
-        companions.append(as_source(sample_weight, "sample_weight"))
+        sources.append(as_source(sample_weight, "sample_weight"))
+    rows, *companions = sources
     check_rows(rows, *companions)
+    for source, name in zip(sources, ("X", "y", "sample_weight"), strict=False):
+        refuse_half_written(source.values, name)
+        made_of[name] = describe(source)
     allowed = as_bytes(max_memory)
-    plan = Slabs.plan(rows, allowed, _state_bytes(structure, rows, companions[0], allowed))
-    with reporter(progress, rows.n_rows, "accumulating") as report:
-        for start, (block, labels, *weights) in plan.read(rows, *companions):
-            moments._update(block, labels, weights[0] if weights else None, start)
-            report(start + block.shape[0])
-    return moments
+    state = _state_bytes(structure, rows, companions[0], allowed)
+    plan = Slabs.plan(rows, allowed, state, copies=int(invalid.action == "skip"))
+    journal = Journal(*journalled, made_of, ClassMoments(covariance_type))
+    plan = _go_on(journal, plan, rows, companions)
+    with (
+        reporter(
+            progress, rows.n_rows, "accumulating", first=journal.done, row_bytes=rows.row_bytes
+        ) as report,
+        journal,
+    ):
+        for start, (block, labels, *weights) in plan.read(rows, *companions, first=journal.done):
+            done = start + block.shape[0]
+            with journal.adding(done, start, block, (labels, *weights)):
+                weight = weights[0] if weights else None
+                journal.moments._update(block, labels, weight, start, invalid)
+            report(done)
+    return journal.moments
+
+
+def _go_on(
+    work: Journal | Output, plan: Slabs, rows: RowSource, companions: list[RowSource]
+) -> Slabs:
+    """Cut the rows as the run did that is gone on with, if one is, and see that they are its."""
+    if work.kept is not None:
+        slab_rows = work.kept.get("slab_rows")
+        if not isinstance(slab_rows, int) or slab_rows < 1 or not 0 <= work.done <= rows.n_rows:
+            raise CheckpointError(
+                f"{work} is damaged: {work.done} rows in slabs of {slab_rows}. {REMEDY}"
+            )
+        plan = plan.resumed(slab_rows)
+    work.seen = SeenSlabs(rows, companions, plan.n_rows)
+    if work.kept is not None:
+        work.seen.check(work.kept, work.done, str(work))
+    return plan
 
 
 def _accumulate_batches(
-    moments: ClassMoments, batches: Any, sample_weight: Any, progress: Progress
+    journal: Journal, batches: Iterator[Any], invalid: Invalid, progress: Progress
 ) -> ClassMoments:
+    seen, done = SeenBatches(), 0
+    journal.seen = seen
+    if journal.kept is not None:
+        done = seen.check(journal.kept, journal.done, str(journal), batches)
+    with reporter(progress, None, "accumulating", first=done) as report, journal:
+        for number, batch in enumerate(batches, journal.done):
+            if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+                raise InvalidDataError(
+                    f"batch {number} is a {type(batch).__name__}; expected a tuple (X, y) or "
+                    f"(X, y, weight)"
+                )
+            try:
+                with journal.adding(number + 1, *batch):
+                    X, y, *weights = batch
+                    weight = weights[0] if weights else None
+                    journal.moments._update(X, y, weight, invalid=invalid)
+            except InvalidDataError as error:
+                raise InvalidDataError(f"batch {number}: {error}") from None
+            done += np.shape(batch[1])[0]
+            report(done)
+    return journal.moments
+
+
+def _batches(batches: Any, sample_weight: Any) -> Iterator[Any]:
     if sample_weight is not None:
         raise InvalidDataError(
             "sample_weight comes with rows and labels; an iterable of batches holds its own: "
@@ -105,24 +200,6 @@ def _accumulate_batches(
             f"y is missing: X is a {type(batches).__name__} of rows; pass accumulate(X, y), or an "
             f"iterable of (X, y) batches"
         )
-    done = 0
-    with reporter(progress, None, "accumulating") as report:
-        for number, batch in enumerate(_batches(batches)):
-            if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-                raise InvalidDataError(
-                    f"batch {number} is a {type(batch).__name__}; expected a tuple (X, y) or "
-                    f"(X, y, weight)"
-                )
-            try:
-                moments._update(*batch)
-            except InvalidDataError as error:
-                raise InvalidDataError(f"batch {number}: {error}") from None
-            done += np.shape(batch[1])[0]
-            report(done)
-    return moments
-
-
-def _batches(batches: Any) -> Iterable[Any]:
     try:
         return iter(batches)
     except TypeError:
@@ -136,6 +213,7 @@ def score(
     X: Any,
     out: Any = None,
     *,
+    made_of: Mapping[str, Any] | None = None,
     out_row_bytes: int = 8,
     max_memory: int | str | None = None,
     progress: Progress = False,
@@ -149,6 +227,9 @@ def score(
     X : array-like, zarr.Array or data frame, shape (n_rows, n_features)
     out : numpy.ndarray, zarr.Array, or path or store for one to create; optional
         Where the scores go. Without it they are gathered in memory.
+    made_of : dict, optional
+        What `function` is, as JSON. Where it is given, a zarr array bears a mark that says how
+        far it is written; where the process is stopped, the same call goes on from there.
     out_row_bytes : int
         Bytes of one row's scores.
     max_memory, progress
@@ -158,50 +239,38 @@ def score(
     -------
     numpy.ndarray or zarr.Array
         `out`, or what was made in its place.
+
+    Raises
+    ------
+    CheckpointError
+        Where half-written scores of other rows, or by another function, stand there.
     """
     rows = as_source(X)
     check_rows(rows)
+    refuse_half_written(rows.values, "X")
     plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
+    output = Output(out, made_of and {**made_of, "X": describe(rows)})
+    plan = _go_on(output, plan, rows, [])
     with (
-        reporter(progress, rows.n_rows, "scoring") as report,
+        reporter(
+            progress, rows.n_rows, "scoring", first=output.done, row_bytes=rows.row_bytes
+        ) as report,
+        output,
         ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
     ):
         writing: Future[None] | None = None
-        for start, (block,) in plan.read(rows):
+        for start, (block,) in plan.read(rows, first=output.done):
             scores = function(block, start)
-            if not start:
-                out = _target(out, (rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
-            if writing is not None:
+            if writing is None:
+                output.prepare((rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
+            else:
                 writing.result()
                 report(start)
-            writing = writer.submit(out.__setitem__, slice(start, start + len(scores)), scores)
-        assert writing is not None  # there are rows
-        writing.result()
-        report(rows.n_rows)
-    return out
-
-
-def _target(out: Any, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> Any:
-    if out is None:
-        return np.empty(shape, dtype)
-    if hasattr(out, "shape") and hasattr(out, "dtype"):
-        fits = tuple(out.shape) == shape
-        if not fits or not np.can_cast(dtype, out.dtype, casting="same_kind"):
-            raise InvalidDataError(
-                f"out has shape {tuple(out.shape)} and dtype {out.dtype}, expected shape {shape} "
-                f"and a dtype that holds {dtype}"
-            )
-        return out
-    import zarr  # noqa: PLC0415
-
-    return zarr.create_array(
-        out,
-        shape=shape,
-        chunks=(min(slab_rows, shape[0]), *shape[1:]),
-        # Strings of fixed width have no specification in zarr v3; those of any width do.
-        dtype=str if dtype.kind == "U" else dtype,
-        overwrite=False,
-    )
+            writing = writer.submit(output.put, start, sample(block), scores)
+        if writing is not None:
+            writing.result()
+            report(rows.n_rows)
+    return output.array
 
 
 def _state_bytes(structure: Any, rows: RowSource, labels: RowSource, allowed: int | None) -> int:

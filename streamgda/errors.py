@@ -31,6 +31,10 @@ class FormatError(StreamGDAError, ValueError):
     """A saved file that is not ours, is of an unknown version, or is damaged."""
 
 
+class CheckpointError(StreamGDAError, ValueError):
+    """A checkpoint or a half-written output that something else was kept in, or is damaged."""
+
+
 class SourceError(StreamGDAError, ValueError):
     """A store or file that exists but does not hold what is due there."""
 

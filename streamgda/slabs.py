@@ -30,13 +30,18 @@ class Slabs:
 
     @classmethod
     def plan(
-        cls, rows: RowSource, allowed: int | None, state: int, out_row_bytes: int = 0
+        cls,
+        rows: RowSource,
+        allowed: int | None,
+        state: int,
+        out_row_bytes: int = 0,
+        copies: int = 0,
     ) -> Slabs:
         """Cut the rows so that all that is in flight stays within the budget.
 
-        In flight are the slab that is worked on, the one that is read ahead, and what is being
-        decoded for it; of scores, those that are made and those that are written. A state is held
-        twice while classes are added to it.
+        In flight are the slab that is worked on and its copies, the one that is read ahead, and
+        what is being decoded for it; of scores, those that are made and those that are written. A
+        state is held twice while classes are added to it.
 
         Raises
         ------
@@ -48,7 +53,8 @@ class Slabs:
         if allowed is None:
             return cls(min(wanted, rows.n_rows))
         fixed = 2 * state + _SCRATCH_BYTES
-        flying = (0 if rows.in_memory else 3 * rows.row_bytes) + 2 * out_row_bytes
+        read = 0 if rows.in_memory else 3
+        flying = (read + copies) * rows.row_bytes + 2 * out_row_bytes
         n_rows = wanted
         if flying:
             fitting = max(0, allowed - fixed) // flying // rows.unit * rows.unit
@@ -64,20 +70,39 @@ class Slabs:
             )
         return cls(min(n_rows, rows.n_rows))
 
-    def read(self, *sources: RowSource) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """Yield the first row's number and the rows of each slab; one slab is read ahead."""
-        starts = range(0, sources[0].n_rows, self.n_rows)
+    def resumed(self, n_rows: int) -> Slabs:
+        """Slabs of `n_rows`, as another run has begun with.
+
+        Raises
+        ------
+        MemoryBudgetError
+            Where these had to be smaller.
+        """
+        if n_rows > self.n_rows:
+            raise MemoryBudgetError(
+                f"the work that is to be gone on with was begun in slabs of {n_rows} rows, where "
+                f"max_memory now allows {self.n_rows}: give it the max_memory that it was begun "
+                f"with, or begin it anew"
+            )
+        return Slabs(n_rows)
+
+    def read(self, *sources: RowSource, first: int = 0) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """Yield the first row's number and the rows of each slab; one slab is read ahead.
+
+        Slabs before row `first`, where one begins, are left out.
+        """
+        starts = range(first, sources[0].n_rows, self.n_rows)
 
         def slab(start: int) -> list[np.ndarray]:
             stop = min(start + self.n_rows, sources[0].n_rows)
             return [source.read(start, stop) for source in sources]
 
-        if all(source.in_memory for source in sources):
+        if not starts or all(source.in_memory for source in sources):
             for start in starts:
                 yield start, slab(start)
             return
         with ThreadPoolExecutor(1, thread_name_prefix="streamgda-read") as reader:
-            ahead = reader.submit(slab, 0)
+            ahead = reader.submit(slab, first)
             for start in starts:
                 block = ahead.result()
                 if start + self.n_rows < sources[0].n_rows:

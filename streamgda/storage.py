@@ -193,7 +193,7 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
         raise SourceNotFoundError(f"{path} does not exist")
     with contextlib.ExitStack() as stack:
         try:
-            if path is not None and path.suffix == ".zip":
+            if path is not None and path.is_file():  # a zip file, under whatever name
                 opened = zarr.storage.ZipStore(path, mode="r")
                 stack.callback(_close, opened)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -23,6 +24,7 @@ import streamgda
 from streamgda.cli import main
 from streamgda.cli import screen as cli_screen
 from streamgda.datasets import convert
+from streamgda.sources import RowSource
 
 NAMES = np.array(["eggs", "ham", "spam & [bold]beans"])
 PROGRAM = "from streamgda.cli import main; main()"
@@ -163,7 +165,9 @@ def test_demo_measures_what_it_prints() -> None:
     assert "streamgda demo --mnist DIR" in ended.out
 
 
-def test_an_interrupted_command_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
+def test_interrupted_scoring_says_what_it_keeps_and_goes_on(
+    data: Path, tmp_path: Path, done: Callable[..., str]
+) -> None:
     program = f"""
 import os, signal, time
 from streamgda import slabs, sources
@@ -179,9 +183,20 @@ sources.RowSource.read = interrupted
 {PROGRAM}
 """
     out = tmp_path / "labels.zarr"
-    ended = child("predict", data / "qda.zip", data / "rows.zarr", "--out", out, program=program)
-    assert ended == Ended(130, "", "")
-    assert not any(tmp_path.iterdir())
+    predict = "predict", data / "qda.zip", data / "rows.zarr", "--out", out
+    ended = child(*predict, program=program)
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.startswith("streamgda: interrupted. ")
+    kept = re.search(r"(\S+) keeps what was done, the scores of the first (\d+) rows", ended.err)
+    assert kept
+    assert kept[1] == f"{out}.partial"
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr.partial"]
+    half = json.loads(done("info", f"{out}.partial", "--json"))
+    assert (half["kind"], half["rows"]) == ("predictions, half-written", int(kept[2]))
+    assert "with what was there" in done(*predict)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr"]
+    labels = zarr.open_array(out, mode="r")
+    np.testing.assert_array_equal(labels[:], streamgda.load(data / "qda.zip").predict(rows()[0]))
 
 
 def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
@@ -325,6 +340,96 @@ def test_moments_make_other_models_without_reading(
     X, y = rows()
     expected = streamgda.LinearDiscriminantAnalysis().fit(X, y)
     np.testing.assert_allclose(streamgda.load(model).coef_, expected.coef_, rtol=1e-9)
+
+
+def test_invalid_rows_are_left_out_and_counted(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    X, y = rows()
+    X[3, 1], X[77, 0], X[200] = np.nan, -9999, -9999
+    convert(X, tmp_path / "rows.zarr", labels=y, chunk_rows=50)
+    fit = "fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb"
+    ended = command(*fit)
+    assert ended.code == 1
+    assert "Input X contains NaN: row 3, column 1" in ended.err
+    ended = command(*fit, "--nodata=-9999")
+    assert "row 3 holds NaN, infinity or nodata=-9999.0" in ended.err
+    kept = tmp_path / "kept"
+    out = done(*fit, "--on-invalid", "skip", "--nodata=-9999", "--checkpoint", kept)
+    assert "left out 3 rows" in out
+    assert json.loads(done("info", kept, "--json"))["skipped"] == 3
+    good = np.delete(np.arange(240), [3, 77, 200])
+    expected = streamgda.GaussianNB().fit(X[good], y[good])
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
+    assert (
+        "was begun with nodata: -9999.0"
+        in command(*fit, "--on-invalid", "skip", "--checkpoint", kept).err
+    )
+
+
+def test_an_interrupted_fit_says_what_it_keeps_and_goes_on(
+    command: Command,
+    done: Callable[..., str],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, model = tmp_path / "kept", tmp_path / "nb.zip"
+    fit = "fit", data / "rows.zarr", "--model", model, "--kind", "nb", "--checkpoint"
+    assert command(*fit, model).code == 2  # it would be written to twice
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 150)
+        ended = command(*fit, kept)
+    assert (ended.code, ended.out) == (130, "")
+    assert f"interrupted. The checkpoint {kept} keeps what was done, the first 150" in ended.err
+    assert not model.exists()
+    described = json.loads(done("info", kept, "--json"))
+    assert (described["kind"], described["done"]) == ("checkpoint", 150)
+    assert "from the checkpoint on" in done(*fit, kept)
+    expected = streamgda.GaussianNB().fit(*rows())
+    np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_, rtol=1e-12)
+
+
+def interrupt_at(patch: pytest.MonkeyPatch, row: int) -> None:
+    """Let the reading of rows be interrupted where it comes to that one."""
+    read = RowSource.read
+
+    def interrupted(source: RowSource, start: int, stop: int) -> np.ndarray:
+        if start == row and len(source.shape) == 2:
+            raise KeyboardInterrupt
+        return read(source, start, stop)
+
+    patch.setattr(RowSource, "read", interrupted)
+
+
+def test_half_written_scores_are_replaced_only_if_asked(
+    command: Command,
+    done: Callable[..., str],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, other = tmp_path / "out.zarr", tmp_path / "nb.zip"
+    streamgda.GaussianNB().fit(*rows()).save(other)
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 100)
+        assert command("predict", data / "qda.zip", data / "rows.zarr", "--out", out).code == 130
+    mixed = zarr.create_group(tmp_path / "mixed.zarr")
+    mixed.create_array("X", data=rows()[0])
+    (tmp_path / "out.zarr.partial").rename(tmp_path / "mixed.zarr" / "y")
+    refused = command("evaluate", other, tmp_path / "mixed.zarr")
+    assert refused.code == 1
+    assert "'y' holds scores that are half-written: 100 of 240 rows" in refused.err
+    (tmp_path / "mixed.zarr" / "y").rename(tmp_path / "out.zarr.partial")
+    arguments = "predict", other, data / "rows.zarr", "--out", out
+    refused = command(*arguments)
+    assert refused.code == 1
+    assert "out.zarr.partial was begun with model: checksum" in refused.err
+    done(*arguments, "--overwrite")
+    expected = streamgda.load(other).predict(rows()[0])
+    np.testing.assert_array_equal(zarr.open_array(out, mode="r")[:], expected)
 
 
 def test_rows_are_added_to_moments(done: Callable[..., str], data: Path, tmp_path: Path) -> None:

@@ -345,7 +345,12 @@ def test_what_stands_there_is_not_overwritten(tmp_path):
     fitted = make("QDA").fit(X, y)
     fitted.predict(X, out=tmp_path / "labels.zarr")
     with pytest.raises(zarr.errors.ContainsArrayError):
-        fitted.predict(X, out=tmp_path / "labels.zarr")
+        make("LDA").fit(X, y).predict(X, out=tmp_path / "labels.zarr")
+    with pytest.raises(zarr.errors.ContainsArrayError):
+        fitted.predict(X[1:], out=tmp_path / "labels.zarr")
+    zarr.create_array(tmp_path / "others.zarr", data=y)
+    with pytest.raises(zarr.errors.ContainsArrayError):
+        fitted.predict(X, out=tmp_path / "others.zarr")
 
 
 # --- progress ---------------------------------------------------------------------------------

@@ -24,10 +24,12 @@ LEVELS = [
     {"covariance"},
     {"model"},
     {"sources"},
-    {"slabs", "progress"},
+    {"slabs", "identity"},
+    {"progress", "checkpoint", "outputs"},
     {"engine", "distributed"},
     {"estimators"},
     {"saved"},
+    {"streams"},
     {"__init__"},  # the public names, which what is above may use like anybody else
     {"datasets"},
     {"plots"},

@@ -65,15 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             app(args=arguments, prog_name="streamgda")
         except MemoryError as error:
-            screen.note(str(error) or "out of memory")
+            screen.note(screen.in_words(error) if str(error) else "out of memory")
         except (StreamGDAError, OSError) as error:
-            screen.note(_in_words(error))
+            screen.note(screen.in_words(error))
         except KeyboardInterrupt:  # before typer is there to catch it
             sys.exit(130)
     sys.exit(1)
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error) or type(error).__name__

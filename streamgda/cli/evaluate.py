@@ -169,7 +169,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     confusion = np.zeros((labels.size, labels.size), np.int64)
     loss = 0.0
     step = max(1, _SCORES // classes.size)
-    with reporter(True, rows.n_rows, "evaluating") as report:
+    with reporter(True, rows.n_rows, "evaluating", row_bytes=rows.row_bytes) as report:
         for start, (block, truth) in plan.read(rows, companion):
             codes = find(as_labels(truth), labels)
             for first in range(0, block.shape[0], step):

@@ -23,6 +23,13 @@ class Kind(StrEnum):
     GDA = "gda"
 
 
+class OnInvalid(StrEnum):
+    """What is done with rows that are invalid."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
 _ESTIMATORS = {
     Kind.QDA: ("QuadraticDiscriminantAnalysis", "full"),
     Kind.LDA: ("LinearDiscriminantAnalysis", "tied"),
@@ -70,6 +77,23 @@ def fit(
     x: XName = "X",
     y: YName = "y",
     max_memory: MaxMemory = None,
+    on_invalid: Annotated[
+        OnInvalid, typer.Option(help="Rows with NaN, infinity or --nodata: an error, or left out.")
+    ] = OnInvalid.RAISE,
+    nodata: Annotated[
+        float | None, typer.Option(help="Value that says that nothing was measured.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="File that keeps the moments while rows are read: where that is stopped, the "
+            "same command goes on from there.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Between two writings of the file.")
+    ] = 60.0,
     moments: Annotated[
         Path | None,
         typer.Option(
@@ -89,8 +113,9 @@ def fit(
     """Fit an estimator in one pass over the rows, and save it."""
     if store is None and moments_in is None:
         raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
-    if moments is not None and moments.resolve() == model.resolve():
-        raise typer.BadParameter("--model and --moments need a path each")
+    written = [path.resolve() for path in (model, moments, checkpoint) if path is not None]
+    if len(set(written)) < len(written):
+        raise typer.BadParameter("--model, --moments and --checkpoint need a path each")
 
     import streamgda  # noqa: PLC0415
     from streamgda.slabs import readable  # noqa: PLC0415
@@ -112,24 +137,34 @@ def fit(
     refuse_other_kind(model, "estimator")
     if moments is not None:
         refuse_other_kind(moments, "moments")
+    if checkpoint is not None:
+        refuse_other_kind(checkpoint, "checkpoint")
 
     held = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     if store is not None:
         X, labels = streamgda.open_store(store, x, y)
         started = time.perf_counter()
-        added = streamgda.accumulate(
-            X,
-            labels,
-            covariance_type=held.covariance_type if held else covariance_type or structure,
-            max_memory=max_memory,
-            progress=True,
-        )
+        resumed = checkpoint is not None and checkpoint.exists()
+        with screen.saying_what_is_kept():
+            added = streamgda.accumulate(
+                X,
+                labels,
+                covariance_type=held.covariance_type if held else covariance_type or structure,
+                max_memory=max_memory,
+                progress=True,
+                on_invalid=on_invalid.value,
+                nodata=nodata,
+                checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every,
+            )
         held = held + added if held else added
         seconds = time.perf_counter() - started
+        rate = "from the checkpoint on" if resumed else f"{X.shape[0] / seconds:,.0f} rows a second"
         screen.say(
-            f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s "
-            f"({X.shape[0] / seconds:,.0f} rows a second)"
+            f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})"
         )
+        if on_invalid is OnInvalid.SKIP:
+            screen.say(f"left out {added.n_skipped:,} rows with NaN, infinity or nodata")
     assert held is not None  # there was a store, or moments
     if moments is not None:
         held.save(moments)

@@ -10,7 +10,6 @@ import typer
 from streamgda.cli import screen
 from streamgda.cli.options import Json
 from streamgda.cli.paths import stored_bytes
-from streamgda.cli.predict import MARK
 from streamgda.errors import SourceError, SourceNotFoundError
 
 _MOST_CLASSES = 50  # that are listed
@@ -75,9 +74,13 @@ def _describe(path: str) -> dict[str, Any]:
 
     node = _opened(path)
     if isinstance(node, zarr.Group) and storage.FORMAT in node.attrs:
-        return {"estimator": _estimator, "moments": _moments, "model": _model}[
-            storage.kind_of(path)
-        ](path)
+        describe = {
+            "estimator": _estimator,
+            "moments": _moments,
+            "model": _model,
+            "checkpoint": _checkpoint,
+        }
+        return describe[storage.kind_of(path)](path)
     return _data(node)
 
 
@@ -87,7 +90,7 @@ def _opened(path: str) -> Any:
     if "://" not in path and not Path(path).exists():
         raise SourceNotFoundError(f"{path} does not exist")
     try:
-        store = zarr.storage.ZipStore(path, mode="r") if path.endswith(".zip") else path
+        store = zarr.storage.ZipStore(path, mode="r") if Path(path).is_file() else path
         return zarr.open(store, mode="r")
     except Exception as error:  # as many kinds as there are stores
         raise SourceError(f"{path} cannot be opened as zarr: {error}") from None
@@ -113,12 +116,22 @@ def _moments(path: str) -> dict[str, Any]:
     return {"kind": "moments", **_of_moments(ClassMoments.load(path))}
 
 
+def _checkpoint(path: str) -> dict[str, Any]:
+    from streamgda import storage  # noqa: PLC0415
+    from streamgda.moments import ClassMoments  # noqa: PLC0415
+
+    attributes, arrays = storage.read(path, "checkpoint")
+    moments = ClassMoments.from_state(attributes["moments"], arrays)
+    return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
+
+
 def _of_moments(moments: Any) -> dict[str, Any]:
     counts = zip(moments.classes.tolist(), moments.class_count.tolist(), strict=True)
     return {
         "covariance_type": moments.covariance_type,
         "features": moments.n_features,
         "rows": moments.class_count.sum().item(),
+        "skipped": moments.n_skipped or None,
         "bytes": moments.nbytes,
         "classes": [{"label": label, "rows": rows} for label, rows in counts],
     }
@@ -141,9 +154,20 @@ def _model(path: str) -> dict[str, Any]:
 def _data(node: Any) -> dict[str, Any]:
     import zarr  # noqa: PLC0415
 
+    from streamgda.outputs import mark_of  # noqa: PLC0415
+
     if isinstance(node, zarr.Array):
-        kind = "predictions" if MARK in node.attrs else "zarr array"
-        return {"kind": kind, **node.attrs.get(MARK, {}), "arrays": [_array("/", node)]}
+        mark = mark_of(node)
+        if mark is None:
+            return {"kind": "zarr array", "arrays": [_array("/", node)]}
+        made_of = mark.get("made_of", {})
+        return {
+            "kind": "predictions" if mark.get("complete") else "predictions, half-written",
+            "rows": mark.get("done", 0),
+            "method": made_of.get("method"),
+            "columns": made_of.get("columns"),
+            "arrays": [_array("/", node)],
+        }
     names = sorted(node.array_keys())
     return {
         "kind": "zarr group",

@@ -13,11 +13,12 @@ def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, 
     Raises
     ------
     SourceNotFoundError, SourceError, FormatError
-        Where either cannot be opened.
+        Where either cannot be opened, or the rows or labels are scores that are half-written.
     InvalidDataError
         Where the rows are not those of the estimator.
     """
     from streamgda import load, open_store  # noqa: PLC0415  (see the note in `options`)
+    from streamgda.outputs import refuse_half_written  # noqa: PLC0415
 
     estimator = load(model)
     X, labels = open_store(store, x, y)
@@ -26,4 +27,6 @@ def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, 
             f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "
             f"{estimator.n_features_in_} features"
         )
+    for name, array in ((x, X), (y, labels)):
+        refuse_half_written(array, f"{store}: {name!r}")
     return estimator, X, labels

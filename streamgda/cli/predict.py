@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
 from streamgda.cli.options import MaxMemory, Model, Overwrite, Store, XName
-from streamgda.cli.paths import is_free, refuse_occupied, replacing
-from streamgda.errors import InvalidParameterError
+from streamgda.cli.paths import is_free, refuse_occupied
+from streamgda.errors import CheckpointError, InvalidParameterError
 
-MARK = "streamgda_prediction"  # attribute that tells what an array holds
 # The model's methods are told where rows stand, so that errors can say it.
 _OF_THE_MODEL = {
     "predict": "predict",
@@ -39,13 +39,17 @@ def predict(
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write what a model says of each row to a zarr array; its class, unless asked otherwise."""
+    """Write what a model says of each row to a zarr array; its class, unless asked otherwise.
+
+    While it is written it lies beside its place, under a name that ends in .partial. Where that is
+    stopped, the same command goes on from there.
+    """
     if proba + log_proba + density > 1:
         raise typer.BadParameter("choose one of --proba, --log-proba and --density")
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip is not written slab by slab; name a directory")
 
-    from streamgda import engine  # noqa: PLC0415
+    from streamgda import engine, identity  # noqa: PLC0415
 
     wanted = "predict_proba" if proba else "predict_log_proba" if log_proba else "predict"
     wanted = "score_samples" if density else wanted
@@ -53,23 +57,44 @@ def predict(
     _refuse_others_arrays(out)
     estimator, X, _ = open_both(model, store, x, None)
     started = time.perf_counter()
-    with replacing(out) as partial:
-        written = engine.score(
-            getattr(estimator.model_, _OF_THE_MODEL[wanted]),
+    columns = None
+    if proba or log_proba:  # dates and bytes as JSON can hold them
+        labels = estimator.classes_.tolist()
+        columns = [
+            label if isinstance(label, int | float | str) else str(label) for label in labels
+        ]
+    partial = out.with_name(f"{out.name}.partial")
+    method = _OF_THE_MODEL[wanted]
+
+    def write() -> Any:
+        return engine.score(
+            getattr(estimator.model_, method),
             X,
             partial,
-            out_row_bytes=8 * (estimator.classes_.size if proba or log_proba else 1),
+            made_of=identity.made_by(method, estimator.model_)
+            | {"method": wanted, "columns": columns},
+            out_row_bytes=8 * len(columns or [0]),
             max_memory=max_memory,
             progress=True,
         )
-        written.attrs[MARK] = {
-            "method": wanted,
-            "columns": None if written.ndim == 1 else estimator.classes_.tolist(),
-        }
+
+    resumed = partial.exists()
+    with screen.saying_what_is_kept():
+        try:
+            written = write()
+        except CheckpointError:
+            if not overwrite:
+                raise
+            shutil.rmtree(partial)
+            written = write()
+    if out.exists():
+        shutil.rmtree(out)
+    partial.replace(out)
     seconds = time.perf_counter() - started
+    rate = "with what was there" if resumed else f"{X.shape[0] / seconds:,.0f} rows a second"
     screen.say(
         f"{wanted} of {X.shape[0]:,} rows: {written.dtype} of shape {written.shape} written to "
-        f"{out} in {seconds:.2f} s ({X.shape[0] / seconds:,.0f} rows a second)"
+        f"{out} in {seconds:.2f} s ({rate})"
     )
 
 
@@ -77,10 +102,12 @@ def _refuse_others_arrays(out: Path) -> None:
     """Whatever --overwrite says: only predictions are replaced, never rows or a model."""
     import zarr  # noqa: PLC0415
 
+    from streamgda.outputs import mark_of  # noqa: PLC0415
+
     if is_free(out):
         return
     try:
-        ours = MARK in zarr.open_array(out, mode="r").attrs
+        ours = mark_of(zarr.open_array(out, mode="r")) is not None
     except Exception:  # whatever it is that is not an array
         ours = False
     if not ours:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 # In a pipe nothing is cut or wrapped, however wide it is.
@@ -14,6 +15,26 @@ _PIPE_WIDTH = 1 << 16
 def note(text: str) -> None:
     """Write one line to stderr."""
     print(f"streamgda: {' '.join(text.split())}", file=sys.stderr)
+
+
+def in_words(error: BaseException) -> str:
+    """What an error says, and what was noted with it."""
+    said = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    parts = [said or type(error).__name__, *getattr(error, "__notes__", ())]
+    return ". ".join(part.removesuffix(".") for part in parts)
+
+
+@contextlib.contextmanager
+def saying_what_is_kept() -> Iterator[None]:
+    """Say, where the user interrupts, what is kept of the work and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for text in getattr(interrupt, "__notes__", ()):
+            note(f"interrupted. {text}")
+        raise
 
 
 def say(text: str = "") -> None:

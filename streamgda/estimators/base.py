@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda import engine, storage
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.identity import made_by
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels, find
@@ -268,7 +269,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy.
+            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy. A zarr
+            array bears a mark, the attribute ``streamgda_scores``, that says how far it is
+            written: where the process is stopped, the same call goes on from there.
 
         Returns
         -------
@@ -355,10 +358,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             return distributed.score(function, X, dtype, columns)
         if is_store(X):
             self._check_stored(X, first=False)
-            return engine.score(function, X, out, out_row_bytes=width)
-        refuse_group(X)
-        X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        return function(X) if out is None else engine.score(function, X, out, out_row_bytes=width)
+        else:
+            refuse_group(X)
+            X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
+            if out is None:
+                return function(X)
+        made_of = None if out is None else made_by(method, self.model_, options)
+        return engine.score(function, X, out, made_of=made_of, out_row_bytes=width)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
@@ -395,7 +401,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
+    def save(self, store: Any, *, offset: Any = None) -> None:
         """Write parameters, moments and model as a zarr group: nothing in it is executed.
 
         What is loaded (`streamgda.load`) scores as this does bit for bit, and goes on learning.
@@ -404,6 +410,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         ----------
         store : path, zarr store or zarr group
             A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        offset : object
+            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
         """
         check_is_fitted(self, "moments_")
         names = getattr(self, "feature_names_in_", None)
@@ -411,6 +419,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             "estimator": type(self).__name__,
             "params": {name: _plain(v) for name, v in self.get_params(deep=False).items()},
             "feature_names": None if names is None else [str(name) for name in names],
+            "offset": offset,
         }
         arrays: dict[str, np.ndarray] = {}
         parts: dict[str, Any] = {"moments": self.moments_}

@@ -15,7 +15,7 @@ from streamgda.errors import FormatError, InvalidDataError, InvalidParameterErro
 from streamgda.moments import labels as label_codes
 from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
 from streamgda.moments.exact import ORIGINS, ExactSums
-from streamgda.moments.inputs import as_matrix, as_weights
+from streamgda.moments.inputs import CHECK_SUMS, Invalid, as_matrix, rows_to_count
 from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS, read_dtype
@@ -72,14 +72,19 @@ class ClassMoments:
         self._structure = structure_of(covariance_type)
         self._classes = _NO_CLASSES
         self._sums: CentredSums | ExactSums | None = None
+        self._n_skipped = 0
 
     @classmethod
-    def _of(cls, covariance_type: str, classes: np.ndarray, sums: Any) -> Self:
+    def _of(cls, covariance_type: str, classes: np.ndarray, sums: Any, n_skipped: int) -> Self:
         moments = cls(covariance_type)
-        moments._classes, moments._sums = classes, sums
+        moments._classes, moments._sums, moments._n_skipped = classes, sums, n_skipped
         if sums is not None:
             sums.structure = moments._structure
         return moments
+
+    def _like(self, classes: np.ndarray, sums: Any, covariance_type: str | None = None) -> Self:
+        """Other sums of the same rows."""
+        return self._of(covariance_type or self.covariance_type, classes, sums, self._n_skipped)
 
     # --- what is held -------------------------------------------------------------------------
 
@@ -107,6 +112,11 @@ class ClassMoments:
     def n_features(self) -> int | None:
         """Number of features; None before the first row."""
         return self._sums.n_features if self._sums is not None else None
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows that were left out as invalid (`accumulate` with ``on_invalid="skip"``)."""
+        return self._n_skipped
 
     @property
     def nbytes(self) -> int:
@@ -163,10 +173,11 @@ class ClassMoments:
     def __repr__(self) -> str:
         if self._sums is None:
             return f"ClassMoments({self.covariance_type!r}): empty"
+        skipped = f", {self._n_skipped} invalid rows left out" if self._n_skipped else ""
         return (
             f"ClassMoments({self.covariance_type!r}): {self._sums.count.sum():g} rows x "
             f"{self._sums.n_features} features in {self._classes.size} classes, "
-            f"{self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}"
+            f"{self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
         )
 
     # --- taking rows in -----------------------------------------------------------------------
@@ -195,21 +206,26 @@ class ClassMoments:
         """
         return self._update(X, y, sample_weight)
 
-    def _update(self, X: Any, y: Any, sample_weight: Any = None, first_row: int = 0) -> Self:
+    def _update(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        first_row: int = 0,
+        invalid: Invalid = CHECK_SUMS,
+    ) -> Self:
         """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
         X = as_matrix(X)
         y = label_codes.as_labels(y)
         self._check_shapes(X, y)
-        numbers = None
-        if sample_weight is not None:
-            weights = as_weights(sample_weight, X.shape[0])
-            if (weights == 0).any():
-                kept = numbers = np.flatnonzero(weights)
-                X, y, weights = X[kept], y[kept], weights[kept]
+        weights, numbers, n_skipped = NO_WEIGHTS, None, 0
+        if sample_weight is not None or invalid.looked_for:
+            weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
+            if numbers is not None:
+                X, y = X[numbers], y[numbers]
                 if not y.size:
+                    self._n_skipped += n_skipped
                     return self
-        else:
-            weights = NO_WEIGHTS
         codes, classes = label_codes.encode(y, self._classes)
         sums = self._with_classes(classes)
         dtype = read_dtype(X.dtype)
@@ -224,6 +240,7 @@ class ClassMoments:
         except NotFinite:
             refuse_not_finite(X, first_row, numbers)
         self._classes, self._sums = classes, sums
+        self._n_skipped += n_skipped
         return self
 
     def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
@@ -286,6 +303,7 @@ class ClassMoments:
             return NotImplemented
         self._check_mergeable(other)
         if other._sums is None:
+            self._n_skipped += other._n_skipped
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
@@ -298,6 +316,7 @@ class ClassMoments:
                 mine, theirs = mine.centred(), theirs.centred()
             mine.add(theirs, at)
         self._classes, self._sums = classes, mine
+        self._n_skipped += other._n_skipped
         return self
 
     def __sub__(self, other: ClassMoments) -> ClassMoments:
@@ -324,7 +343,8 @@ class ClassMoments:
         if not _both_exact(left, theirs):
             left, theirs = left.centred(), theirs.centred()
         left.subtract(theirs, at)
-        result = self._of(self.covariance_type, self._classes, left)
+        result = self._like(self._classes, left)
+        result._n_skipped = max(0, self._n_skipped - other._n_skipped)
         emptied = np.zeros(self._classes.size, bool)
         emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
         return result._keep(~emptied) if emptied.any() else result
@@ -342,7 +362,7 @@ class ClassMoments:
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
         sums = self._sums.centred().scaled(float(gamma)) if self._sums is not None else None
-        return self._of(self.covariance_type, self._classes, sums)
+        return self._like(self._classes, sums)
 
     __rmul__ = __mul__
 
@@ -351,7 +371,7 @@ class ClassMoments:
         sums = self._sums
         if sums is not None:
             sums = sums.moved(np.arange(self._classes.size), self._classes.size)
-        return self._of(self.covariance_type, self._classes, sums)
+        return self._like(self._classes, sums)
 
     def _check_mergeable(self, other: ClassMoments) -> None:
         if self.covariance_type != other.covariance_type:
@@ -398,9 +418,9 @@ class ClassMoments:
         wanted = structure_of(covariance_type)
         check_covers(self._structure, wanted)
         if self._sums is None:
-            return ClassMoments(covariance_type)
+            return self._like(self._classes, None, covariance_type)
         sums = self._sums.with_scatter(self._reduced_scatter(wanted))
-        return self._of(covariance_type, self._classes, sums)
+        return self._like(self._classes, sums, covariance_type)
 
     def _reduced_scatter(self, wanted: Any) -> np.ndarray:
         assert self._sums is not None
@@ -436,7 +456,7 @@ class ClassMoments:
         else:
             scatter = scatter[:, index]
         sums = self._sums.with_features(index, np.ascontiguousarray(scatter))
-        return self._of(self.covariance_type, self._classes, sums)
+        return self._like(self._classes, sums)
 
     def select_classes(self, labels: Any) -> ClassMoments:
         """The moments of some of the classes.
@@ -478,7 +498,7 @@ class ClassMoments:
             )
         scatter = self._sums.scatter[kept] if self._structure.per_class else self._sums.scatter
         sums = self._sums.with_classes(kept, scatter.copy())
-        return self._of(self.covariance_type, self._classes[kept], sums)
+        return self._like(self._classes[kept], sums)
 
     def relabel(self, mapping: Mapping[Any, Any]) -> ClassMoments:
         """The moments under other labels; classes that get one label become one class.
@@ -499,7 +519,7 @@ class ClassMoments:
         at[renamed] = label_codes.find(new, classes)
         assert self._sums is not None  # there are classes
         sums = self._sums.moved(at, classes.size)
-        return self._of(self.covariance_type, classes, sums)
+        return self._like(classes, sums)
 
     def pca(self, n_components: int) -> np.ndarray:
         """Principal components of all rows together, from within- and between-class scatter.
@@ -557,7 +577,7 @@ class ClassMoments:
         projected = CentredSums(
             self._structure, sums.count.copy(), mean, np.zeros_like(mean), scatter
         )
-        return self._of(self.covariance_type, self._classes, projected)
+        return self._like(self._classes, projected)
 
     def _check_matrix(self, method: str) -> None:
         if not self._structure.matrix:
@@ -568,15 +588,18 @@ class ClassMoments:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
+    def save(self, store: Any, *, offset: Any = None) -> None:
         """Write the moments as a zarr group.
 
         Parameters
         ----------
         store : path, zarr store or zarr group
             A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        offset : object
+            What JSON can hold, to be kept beside: where in a stream they belong (`Checkpoint`).
         """
-        storage.write(store, "moments", *self.state())
+        attributes, arrays = self.state()
+        storage.write(store, "moments", attributes | {"offset": offset}, arrays)
 
     @classmethod
     def load(cls, store: Any) -> Self:
@@ -596,6 +619,7 @@ class ClassMoments:
         attributes: dict[str, Any] = {
             "covariance_type": self.covariance_type,
             "classes": storage.pack_labels(self._classes),
+            "n_skipped": self._n_skipped,
         }
         if self._sums is None:
             return attributes, {}
@@ -615,8 +639,11 @@ class ClassMoments:
         try:
             structure = structure_of(attributes["covariance_type"])
             classes = storage.unpack_labels(attributes["classes"])
+            n_skipped = int(attributes.get("n_skipped", 0))
+            if n_skipped < 0:
+                raise ValueError(f"n_skipped={n_skipped}")
             if not arrays:
-                return cls._of(structure.name, classes, None)
+                return cls._of(structure.name, classes, None, n_skipped)
             if "origin" in attributes:
                 sums: CentredSums | ExactSums = ExactSums(
                     structure, int(attributes["origin"]), int(attributes["reach"]), **arrays
@@ -626,7 +653,7 @@ class ClassMoments:
             sums.check(classes.size)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"saved moments are damaged: {error}") from None
-        return cls._of(structure.name, classes, sums)
+        return cls._of(structure.name, classes, sums, n_skipped)
 
 
 def _both_exact(a: Any, b: Any) -> bool:

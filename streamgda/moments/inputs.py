@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels.scoring import all_finite
+from streamgda.moments.sums import NO_WEIGHTS, blocks
+
+_WIDE = 64  # features
 
 
 def as_matrix(X: Any) -> np.ndarray:
@@ -70,3 +75,117 @@ def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
         if not np.isfinite(weights.sum()):
             raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
     return weights
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """Which rows are invalid, and whether they are an error or are left out.
+
+    Rows with NaN or infinity are; so are those that hold `nodata`, the number by which rasters
+    say that nothing was measured.
+
+    Attributes
+    ----------
+    action : {"raise", "skip"}
+    nodata : int or float, optional
+
+    Raises
+    ------
+    InvalidParameterError
+        For other values.
+
+    Examples
+    --------
+    >>> Invalid("skip", nodata=-1).rows(np.array([[1, 2], [-1, 2], [3, 4]]))
+    array([1])
+    >>> Invalid("skip").rows(np.array([[1.0], [np.nan]]))
+    array([1])
+    """
+
+    action: str = "raise"
+    nodata: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ("raise", "skip"):
+            raise InvalidParameterError(f"on_invalid={self.action!r}; expected 'raise' or 'skip'")
+        if self.nodata is not None:
+            value = np.asarray(self.nodata)
+            if value.ndim or value.dtype.kind not in "iuf":
+                raise InvalidParameterError(f"nodata={self.nodata!r}; expected one number")
+            # A plain number is compared in the type of the rows: 0.1 is found among float32.
+            object.__setattr__(self, "nodata", value.item())
+
+    @property
+    def looked_for(self) -> bool:
+        """Whether rows are looked at before they are summed; else it is the sums that tell."""
+        return self.action == "skip" or self.nodata is not None
+
+    def rows(self, X: np.ndarray) -> np.ndarray:
+        """Numbers of the invalid rows, in order."""
+        found = [np.empty(0, np.intp)]
+        for part, block in blocks(X):
+            bad = np.zeros(len(block), bool)
+            if X.dtype.kind == "f" and not all_finite(block):
+                _mark_rows(~np.isfinite(block), bad)
+            if self.nodata is not None:
+                with np.errstate(over="ignore"):  # beyond float32: then no row holds it
+                    hit = X[part] == self.nodata
+                _mark_rows(hit, bad)
+            found.append(np.flatnonzero(bad) + part.start)
+        return np.concatenate(found)
+
+    def refuse(self, row: int) -> None:
+        """Raise `InvalidDataError` for a row."""
+        raise InvalidDataError(
+            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}. "
+            f"on_invalid='skip' leaves such rows out and counts them"
+        )
+
+
+def _mark_rows(hit: np.ndarray, rows: np.ndarray) -> None:
+    """Set the entry of each row in which anything is True."""
+    d = hit.shape[1]
+    if d > _WIDE:
+        rows |= hit.any(axis=1)
+    else:  # numpy takes its time for each row
+        rows[np.flatnonzero(hit) // d] = True
+
+
+CHECK_SUMS = Invalid()  # rows are not looked at: a sum that is not finite is an error
+
+
+def rows_to_count(
+    X: np.ndarray, sample_weight: Any, invalid: Invalid, first_row: int = 0
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Tell the rows that count from those of weight zero and those that are left out as invalid.
+
+    Returns
+    -------
+    weights : ndarray of float64
+        Of the rows that count; empty where there are none.
+    numbers : ndarray of int or None
+        Of the rows that count; None where all do.
+    n_skipped : int
+        Rows left out as invalid; those of weight zero are not there in the first place.
+
+    Raises
+    ------
+    InvalidDataError
+        For weights that cannot be used, or an invalid row where that is an error; rows are
+        numbered from `first_row` on.
+    """
+    n = X.shape[0]
+    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n)
+    counts = weights > 0 if weights.size else np.ones(n, bool)
+    n_skipped = 0
+    if invalid.looked_for:
+        bad = invalid.rows(X)
+        bad = bad[counts[bad]]
+        if bad.size and invalid.action == "raise":
+            invalid.refuse(first_row + int(bad[0]))
+        counts[bad] = False
+        n_skipped = bad.size
+    if counts.all():
+        return weights, None, 0
+    numbers = np.flatnonzero(counts)
+    return weights[numbers] if weights.size else weights, numbers, n_skipped

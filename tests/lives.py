@@ -1,0 +1,143 @@
+"""Work that is killed at random moments and begun again until it is done, in forks of one process.
+
+``python lives.py FOLDER KILLS SEED`` prints as JSON, for each kind of work, how often it was killed
+and a digest of each result; the first is of work that nothing disturbed. Forks are cheap because
+all is imported and compiled before, by one thread.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+import zarr  # noqa: F401  (so that forks need not import it)
+
+from streamgda import Checkpoint, GaussianNB, accumulate, outputs, slabs, threads
+
+N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N_ROWS, N_FEATURES))
+Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # so that classes appear on the way
+WEIGHTS = RANDOM.uniform(0, 2, N_ROWS)
+SLAB_BYTES = SLAB * 8 * N_FEATURES
+
+
+class Slow:
+    """Rows that are read by slicing, in some time."""
+
+    shape, dtype, chunks = X.shape, X.dtype, (SLAB, N_FEATURES)
+
+    def __getitem__(self, rows):
+        time.sleep(0.002)
+        return X[rows]
+
+
+def batches():
+    for start in range(0, N_ROWS, SLAB):
+        time.sleep(0.002)
+        yield X[start : start + SLAB], Y[start : start + SLAB]
+
+
+def rows(folder):
+    kept = folder / "kept"
+    return accumulate(Slow(), Y, sample_weight=WEIGHTS, checkpoint=kept, checkpoint_every=0)
+
+
+def iterable(folder):
+    kept = folder / "kept.zip"
+    return accumulate(batches(), covariance_type="diag", checkpoint=kept, checkpoint_every=0)
+
+
+def stream(folder):
+    checkpoint = Checkpoint(folder / "kept")
+    learner = checkpoint.state or GaussianNB()
+    for start in range(checkpoint.offset or 0, N_ROWS, SLAB):
+        time.sleep(0.002)
+        part = slice(start, start + SLAB)
+        learner.partial_fit(X[part], Y[part])
+        checkpoint.save(learner, start + SLAB)
+    return learner.moments_
+
+
+def scores(folder):
+    GaussianNB().fit(X, Y).predict_proba(Slow(), out=folder / "scores.zarr")
+
+
+def digest_of(result, folder):
+    digest = hashlib.sha256()
+    if result is not None:
+        attributes, arrays = result.state()
+        digest.update(json.dumps(attributes, sort_keys=True).encode())
+        for name in sorted(arrays):
+            digest.update(arrays[name].tobytes())
+    else:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".partial":
+                digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def life(work, folder, seconds=None):
+    """Whether the work was done in that time; afterwards its process is no more."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            (folder / "digest").write_text(digest_of(work(folder), folder / "scores.zarr"))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), "the work failed"
+    return code == 0
+
+
+def lives(work, folder, wanted, chance):
+    """Do the work again and again, until it was killed that often."""
+    digests, kills, seconds = [], 0, None
+    while kills < wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        longest = 0.05
+        while not life(work, folder, seconds):
+            kills += 1
+            longest *= 1.1  # on the slowest machine there is an end
+            seconds = chance.uniform(0, longest)
+        digests.append((folder / "digest").read_text())
+        seconds = chance.uniform(0, longest)
+    return {"kills": kills, "digests": digests}
+
+
+def main(folder, wanted, seed):
+    slabs._SLAB_BYTES = SLAB_BYTES
+    outputs._EVERY = 0
+    with threads.limit(1):  # makes kernels ready, also for sums and classes that are there already
+        for _ in range(2):
+            GaussianNB().partial_fit(X, Y).partial_fit(X, Y).predict_proba(X)
+            accumulate(batches(), covariance_type="diag")
+            accumulate(X, Y, sample_weight=WEIGHTS)
+    chance = random.Random(seed)
+    ended = {
+        work.__name__: lives(work, Path(folder), wanted, chance)
+        for work in (rows, iterable, stream, scores)
+    }
+    print(json.dumps(ended))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

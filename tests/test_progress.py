@@ -1,0 +1,114 @@
+"""What is shown of a pass while it goes on: a bar, lines in a log, or the caller's own."""
+
+import io
+import re
+import sys
+
+import pytest
+from samples import blobs
+
+from streamgda import accumulate, progress, slabs
+
+TOTAL = 1_000_000
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def log(capsys):
+    def lines():
+        return capsys.readouterr().err.splitlines()
+
+    return lines
+
+
+def test_lines_in_a_log(clock, log):
+    with progress.reporter(True, TOTAL, "accumulating", row_bytes=784) as report:
+        for second in range(1, 26):
+            clock[0] += 1
+            report(10_000 * second)
+    first, second = log()
+    memory = r"[\d.]+ [MG]B in memory"
+    assert re.fullmatch(
+        r"streamgda: accumulating: 100,000 of 1,000,000 rows \(10 %\), 10,000 rows/s, "
+        rf"7\.8 MB/s, 0:01:30 left, {memory}",
+        first,
+    )
+    assert second.startswith("streamgda: accumulating: 200,000 of 1,000,000 rows (20 %)")
+    assert not re.search(r"[\r\x1b]", first)
+
+
+def test_rates_are_of_this_run_alone(clock, log):
+    with progress.reporter(True, TOTAL, "scoring", first=500_000) as report:
+        clock[0] += 10
+        report(600_000)
+    (line,) = log()
+    assert "600,000 of 1,000,000 rows (60 %), 10,000 rows/s, 0:00:40 left" in line
+    assert "B/s" not in line
+
+
+def test_of_an_unknown_total_what_is_known_is_said(clock, log):
+    with progress.reporter(True, None, "accumulating") as report:
+        clock[0] += 20
+        report(5_000)
+    (line,) = log()
+    assert re.fullmatch(
+        r"streamgda: accumulating: 5,000 rows, 250 rows/s, [\d.]+ [MG]B in memory", line
+    )
+
+
+def test_of_what_is_quick_nothing_is_said(clock, log):
+    with progress.reporter(True, TOTAL, "accumulating") as report:
+        clock[0] += 9
+        report(TOTAL)
+    assert log() == []
+
+
+def test_silence_and_the_callers_own(clock, log):
+    calls = []
+    for wanted in (False, lambda *call: calls.append(call)):
+        with progress.reporter(wanted, TOTAL, "accumulating", first=3) as report:
+            clock[0] += 60
+            report(7)
+    assert calls == [(7, TOTAL)]
+    assert log() == []
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_a_bar_with_figures(monkeypatch, clock, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.reporter(True, 240, "accumulating", first=40, row_bytes=1000) as report:
+        clock[0] += 10
+        report(140)
+    shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
+    for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left", "in memory"):
+        assert part in shown
+
+
+def test_a_resumed_pass_begins_where_the_other_stopped(monkeypatch, tmp_path):
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 100 * 32)
+    X, y = blobs(300, 4)
+    calls = []
+
+    def stop(*call):
+        calls.append(call)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        accumulate(X, y, checkpoint=tmp_path / "kept", progress=stop)
+    accumulate(X, y, checkpoint=tmp_path / "kept", progress=stop)
+    assert calls == [(100, 300), (200, 300), (300, 300)]
