@@ -430,10 +430,16 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
         self._adopt(ClassMoments.from_state(attributes["moments"], arrays_of("moments")))
         self.n_features_in_ = int(self.moments_.n_features or 0)
-        if attributes["feature_names"] is not None:
-            self.feature_names_in_ = np.array(attributes["feature_names"], object)
+        names = attributes["feature_names"]
+        if names is not None:
+            if len(names) != self.n_features_in_ or not all(type(name) is str for name in names):
+                raise ValueError(f"{self.n_features_in_} features do not have such names")
+            self.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
-            self._fitted_model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            if model.n_features != self.n_features_in_:
+                raise ValueError("its model and its moments are not of the same features")
+            self._fitted_model = model
         return self
 
 

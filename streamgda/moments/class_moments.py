@@ -20,6 +20,7 @@ from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS, read_dtype
 
+_MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
 
 
@@ -615,18 +616,27 @@ class ClassMoments:
         try:
             structure = structure_of(attributes["covariance_type"])
             classes = storage.unpack_labels(attributes["classes"])
-            if not arrays:
+            if not arrays and not classes.size:
                 return cls._of(structure.name, classes, None)
             if "origin" in attributes:
-                sums: CentredSums | ExactSums = ExactSums(
-                    structure, int(attributes["origin"]), int(attributes["reach"]), **arrays
-                )
+                about = attributes["origin"], attributes["reach"]
+                if not all(type(value) is int for value in about) or not _is_origin(*about):
+                    raise ValueError(f"no integers are summed with origin and reach {about}")
+                sums: CentredSums | ExactSums = ExactSums(structure, *about, **arrays)
             else:
                 sums = CentredSums(structure, **arrays)
             sums.check(classes.size)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"saved moments are damaged: {error}") from None
+            if not sums.n_features:
+                raise ValueError("there are no features")
+        except FormatError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"saved moments are damaged: {error!s:.500}") from None
         return cls._of(structure.name, classes, sums)
+
+
+def _is_origin(origin: int, reach: int) -> bool:
+    return origin in ORIGINS.values() and 0 <= reach <= _MOST_REACH
 
 
 def _both_exact(a: Any, b: Any) -> bool:

@@ -1,0 +1,115 @@
+"""A zarr store through which nothing is read but what streamgda itself would have written.
+
+Files come from strangers. Their metadata could make a terabyte of fill values out of nothing, name
+codecs that expand without end, or lead out of the directory by links. So metadata must be what is
+expected, every chunk must be there in its full length, uncompressed, and arrays are only made once
+their bytes have been read.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from zarr.abc.store import RangeByteRequest
+from zarr.storage import LocalStore, WrapperStore, ZipStore
+
+from streamgda.errors import FormatError
+
+_KEYS = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding")
+_KEYS += ("codecs", "storage_transformers")
+
+
+class Guarded(WrapperStore):
+    """A store of which only groups, and arrays that were announced, can be read.
+
+    Parameters
+    ----------
+    store : zarr store
+
+    Raises
+    ------
+    FormatError
+        For a zip file whose members are compressed, repeated, or longer than the file.
+    """
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._expected: dict[str, tuple[dict[str, Any], int, int]] = {}
+        self._chunks: dict[str, Any] = {}
+        if isinstance(store, ZipStore):
+            _check_zip(store.path)
+
+    def expect(self, path: str, metadata: dict[str, Any], n_chunks: int, n_bytes: int) -> None:
+        """Let an array be read that has that metadata and, along its first axis, those chunks."""
+        self._expected[path] = metadata, n_chunks, n_bytes
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """What lies at a key, if it is what is expected there.
+
+        Raises
+        ------
+        FormatError
+            Where it is not.
+        """
+        if key in self._chunks:
+            return self._chunks.pop(key)
+        if isinstance(self._store, LocalStore):
+            _check_file(self._store.root, key)
+        value = await super().get(key, prototype, byte_range)
+        if value is None:
+            return None
+        path = key.removesuffix("zarr.json").rstrip("/")
+        metadata = json.loads(value.to_bytes())
+        if path not in self._expected:
+            if not isinstance(metadata, dict) or metadata.get("node_type") != "group":
+                raise FormatError(f"{key} is not the metadata of a group")
+            metadata.pop("consolidated_metadata", None)
+            return prototype.buffer.from_bytes(json.dumps(metadata).encode())
+        expected, n_chunks, n_bytes = self._expected[path]
+        for name in _KEYS:
+            if metadata.get(name) != expected.get(name):
+                raise FormatError(
+                    f"{key} has {name} {metadata.get(name)!r:.200}, expected {expected.get(name)}"
+                )
+        await self._read_chunks(path, len(expected["shape"]), n_chunks, n_bytes, prototype)
+        return value
+
+    async def _read_chunks(
+        self, path: str, n_axes: int, n_chunks: int, n_bytes: int, prototype: Any
+    ) -> None:
+        for number in range(n_chunks):
+            key = "/".join([path, "c", *[str(number), *["0"] * (n_axes - 1)][:n_axes]])
+            if isinstance(self._store, LocalStore):
+                _check_file(self._store.root, key)
+            chunk = await super().get(key, prototype, RangeByteRequest(0, n_bytes + 1))
+            if chunk is None or len(chunk) != n_bytes:
+                what = "is missing" if chunk is None else f"does not have {n_bytes} bytes"
+                raise FormatError(f"chunk {key} {what}")
+            self._chunks[key] = chunk
+
+
+def _check_file(root: Path, key: str) -> None:
+    """Refuse links, devices, pipes, and keys that lead out of the directory."""
+    path = root / key
+    outside = path.resolve() != root.resolve() / key
+    if outside or (path.exists() and not path.is_file()):
+        raise FormatError(f"{path} is not a file of its own")
+
+
+def _check_zip(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    names = {member.filename for member in members}
+    stored = all(
+        member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
+        for member in members
+    )
+    if (
+        not stored
+        or len(names) < len(members)
+        or sum(member.file_size for member in members) > path.stat().st_size
+    ):
+        raise FormatError(f"{path} has members that are compressed, repeated or too long")
