@@ -15,6 +15,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +123,6 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
 
 
 def _array(group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any) -> np.ndarray:
-    import zarr  # noqa: PLC0415
-
     if not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
         raise ValueError(f"no array is called {name!r}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
@@ -131,21 +130,22 @@ def _array(group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any) 
     dtype = np.dtype(str(dtype_name))
     if dtype.str != dtype_name or dtype.kind not in _NUMBERS:
         raise ValueError(f"{name!r} has dtype {dtype_name!r}")
-    layout = _layout(tuple(shape), dtype)
-    like = zarr.create_array(zarr.storage.MemoryStore(), **layout).metadata.to_dict()
-    chunks = layout["chunks"]
-    n_chunks = -(-shape[0] // chunks[0]) if shape else 1
     guarded: Any = group.store
-    guarded.expect(
-        f"{group.path}/{name}".lstrip("/"),
-        json.loads(json.dumps(like)),
-        n_chunks if math.prod(shape) else 0,
-        math.prod(chunks) * dtype.itemsize,
-    )
-    array = np.asarray(group[name][...], order="C")  # type: ignore[index]
+    guarded.expect(f"{group.path}/{name}".lstrip("/"), _metadata(tuple(shape), dtype))
+    array = np.asarray(group[name][...], order="C")
     if _checksum(array) != crc:
         raise ValueError(f"{name!r} does not match its checksum")
     return array
+
+
+@lru_cache
+def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """What zarr says of an array that `write` has written, as JSON holds it."""
+    import zarr  # noqa: PLC0415
+
+    array = zarr.create_array(zarr.storage.MemoryStore(), **_layout(shape, dtype))
+    metadata: dict[str, Any] = json.loads(json.dumps(array.metadata.to_dict()))
+    return metadata
 
 
 def _checksum(array: np.ndarray) -> int:
@@ -153,6 +153,7 @@ def _checksum(array: np.ndarray) -> int:
 
 
 def checksum_of(description: Mapping[str, Any]) -> int:
+    """The checksum of a description, itself not in it."""
     return zlib.crc32(json.dumps(description, sort_keys=True).encode())
 
 

@@ -432,7 +432,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = int(self.moments_.n_features or 0)
         names = attributes["feature_names"]
         if names is not None:
-            if len(names) != self.n_features_in_ or not all(type(name) is str for name in names):
+            texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            if not texts or len(names) != self.n_features_in_:
                 raise ValueError(f"{self.n_features_in_} features do not have such names")
             self.feature_names_in_ = np.array(names, object)
         if "model" in attributes:

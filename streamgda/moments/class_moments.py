@@ -619,10 +619,10 @@ class ClassMoments:
             if not arrays and not classes.size:
                 return cls._of(structure.name, classes, None)
             if "origin" in attributes:
-                about = attributes["origin"], attributes["reach"]
-                if not all(type(value) is int for value in about) or not _is_origin(*about):
-                    raise ValueError(f"no integers are summed with origin and reach {about}")
-                sums: CentredSums | ExactSums = ExactSums(structure, *about, **arrays)
+                origin, reach = attributes["origin"], attributes["reach"]
+                if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
+                    raise ValueError(f"no integers are summed about {origin!r} within {reach!r}")
+                sums: CentredSums | ExactSums = ExactSums(structure, origin, reach, **arrays)
             else:
                 sums = CentredSums(structure, **arrays)
             sums.check(classes.size)
