@@ -13,8 +13,8 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
 from streamgda.progress import Progress, reporter
-from streamgda.slabs import Slabs, as_bytes
-from streamgda.sources import RowSource, as_source, check_rows, is_dask
+from streamgda.slabs import Slabs, allowed_bytes
+from streamgda.sources import as_source, check_rows, is_dask
 
 
 def accumulate(
@@ -24,6 +24,7 @@ def accumulate(
     covariance_type: str = "full",
     sample_weight: Any = None,
     max_memory: int | str | None = None,
+    for_model: bool = False,
     progress: Progress = False,
 ) -> ClassMoments:
     """Read rows once, wherever they are, and keep their class moments.
@@ -40,9 +41,12 @@ def accumulate(
     sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights.
     max_memory : int or str, optional
-        Bytes, or a text such as ``"512MB"``: data in flight and state together. Labels are then
-        counted first, and nothing is begun that would need more. Of dask arrays the budget is
-        the cluster's own, and is not looked at here.
+        Bytes, or a text such as ``"512MB"``: data in flight and state together; by default half
+        of what the machine has available or a control group allows. Nothing is begun that would
+        need more: labels are counted first, where they could be too many classes. Of dask arrays
+        the budget is the cluster's own, and is not looked at here.
+    for_model : bool
+        Plan for a model too that is made of the moments.
     progress : bool or callable
         True shows a bar in a terminal; a callable is given ``(rows_done, rows_total)``.
 
@@ -83,8 +87,10 @@ def accumulate(
     if sample_weight is not None:
         companions.append(as_source(sample_weight, "sample_weight"))
     check_rows(rows, *companions)
-    allowed = as_bytes(max_memory)
-    plan = Slabs.plan(rows, allowed, _state_bytes(structure, rows, companions[0], allowed))
+    allowed = allowed_bytes(max_memory)
+    plan = Slabs.plan_moments(
+        rows, *companions, structure=structure, allowed=allowed, model=for_model
+    )
     with reporter(progress, rows.n_rows, "accumulating") as report:
         for start, (block, labels, *weights) in plan.read(rows, *companions):
             moments._update(block, labels, weights[0] if weights else None, start)
@@ -161,7 +167,8 @@ def score(
     """
     rows = as_source(X)
     check_rows(rows)
-    plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
+    held = rows.n_rows * out_row_bytes if out is None else 0
+    plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
     with (
         reporter(progress, rows.n_rows, "scoring") as report,
         ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
@@ -202,13 +209,3 @@ def _target(out: Any, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -
         dtype=str if dtype.kind == "U" else dtype,
         overwrite=False,
     )
-
-
-def _state_bytes(structure: Any, rows: RowSource, labels: RowSource, allowed: int | None) -> int:
-    """Bytes of the moments to come: the labels are counted, where there is a budget to hold."""
-    if allowed is None:
-        return 0
-    seen: set[Any] = set()
-    for start in range(0, labels.n_rows, 1 << 22):
-        seen.update(np.unique(labels.read(start, start + (1 << 22))).tolist())
-    return int(structure.state_bytes(len(seen), rows.shape[1]))

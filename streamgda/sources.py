@@ -6,6 +6,8 @@ not loaded are not loaded here either: kinds are told apart by what they offer.
 
 from __future__ import annotations
 
+import math
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+
+_OBJECT_BYTES = 64  # of a label that is a Python object of its own
+_CHUNK_TASK_BYTES = 1 << 12  # what reading a chunk takes, however small it is
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class RowSource:
         Rows that are stored together: reading fewer decodes as many.
     in_memory : bool
         Whether reading rows costs no memory.
+    shard : int
+        Rows of a shard, which holds whole chunks; of a chunk where there are no shards.
+    columns : int
+        Chunks beside each other, of rows that are cut along the features too.
     """
 
     values: Any
@@ -37,6 +46,8 @@ class RowSource:
     dtype: np.dtype | None
     unit: int
     in_memory: bool
+    shard: int = 1
+    columns: int = 1
 
     @property
     def n_rows(self) -> int:
@@ -46,14 +57,42 @@ class RowSource:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row once it is read."""
-        itemsize = 8 if self.dtype is None else self.dtype.itemsize
-        return itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        if self.dtype is None:
+            itemsize = 8
+        else:  # objects and texts of any width are not where they are counted
+            itemsize = self.dtype.itemsize + (_OBJECT_BYTES if self.dtype.kind in "OT" else 0)
+        return itemsize * self.row_elements
+
+    @property
+    def row_elements(self) -> int:
+        """Numbers in a row."""
+        return math.prod(self.shape[1:])
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Bytes in flight where so many rows are worked on and as many are read ahead."""
+        if self.in_memory:
+            return 0
+        touched = min(
+            -(-n_rows // self.unit) + (n_rows % self.unit > 0), -(-self.n_rows // self.unit)
+        )
+        chunks = touched * self.columns
+        return self.row_bytes * 2 * (n_rows + touched * self.unit) + _CHUNK_TASK_BYTES * chunks
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start:stop``."""
         if hasattr(self.values, "iloc"):
             return np.asarray(self.values.iloc[start:stop])
         return np.asarray(self.values[start:stop])
+
+    def release(self) -> None:
+        """Let go of the pages of a memory map; they stay in the system's cache."""
+        base = self.values
+        private = False
+        while isinstance(base, np.ndarray):
+            private = private or getattr(base, "mode", "r") == "c"  # what was changed lies there
+            base = base.base
+        if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def is_dask(X: Any) -> bool:
@@ -83,11 +122,12 @@ def as_source(X: Any, what: str = "X") -> RowSource:
         Where it is a zarr group.
     """
     if is_store(X):
-        shards = getattr(X, "shards", None)
-        stored = shards or X.chunks
-        unit = int(stored[0]) if stored and X.shape else 1
-        # A store cut along the features too decodes a row of its chunks at a time.
-        return RowSource(X, tuple(X.shape), _dtype(X.dtype), max(1, min(unit, *X.shape[:1])), False)
+        shape, chunks = tuple(X.shape), X.chunks or X.shape
+        n_rows = max(1, *shape[:1])
+        unit = min(max(1, *chunks[:1]), n_rows)
+        shard = min(max(unit, *(getattr(X, "shards", None) or chunks)[:1]), n_rows)
+        columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
+        return RowSource(X, shape, _dtype(X.dtype), unit, False, shard, max(1, columns))
     refuse_group(X, what)
     if hasattr(X, "iloc"):
         return RowSource(X, tuple(X.shape), None, 1, False)

@@ -147,7 +147,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if is_dask(X) or is_store(X):
             self._check_stored(X, first)
             return engine.accumulate(
-                X, y, covariance_type=self._covariance_type(), sample_weight=sample_weight
+                X,
+                y,
+                covariance_type=self._covariance_type(),
+                sample_weight=sample_weight,
+                for_model=True,
             )
         X, y = self._validate(X, y, first)
         return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
