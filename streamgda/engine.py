@@ -143,6 +143,7 @@ def score(
     out: Any = None,
     *,
     out_row_bytes: int = 8,
+    held: int = 0,
     max_memory: int | str | None = None,
     progress: Progress = False,
 ) -> Any:
@@ -157,6 +158,8 @@ def score(
         Where the scores go. Without it they are gathered in memory.
     out_row_bytes : int
         Bytes of one row's scores.
+    held : int
+        Bytes that the function takes, however many rows there are.
     max_memory, progress
         As of `accumulate`.
 
@@ -167,7 +170,7 @@ def score(
     """
     rows = as_source(X)
     check_rows(rows)
-    held = rows.n_rows * out_row_bytes if out is None else 0
+    held += rows.n_rows * out_row_bytes if out is None else 0
     plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
     with (
         reporter(progress, rows.n_rows, "scoring") as report,

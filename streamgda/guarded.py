@@ -1,10 +1,4 @@
-"""A zarr store through which nothing is read but what streamgda itself would have written.
-
-Files come from strangers. Their metadata could make a terabyte of fill values out of nothing, name
-codecs that expand without end, or lead out of the directory by links. So metadata must be what is
-expected, every chunk must be there in its full length, uncompressed, and arrays are only made once
-their bytes have been read.
-"""
+"""Zarr stores that refuse: what streamgda has not written, or to leave out a chunk."""
 
 from __future__ import annotations
 
@@ -18,17 +12,23 @@ import numpy as np
 from zarr.abc.store import RangeByteRequest
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
-from streamgda.errors import FormatError
+from streamgda.errors import FormatError, SourceError
 
 _KEYS = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
     *("codecs", "storage_transformers"),
 )
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _READ_UNSEEN = 1 << 23  # bytes that are asked for before it is known that they are there
 
 
 class Guarded(WrapperStore):
     """A store of which only groups, and arrays that were announced, can be read.
+
+    Saved files come from strangers. Their metadata could make a terabyte of fill values out of
+    nothing, name codecs that expand without end, or lead out of the directory by links. So metadata
+    must be what is expected, every chunk must be there in its full length, uncompressed, and arrays
+    are only made once their bytes have been read.
 
     Parameters
     ----------
@@ -103,6 +103,23 @@ class Guarded(WrapperStore):
                     self._chunks[key] = chunk
                     continue
             raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+
+
+class Complete(WrapperStore):
+    """A store that has no chunk missing: zarr would read fill values in its place."""
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """What lies at a key.
+
+        Raises
+        ------
+        SourceError
+            Where a chunk is due there, and is not.
+        """
+        value = await super().get(key, prototype, byte_range)
+        if not value and key.rpartition("/")[2] not in _METADATA:  # None, or of no bytes
+            raise SourceError(f"{key} is missing")
+        return value
 
 
 def _check_file(root: Path, key: str) -> None:

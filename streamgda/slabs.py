@@ -189,7 +189,8 @@ def count_classes(labels: RowSource) -> int:
     """How many different labels there are: all of them are read."""
     classes = np.empty(0, np.int64)
     for start in range(0, labels.n_rows, _LABELS):
-        classes = encode(as_labels(labels.read(start, start + _LABELS)), classes)[1]
+        block = as_labels(labels.read(start, start + _LABELS), first_row=start)
+        classes = encode(block, classes)[1]
     return int(classes.size)
 
 

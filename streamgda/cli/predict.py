@@ -59,6 +59,7 @@ def predict(
             X,
             partial,
             out_row_bytes=8 * (estimator.classes_.size if proba or log_proba else 1),
+            held=estimator.model_.roots.nbytes,  # that are packed
             max_memory=max_memory,
             progress=True,
         )

@@ -347,6 +347,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if options:
             function = partial(function, **options)
         width = np.dtype(dtype).itemsize * (columns or 1)
+        needs = {"out_row_bytes": width, "held": self.model_.roots.nbytes}  # of packed roots
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
@@ -359,10 +360,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             return distributed.score(function, X, dtype, columns)
         if is_store(X):
             self._check_stored(X, first=False)
-            return engine.score(function, X, out, out_row_bytes=width)
+            return engine.score(function, X, out, **needs)
         refuse_group(X)
         X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
-        return function(X) if out is None else engine.score(function, X, out, out_row_bytes=width)
+        return function(X) if out is None else engine.score(function, X, out, **needs)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None

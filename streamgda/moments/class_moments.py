@@ -199,11 +199,11 @@ class ClassMoments:
     def _update(self, X: Any, y: Any, sample_weight: Any = None, first_row: int = 0) -> Self:
         """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
         X = as_matrix(X)
-        y = label_codes.as_labels(y)
+        y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         numbers = None
         if sample_weight is not None:
-            weights = as_weights(sample_weight, X.shape[0])
+            weights = as_weights(sample_weight, X.shape[0], first_row)
             if (weights == 0).any():
                 kept = numbers = np.flatnonzero(weights)
                 X, y, weights = X[kept], y[kept], weights[kept]

@@ -43,8 +43,8 @@ def as_matrix(X: Any) -> np.ndarray:
     return X
 
 
-def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """Weights as float64, shape (n_rows,), finite and not negative.
+def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
+    """Weights as float64, shape (n_rows,), finite and not negative; errors count from `first_row`.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if bad.size:
         raise InvalidDataError(
-            f"sample_weight[{bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
+            f"sample_weight[{first_row + bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
