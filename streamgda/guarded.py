@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import zipfile
@@ -12,6 +13,7 @@ import numpy as np
 from zarr.abc.store import RangeByteRequest
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
+from streamgda import patience
 from streamgda.errors import FormatError, SourceError
 
 _KEYS = (
@@ -66,7 +68,7 @@ class Guarded(WrapperStore):
             return self._chunks.pop(key)
         if isinstance(self._store, LocalStore):
             _check_file(self._store.root, key)
-        value = await super().get(key, prototype, byte_range)
+        value = await self._get(key, prototype, byte_range)
         if value is None:
             return None
         path = key.removesuffix("zarr.json").rstrip("/")
@@ -85,6 +87,16 @@ class Guarded(WrapperStore):
         await self._read_chunks(path, prototype)
         return value
 
+    async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
+        for pause in patience.PAUSES:
+            try:
+                return await super().get(key, prototype, byte_range)
+            except Exception as error:  # as many kinds as there are stores
+                if not patience.may_pass(error):
+                    raise
+                await asyncio.sleep(pause)
+        return await super().get(key, prototype, byte_range)
+
     async def _read_chunks(self, path: str, prototype: Any) -> None:
         shape = self._expected[path]["shape"]
         chunk_shape = self._expected[path]["chunk_grid"]["configuration"]["chunk_shape"]
@@ -96,7 +108,7 @@ class Guarded(WrapperStore):
                 _check_file(self._store.root, key)
             # To ask for bytes takes room for them, also where there are fewer.
             if n_bytes <= _READ_UNSEEN or await self._store.getsize(key) == n_bytes:
-                chunk = await super().get(key, prototype, RangeByteRequest(0, n_bytes + 1))
+                chunk = await self._get(key, prototype, RangeByteRequest(0, n_bytes + 1))
                 if chunk is None:
                     raise FormatError(f"chunk {key} is missing")
                 if len(chunk) == n_bytes:

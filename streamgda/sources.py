@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,10 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from streamgda.patience import brief, patiently
 
 _OBJECT_BYTES = 64  # of a label that is a Python object of its own
 _CHUNK_TASK_BYTES = 1 << 12  # what reading a chunk takes, however small it is
-
-_PAUSES = (0.1, 0.5, 2.0)  # seconds, before a store that failed is asked again
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-_CLIENTS = ("aiohttp", "botocore", "aiobotocore", "obstore", "requests", "google")
 
 
 @dataclass(frozen=True)
@@ -107,16 +103,12 @@ class RowSource:
             return np.asarray(self.values[start:stop])
         if hasattr(self.values, "iloc"):
             return np.asarray(self.values.iloc[start:stop])
-        for pause in (*_PAUSES, None):
-            try:
-                return np.asarray(self.values[start:stop])
-            except MemoryError:
-                raise
-            except Exception as error:  # every store and codec has its own
-                if pause is None or not _may_pass(error):
-                    raise self._explained(error, start, min(stop, self.n_rows)) from error
-                time.sleep(pause)
-        raise AssertionError  # the last time returns or raises
+        try:
+            return patiently(lambda: np.asarray(self.values[start:stop]))
+        except MemoryError:
+            raise
+        except Exception as error:  # every store and codec has its own
+            raise self._explained(error, start, min(stop, self.n_rows)) from error
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """An error that names the first chunk in which it occurs again."""
@@ -130,9 +122,9 @@ class RowSource:
                     chunk = (first // self.unit, column)[: len(self.shape)]
                     return ReadError(
                         f"{where}: chunk {chunk}, rows {first} to {rows.stop - 1}, cannot be read: "
-                        f"{again!r}"
+                        f"{brief(again)}"
                     )
-        return ReadError(f"{where}: rows {start} to {stop - 1} cannot be read: {error!r}")
+        return ReadError(f"{where}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
 
     def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
         if self.columns == 1:
@@ -149,13 +141,6 @@ class RowSource:
             base = base.base
         if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a network or a disk failed, and not what was read."""
-    kinds = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    system = isinstance(error, OSError) and not isinstance(error, _FINAL)
-    return system or not kinds.isdisjoint(_CLIENTS)
 
 
 def is_dask(X: Any) -> bool:
@@ -278,15 +263,15 @@ def open_store(
     try:
         store = zarr.storage.ZipStore(path, mode="r") if str(path).endswith(".zip") else path
         options = None if storage_options is None else dict(storage_options)
-        node: Any = zarr.open(store, mode="r", storage_options=options)
+        node: Any = patiently(lambda: zarr.open(store, mode="r", storage_options=options))
         if missing == "error":
             from streamgda.guarded import Complete  # noqa: PLC0415  (it needs zarr)
 
             node = zarr.open(Complete(node.store), path=node.path, mode="r")
-    except FileNotFoundError as error:
-        raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
     except Exception as error:  # as many kinds as there are stores
-        raise SourceError(f"{path} cannot be opened as zarr: {error}") from error
+        if not local and isinstance(error, FileNotFoundError):
+            raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
+        raise SourceError(f"{path} cannot be opened as zarr: {brief(error)}") from error
     if not isinstance(node, zarr.Group):
         if y is None:
             return node, None
@@ -299,13 +284,16 @@ def open_store(
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
     # Asked for by its name: not every store can list what it has.
-    node = group.get(name)
+    try:
+        node = patiently(lambda: group.get(name))
+    except Exception as error:  # as many kinds as there are stores
+        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
     if node is not None and hasattr(node, "shape"):
         return node
     if node is not None:
         raise SourceError(f"{path}: {name!r} is a group, where an array of {what} is due")
     try:
         there = ", ".join(sorted(group.array_keys())) or "none at all"
-    except Exception:  # as many kinds as there are stores
+    except Exception:
         there = "others that cannot be listed"
     raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {there}")

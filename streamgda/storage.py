@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, SourceError, SourceNotFoundError
+from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.patience import brief, may_pass
 
 if TYPE_CHECKING:
     import zarr
@@ -93,6 +94,8 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         try:
             arrays = {name: _array(group, name, *spec) for name, spec in head["arrays"].items()}
         except Exception as error:  # whatever a store or a number that is no number may raise
+            if may_pass(error):
+                raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
             raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
         return dict(head["attributes"]), arrays
 
@@ -123,7 +126,7 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
 
 
 def _array(group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any) -> np.ndarray:
-    if not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
+    if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
         raise ValueError(f"no array is called {name!r}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{name!r} has shape {shape!r}")
@@ -252,6 +255,8 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
                 Guarded(opened), mode="r", path=inside, zarr_format=3, use_consolidated=False
             )
         except Exception as error:  # what is wrong depends on the store and its codecs
+            if path is None and may_pass(error):
+                raise ReadError(f"{store} cannot be read: {brief(error)}") from error
             raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
         yield group
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import zarr
 
-from streamgda import ClassMoments, GaussianNB, accumulate, open_store, slabs, sources
+from streamgda import ClassMoments, GaussianNB, accumulate, open_store, patience, slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
 
 N_ROWS, D = 1000, 6
@@ -24,7 +24,7 @@ WAYS = {
 @pytest.fixture(autouse=True)
 def small_slabs_and_no_pauses(monkeypatch):
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 300 * D * 8)
-    monkeypatch.setattr(sources, "_PAUSES", (0, 0))
+    monkeypatch.setattr(patience, "PAUSES", (0, 0))
 
 
 def write(path, way="zstd", fill_value=0):
@@ -162,13 +162,13 @@ def test_what_may_pass_is_tried_again():
 @pytest.mark.parametrize("error", [ValueError("checksum"), PermissionError("no"), KeyError("c/0")])
 def test_what_will_not_pass_is_not(error):
     X = Flaky(error, 10)
-    with pytest.raises(ReadError, match=re.escape(repr(error))):
+    with pytest.raises(ReadError, match=rf"cannot be read: {type(error).__name__}: "):
         accumulate(X, np.arange(N_ROWS) % 2)
     assert X.asked == 2  # and to find the chunk
 
 
 def test_an_error_that_does_not_come_back():
-    with pytest.raises(ReadError, match=r"rows 300 to 599 cannot be read: ValueError\('once'\)"):
+    with pytest.raises(ReadError, match=r"rows 300 to 599 cannot be read: ValueError: once"):
         accumulate(Flaky(ValueError("once"), 1), np.arange(N_ROWS) % 2)
 
 

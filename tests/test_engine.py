@@ -11,7 +11,7 @@ import pytest
 import zarr
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine, slabs, sources
+from streamgda import ClassMoments, GaussianNB, accumulate, engine, patience, slabs
 
 N_ROWS = 500
 FEW_ROWS = 200  # where zarr takes its time
@@ -216,7 +216,7 @@ def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
 
 
 def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
-    monkeypatch.setattr(sources, "_PAUSES", ())
+    monkeypatch.setattr(patience, "PAUSES", ())
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, 20)
 
