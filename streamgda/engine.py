@@ -43,8 +43,9 @@ def accumulate(
     max_memory : int or str, optional
         Bytes, or a text such as ``"512MB"``: data in flight and state together; by default half
         of what the machine has available or a control group allows. Nothing is begun that would
-        need more: labels are counted first, where they could be too many classes. Of dask arrays
-        the budget is the cluster's own, and is not looked at here.
+        need more: labels are counted first, where they could be too many classes. Where slabs must
+        be smaller to fit, floats are summed in another order, and the last bits may differ. Of dask
+        arrays the budget is the cluster's own, and is not looked at here.
     for_model : bool
         Plan for a model too that is made of the moments.
     progress : bool or callable
@@ -58,6 +59,8 @@ def accumulate(
     ------
     InvalidDataError
         For rows, labels or weights that cannot be used.
+    ReadError
+        Where a store cannot be read: array, chunk and rows are named.
     MemoryBudgetError
         Where `max_memory` is too little.
 

@@ -161,7 +161,7 @@ def test_failures_that_stay(server):
         accumulate(*open_store(f"{server.url}/rows"))
     assert server.asked["/rows/X/c/3/0"] == 5  # four times, and to find the chunk
     server.failing = "/rows/zarr.json"
-    with pytest.raises(SourceError, match=r"rows cannot be opened as zarr: 500"):
+    with pytest.raises(SourceError, match=r"rows cannot be opened as zarr: .*500"):
         open_store(f"{server.url}/rows")
     server.failing = "/rows/y/zarr.json"
     with pytest.raises(SourceError, match=r"'y' cannot be opened: .*500"):
