@@ -17,7 +17,7 @@ from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
 from streamgda.outputs import Output, refuse_half_written
 from streamgda.progress import Progress, reporter
-from streamgda.slabs import Slabs, as_bytes
+from streamgda.slabs import Slabs, allowed_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask
 
 
@@ -28,6 +28,7 @@ def accumulate(
     covariance_type: str = "full",
     sample_weight: Any = None,
     max_memory: int | str | None = None,
+    for_model: bool = False,
     progress: Progress = False,
     on_invalid: str = "raise",
     nodata: float | None = None,
@@ -48,9 +49,13 @@ def accumulate(
     sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights.
     max_memory : int or str, optional
-        Bytes, or a text such as ``"512MB"``: data in flight and state together. Labels are then
-        counted first, and nothing is begun that would need more. Of dask arrays the budget is
-        the cluster's own, and is not looked at here.
+        Bytes, or a text such as ``"512MB"``: data in flight and state together; by default half
+        of what the machine has available or a control group allows. Nothing is begun that would
+        need more: labels are counted first, where they could be too many classes. Where slabs must
+        be smaller to fit, floats are summed in another order, and the last bits may differ. Of dask
+        arrays the budget is the cluster's own, and is not looked at here.
+    for_model : bool
+        Plan for a model too that is made of the moments.
     progress : bool or callable
         True shows rates, time left and memory: a bar in a terminal, elsewhere a line every ten
         seconds, on stderr. A callable is given ``(rows_done, rows_total)``.
@@ -76,6 +81,8 @@ def accumulate(
     ------
     InvalidDataError
         For rows, labels or weights that cannot be used. The checkpoint keeps the rows before.
+    ReadError
+        Where a store cannot be read: array, chunk and rows are named.
     MemoryBudgetError
         Where `max_memory` is too little.
     CheckpointError
@@ -126,9 +133,14 @@ def accumulate(
     for source, name in zip(sources, ("X", "y", "sample_weight"), strict=False):
         refuse_half_written(source.values, name)
         made_of[name] = describe(source)
-    allowed = as_bytes(max_memory)
-    state = _state_bytes(structure, rows, companions[0], allowed)
-    plan = Slabs.plan(rows, allowed, state, copies=int(invalid.action == "skip"))
+    plan = Slabs.plan_moments(
+        rows,
+        *companions,
+        structure=structure,
+        allowed=allowed_bytes(max_memory),
+        copies=int(invalid.action == "skip"),
+        model=for_model,
+    )
     journal = Journal(*journalled, made_of, ClassMoments(covariance_type))
     plan = _go_on(journal, plan, rows, companions)
     with (
@@ -215,6 +227,7 @@ def score(
     *,
     made_of: Mapping[str, Any] | None = None,
     out_row_bytes: int = 8,
+    held: int = 0,
     max_memory: int | str | None = None,
     progress: Progress = False,
 ) -> Any:
@@ -232,6 +245,8 @@ def score(
         far it is written; where the process is stopped, the same call goes on from there.
     out_row_bytes : int
         Bytes of one row's scores.
+    held : int
+        Bytes that the function takes, however many rows there are.
     max_memory, progress
         As of `accumulate`.
 
@@ -248,7 +263,8 @@ def score(
     rows = as_source(X)
     check_rows(rows)
     refuse_half_written(rows.values, "X")
-    plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
+    held += rows.n_rows * out_row_bytes if out is None else 0
+    plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
     output = Output(out, made_of and {**made_of, "X": describe(rows)})
     plan = _go_on(output, plan, rows, [])
     with (
@@ -271,13 +287,3 @@ def score(
             writing.result()
             report(rows.n_rows)
     return output.array
-
-
-def _state_bytes(structure: Any, rows: RowSource, labels: RowSource, allowed: int | None) -> int:
-    """Bytes of the moments to come: the labels are counted, where there is a budget to hold."""
-    if allowed is None:
-        return 0
-    seen: set[Any] = set()
-    for start in range(0, labels.n_rows, 1 << 22):
-        seen.update(np.unique(labels.read(start, start + (1 << 22))).tolist())
-    return int(structure.state_bytes(len(seen), rows.shape[1]))

@@ -39,6 +39,10 @@ class SourceError(StreamGDAError, ValueError):
     """A store or file that exists but does not hold what is due there."""
 
 
+class ReadError(SourceError, OSError):
+    """Rows that are there but cannot be read; the message names array, chunk and rows."""
+
+
 class SourceNotFoundError(StreamGDAError, FileNotFoundError):
     """A store or file that is not there."""
 

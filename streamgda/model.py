@@ -19,7 +19,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
-from streamgda.moments.sums import as_rows, read_dtype
+from streamgda.moments.sums import as_rows, check_array, read_dtype
 
 # A thread has about so many rows and scores in hand at a time; of wide rows, so many that the root
 # of a class is used several times while it is in the cache.
@@ -414,18 +414,19 @@ class GaussianModel:
             model = cls(structure, classes, **arrays)
             k, d = classes.size, model.features.size
             shape = structure.scatter_shape(k, d)
-            fits = (
-                model.means.ndim == 2
-                and model.means.shape[0] == k
-                and model.priors.shape == (k,)
-                and model.roots.shape == shape
-                and model.log_determinants.shape == shape[:1]
-                and bool((model.features >= 0).all() and (model.features < model.n_features).all())
-            )
+            check_array("priors", model.priors, (k,), "f8")
+            check_array("features", model.features, (d,), "i8")
+            check_array("roots", model.roots, shape, "f8")
+            check_array("log_determinants", model.log_determinants, shape[:1], "f8")
+            # Classes without rows have no mean.
+            check_array("means", np.nan_to_num(model.means), (k, model.n_features), "f8")
+            if not k or not d or not (np.diff(model.features, append=model.n_features) > 0).all():
+                raise ValueError("features that the model has not")
+            check_priors(model.priors, classes, ~np.isnan(model.means[:, 0]))
+        except FormatError:
+            raise
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"the saved model is damaged: {error}") from None
-        if not fits:
-            raise FormatError("the saved model is damaged: its arrays do not fit each other")
+            raise FormatError(f"the saved model is damaged: {error!s:.500}") from None
         return model
 
     def save(self, store: Any) -> None:

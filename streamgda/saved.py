@@ -45,7 +45,18 @@ def load(store: Any) -> GaussianClassifier:
     if name not in estimators.__all__:
         raise FormatError(f"{store} holds an estimator {name!r}, which is not known here")
     try:
-        estimator: GaussianClassifier = getattr(estimators, name)(**attributes["params"])
+        params = attributes["params"]
+        if not all(map(_is_plain, params.values())):
+            raise TypeError("parameters are numbers, texts and lists of numbers")
+        estimator: GaussianClassifier = getattr(estimators, name)(**params)
         return estimator._restore(attributes, arrays)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{store} is damaged: {error!r}") from None
+    except FormatError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FormatError(f"{store} is damaged: {error!s:.500}") from None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(entry, int | float) for entry in value)
+    return value is None or isinstance(value, bool | int | float | str)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from streamgda import threads
 from streamgda.errors import InvalidParameterError, MemoryBudgetError
+from streamgda.machine import spare_memory
+from streamgda.moments.labels import as_labels, encode
+from streamgda.moments.structure import Structure
 from streamgda.sources import RowSource
 
 _SLAB_BYTES = 1 << 25  # rows that are read at a time
+_SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: each is a task of zarr's
+_FEWEST_ROWS = 1 << 8  # of a slab, where chunks are not larger: each costs a pass over the state
 _SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
+_ROW_BYTES = 64  # of a row's code, its place in the order of the classes, and their like
+_MATRICES = 5  # that a thread makes on the way to a covariance's root
+_LABELS = 1 << 20  # that are counted at a time
 
 
 @dataclass(frozen=True)
@@ -32,43 +41,113 @@ class Slabs:
     def plan(
         cls,
         rows: RowSource,
-        allowed: int | None,
-        state: int,
+        allowed: int,
+        state: int = 0,
+        *,
+        beside: Sequence[RowSource] = (),
         out_row_bytes: int = 0,
         copies: int = 0,
+        least: int = 0,
     ) -> Slabs:
         """Cut the rows so that all that is in flight stays within the budget.
 
-        In flight are the slab that is worked on and its copies, the one that is read ahead, and
-        what is being decoded for it; of scores, those that are made and those that are written. A
-        state is held twice while classes are added to it.
+        In flight are the slab that is worked on, the one that is read ahead, and the chunks that
+        are decoded for it, encoded and decoded; of scores, those that are made, those that are
+        written and what they are encoded to.
+
+        Parameters
+        ----------
+        rows : RowSource
+        allowed : int
+            Bytes.
+        state : int
+            Bytes that are held besides, while rows are worked on.
+        beside : sequence of RowSource
+            Labels and weights, which are read with the rows.
+        out_row_bytes : int
+            Bytes of a row's scores.
+        copies : int
+            How often the slab that is worked on is copied.
+        least : int
+            Bytes that are needed at another time.
 
         Raises
         ------
         MemoryBudgetError
             Where not even the least slab fits.
         """
-        slab_rows = _SLAB_BYTES // max(1, rows.row_bytes, out_row_bytes)
-        wanted = max(rows.unit, slab_rows // rows.unit * rows.unit)
-        if allowed is None:
-            return cls(min(wanted, rows.n_rows))
-        fixed = 2 * state + _SCRATCH_BYTES
-        read = 0 if rows.in_memory else 3
-        flying = (read + copies) * rows.row_bytes + 2 * out_row_bytes
-        n_rows = wanted
-        if flying:
-            fitting = max(0, allowed - fixed) // flying // rows.unit * rows.unit
-            n_rows = min(wanted, max(rows.unit, fitting))
-        required = fixed + flying * min(n_rows, rows.n_rows)
-        if required > allowed:
+        unit, n_rows = cls._wanted(rows, out_row_bytes)
+        fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
+        extra = copies * rows.row_bytes + 4 * out_row_bytes
+        required = _required(rows, n_rows, beside, extra)
+        while state + required > allowed and n_rows > fewest:
+            n_rows = max(fewest, n_rows // 2 // unit * unit)
+            required = _required(rows, n_rows, beside, extra)
+        if max(state + required, least) > allowed:
             raise MemoryBudgetError(
-                f"this needs {readable(required)} of memory, max_memory allows "
-                f"{readable(allowed)}: {readable(2 * state)} for the moments, "
-                f"{readable(required - fixed)} for rows being read ({n_rows} at a time, as they "
-                f"are stored) and {readable(_SCRATCH_BYTES)} to work in. A larger max_memory "
-                f"helps, or covariance_type='tied' or 'diag', fewer features, smaller chunks"
+                f"this needs {readable(max(state + required, least))} of memory, max_memory allows "
+                f"{readable(allowed)} (by default half of what is available): {readable(state)} "
+                f"for the moments and what is made of them, {readable(required)} for rows being "
+                f"read ({n_rows} at a time, as they are stored) and to work in. A larger "
+                f"max_memory helps, or covariance_type='tied' or 'diag', fewer features, smaller "
+                f"chunks (rechunk the store)"
             )
-        return cls(min(n_rows, rows.n_rows))
+        return cls(n_rows)
+
+    @classmethod
+    def plan_moments(
+        cls,
+        rows: RowSource,
+        labels: RowSource,
+        *weights: RowSource,
+        structure: Structure,
+        allowed: int,
+        copies: int = 0,
+        model: bool = False,
+    ) -> Slabs:
+        """Cut rows that are accumulated.
+
+        Labels are counted first, unless any number of classes would fit.
+
+        Parameters
+        ----------
+        rows, labels, *weights : RowSource
+        structure : Structure
+            Of the moments.
+        allowed : int
+            Bytes.
+        copies : int
+            As of `plan`.
+        model : bool
+            Whether a model will be made of the moments, which is planned in.
+
+        Raises
+        ------
+        MemoryBudgetError
+            Where not even the least slab fits.
+        """
+
+        def plan(n_classes: int) -> Slabs:
+            held, least = _state_bytes(structure, n_classes, rows.shape[1], model)
+            beside = (labels, *weights)
+            return cls.plan(rows, allowed, held, beside=beside, copies=copies, least=least)
+
+        most = labels.n_rows
+        if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
+            most = min(most, 256)
+        try:
+            best = plan(most)
+        except MemoryBudgetError:
+            return plan(count_classes(labels))
+        return best if best.n_rows == cls._wanted(rows)[1] else plan(count_classes(labels))
+
+    @classmethod
+    def _wanted(cls, rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
+        """Rows that slabs are made of, and of the slab that is best where there is room."""
+        n_rows = _SLAB_BYTES // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes)
+        unit = rows.unit if rows.shard > n_rows else rows.shard
+        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
+        return unit, min(max(unit, n_rows // unit * unit), rows.n_rows)
 
     def resumed(self, n_rows: int) -> Slabs:
         """Slabs of `n_rows`, as another run has begun with.
@@ -100,6 +179,8 @@ class Slabs:
         if not starts or all(source.in_memory for source in sources):
             for start in starts:
                 yield start, slab(start)
+                for source in sources:
+                    source.release()
             return
         with ThreadPoolExecutor(1, thread_name_prefix="streamgda-read") as reader:
             ahead = reader.submit(slab, first)
@@ -108,6 +189,42 @@ class Slabs:
                 if start + self.n_rows < sources[0].n_rows:
                     ahead = reader.submit(slab, start + self.n_rows)
                 yield start, block
+
+
+def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int) -> int:
+    """Bytes for slabs of so many rows: being read, with so many extra ones, and to work in."""
+    scratch = min(_SCRATCH_BYTES, 4 * n_rows * 8 * rows.row_elements + (1 << 20))
+    in_flight = sum(source.reading_bytes(n_rows) for source in (rows, *beside))
+    return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
+
+
+def _state_bytes(
+    structure: Structure, n_classes: int, n_features: int, model: bool
+) -> tuple[int, int]:
+    """Bytes of moments while rows are taken in, and while a model is made of them.
+
+    A state is there twice while classes are added to it, and every thread has sums of its own. A
+    model is made of a copy, which is centred, through covariances, to their roots.
+    """
+    state, n_threads = structure.state_bytes(n_classes, n_features), threads.n_threads()
+    taking = 2 * state + (n_threads + 1) * 8 * n_classes * n_features
+    matrix = 8 * n_features ** (2 if structure.matrix else 1)
+    return taking, (4 * state + _MATRICES * n_threads * matrix if model else taking)
+
+
+def count_classes(labels: RowSource) -> int:
+    """How many different labels there are: all of them are read."""
+    classes = np.empty(0, np.int64)
+    for start in range(0, labels.n_rows, _LABELS):
+        block = as_labels(labels.read(start, start + _LABELS), first_row=start)
+        classes = encode(block, classes)[1]
+    return int(classes.size)
+
+
+def allowed_bytes(max_memory: int | str | None) -> int:
+    """The budget that is meant, which by default is `streamgda.machine.spare_memory`."""
+    given = as_bytes(max_memory)
+    return spare_memory() if given is None else given
 
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}

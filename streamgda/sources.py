@@ -6,13 +6,26 @@ not loaded are not loaded here either: kinds are told apart by what they offer.
 
 from __future__ import annotations
 
+import math
+import mmap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
+from streamgda.patience import brief, patiently
+
+_OBJECT_BYTES = 64  # of a label that is a Python object of its own
+_CHUNK_TASK_BYTES = 1 << 12  # what reading a chunk takes, however small it is
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,12 @@ class RowSource:
         Rows that are stored together: reading fewer decodes as many.
     in_memory : bool
         Whether reading rows costs no memory.
+    shard : int
+        Rows of a shard, which holds whole chunks; of a chunk where there are no shards.
+    columns : int
+        Chunks beside each other, of rows that are cut along the features too.
+    name : str
+        What errors call it.
     """
 
     values: Any
@@ -37,6 +56,9 @@ class RowSource:
     dtype: np.dtype | None
     unit: int
     in_memory: bool
+    shard: int = 1
+    columns: int = 1
+    name: str = "X"
 
     @property
     def n_rows(self) -> int:
@@ -46,14 +68,79 @@ class RowSource:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row once it is read."""
-        itemsize = 8 if self.dtype is None else self.dtype.itemsize
-        return itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        if self.dtype is None:
+            itemsize = 8
+        else:  # objects and texts of any width are not where they are counted
+            itemsize = self.dtype.itemsize + (_OBJECT_BYTES if self.dtype.kind in "OT" else 0)
+        return itemsize * self.row_elements
+
+    @property
+    def row_elements(self) -> int:
+        """Numbers in a row."""
+        return math.prod(self.shape[1:])
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Bytes in flight where so many rows are worked on and as many are read ahead."""
+        if self.in_memory:
+            return 0
+        touched = min(
+            -(-n_rows // self.unit) + (n_rows % self.unit > 0), -(-self.n_rows // self.unit)
+        )
+        chunks = touched * self.columns
+        return self.row_bytes * 2 * (n_rows + touched * self.unit) + _CHUNK_TASK_BYTES * chunks
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows ``start:stop``."""
+        """Rows ``start:stop``.
+
+        Where a store fails in a way that may pass, it is asked again, later and later.
+
+        Raises
+        ------
+        ReadError
+            Where they cannot be read.
+        """
+        if self.in_memory:
+            return np.asarray(self.values[start:stop])
         if hasattr(self.values, "iloc"):
             return np.asarray(self.values.iloc[start:stop])
-        return np.asarray(self.values[start:stop])
+        try:
+            return patiently(lambda: np.asarray(self.values[start:stop]))
+        except MemoryError:
+            raise
+        except Exception as error:  # every store and codec has its own
+            raise self._explained(error, start, min(stop, self.n_rows)) from error
+
+    def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
+        """An error that names the first chunk in which it occurs again."""
+        where = f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+        for first in range(start // self.unit * self.unit, stop, self.unit):
+            rows = slice(first, min(first + self.unit, self.n_rows))
+            for column in range(self.columns):
+                try:
+                    self.values[self._chunk(rows, column)]
+                except Exception as again:  # as above
+                    chunk = (first // self.unit, column)[: len(self.shape)]
+                    return ReadError(
+                        f"{where}: chunk {chunk}, rows {first} to {rows.stop - 1}, cannot be read: "
+                        f"{brief(again)}"
+                    )
+        return ReadError(f"{where}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+
+    def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
+        if self.columns == 1:
+            return rows
+        width = self.values.chunks[1]
+        return rows, slice(column * width, (column + 1) * width)
+
+    def release(self) -> None:
+        """Let go of the pages of a memory map; they stay in the system's cache."""
+        base = self.values
+        private = False
+        while isinstance(base, np.ndarray):
+            private = private or getattr(base, "mode", "r") == "c"  # what was changed lies there
+            base = base.base
+        if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def is_dask(X: Any) -> bool:
@@ -83,11 +170,12 @@ def as_source(X: Any, what: str = "X") -> RowSource:
         Where it is a zarr group.
     """
     if is_store(X):
-        shards = getattr(X, "shards", None)
-        stored = shards or X.chunks
-        unit = int(stored[0]) if stored and X.shape else 1
-        # A store cut along the features too decodes a row of its chunks at a time.
-        return RowSource(X, tuple(X.shape), _dtype(X.dtype), max(1, min(unit, *X.shape[:1])), False)
+        shape, chunks = tuple(X.shape), X.chunks or X.shape
+        n_rows = max(1, *shape[:1])
+        unit = min(max(1, *chunks[:1]), n_rows)
+        shard = min(max(unit, *(getattr(X, "shards", None) or chunks)[:1]), n_rows)
+        columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
+        return RowSource(X, shape, _dtype(X.dtype), unit, False, shard, max(1, columns), what)
     refuse_group(X, what)
     if hasattr(X, "iloc"):
         return RowSource(X, tuple(X.shape), None, 1, False)
@@ -130,15 +218,28 @@ def _dtype(dtype: Any) -> np.dtype:
     return dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
 
 
-def open_store(path: Any, X: str = "X", y: str | None = "y") -> tuple[Any, Any]:
+def open_store(
+    path: Any,
+    X: str = "X",
+    y: str | None = "y",
+    *,
+    missing: Literal["fill", "error"] = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
     """Open a zarr group that holds rows and labels, for reading.
 
     Parameters
     ----------
     path : path, URL or zarr store
-        A path that ends in ``.zip`` is a zip file.
+        A path that ends in ``.zip`` is a zip file. URLs are read through fsspec: ``http://``,
+        ``s3://`` (with s3fs) and their like.
     X, y : str
         Names of the arrays; ``y=None`` where labels are not needed.
+    missing : {"fill", "error"}
+        What a chunk (or shard) that is not there means: rows of the array's fill value, as zarr has
+        it (which leaves out chunks that hold nothing else), or an error when it is read.
+    storage_options : dict, optional
+        For the file system of a URL: credentials, an endpoint.
 
     Returns
     -------
@@ -154,14 +255,23 @@ def open_store(path: Any, X: str = "X", y: str | None = "y") -> tuple[Any, Any]:
     """
     import zarr  # noqa: PLC0415
 
+    if missing not in ("fill", "error"):
+        raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
     local = isinstance(path, str | Path) and "://" not in str(path)
     if local and not Path(path).exists():
         raise SourceNotFoundError(f"{path} does not exist; expected a zarr group with {X!r}, {y!r}")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if str(path).endswith(".zip") else path
-        node: Any = zarr.open(store, mode="r")
+        options = None if storage_options is None else dict(storage_options)
+        node: Any = patiently(lambda: zarr.open(store, mode="r", storage_options=options))
+        if missing == "error":
+            from streamgda.guarded import Complete  # noqa: PLC0415  (it needs zarr)
+
+            node = zarr.open(Complete(node.store), path=node.path, mode="r")
     except Exception as error:  # as many kinds as there are stores
-        raise SourceError(f"{path} cannot be opened as zarr: {error}") from error
+        if not local and isinstance(error, FileNotFoundError):
+            raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
+        raise SourceError(f"{path} cannot be opened as zarr: {brief(error)}") from error
     if not isinstance(node, zarr.Group):
         if y is None:
             return node, None
@@ -173,11 +283,17 @@ def open_store(path: Any, X: str = "X", y: str | None = "y") -> tuple[Any, Any]:
 
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
-    there = sorted(group.array_keys())
-    if name in there:
-        return group[name]
-    if name in group:
+    # Asked for by its name: not every store can list what it has.
+    try:
+        node = patiently(lambda: group.get(name))
+    except Exception as error:  # as many kinds as there are stores
+        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
+    if node is not None and hasattr(node, "shape"):
+        return node
+    if node is not None:
         raise SourceError(f"{path}: {name!r} is a group, where an array of {what} is due")
-    raise SourceError(
-        f"{path} lacks {what}: it has no array {name!r}, but {', '.join(there) or 'none at all'}"
-    )
+    try:
+        there = ", ".join(sorted(group.array_keys())) or "none at all"
+    except Exception:
+        there = "others that cannot be listed"
+    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {there}")

@@ -1,28 +1,38 @@
 """Arrays and attributes as a versioned zarr group: directory, zip file or any zarr store.
 
-What is written is numbers and JSON; nothing is ever executed on reading. The room knows the
-format only: what the arrays mean is known by whoever writes and reads them.
+What is written is numbers and JSON; nothing is ever executed on reading, and no more memory taken
+than there are bytes in the store: arrays are not compressed. The room knows the format only: what
+the arrays mean is known by whoever writes and reads them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, SourceError, SourceNotFoundError
+from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.patience import brief, may_pass
 
 if TYPE_CHECKING:
     import zarr
 
 FORMAT = "streamgda"
-VERSION = 1
+VERSION = 2
+
+_CHUNK_BYTES = 1 << 23
+_PADDED_BYTES = 1 << 20  # of text labels that may be wider than they need to be
+_NUMBERS = "biuf"  # kinds of the arrays that are written
 
 
 def write(
@@ -57,11 +67,11 @@ def write(
         "attributes": dict(attributes),
         "arrays": {name: [list(a.shape), a.dtype.str, _checksum(a)] for name, a in arrays.items()},
     }
+    description["checksum"] = checksum_of(description)
     with _created(store, {FORMAT: description}) as group:
         for name, array in arrays.items():
-            group.create_array(
-                name, data=array, chunks=_chunks(array), config={"write_empty_chunks": True}
-            )
+            node = group.create_array(name, **_layout(array.shape, array.dtype))
+            node[...] = array
 
 
 def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -81,7 +91,12 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     with _opened(store) as group:
         head = _description(group, kind)
-        arrays = {name: _array(group, name, spec) for name, spec in head["arrays"].items()}
+        try:
+            arrays = {name: _array(group, name, *spec) for name, spec in head["arrays"].items()}
+        except Exception as error:  # whatever a store or a number that is no number may raise
+            if may_pass(error):
+                raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
+            raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
         return dict(head["attributes"]), arrays
 
 
@@ -95,11 +110,14 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     head = group.attrs.get(FORMAT)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
-    if head.get("version") != VERSION:
+    if type(head.get("version")) is not int or head["version"] != VERSION:
         raise FormatError(
             f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
             f"version {VERSION}. Update streamgda, or save again with the version that wrote it"
         )
+    checksum = head.pop("checksum", None)
+    if checksum != checksum_of(head):
+        raise FormatError(f"{group.store_path} is damaged: its description has another checksum")
     if kind is not None and head.get("kind") != kind:
         raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
     if not isinstance(head.get("arrays"), dict) or not isinstance(head.get("attributes"), dict):
@@ -107,34 +125,55 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     return head
 
 
-def _array(group: zarr.Group, name: str, spec: list[Any]) -> np.ndarray:
-    try:
-        shape, dtype, crc = spec
-        node: Any = group[name]
-        if list(node.shape) != shape or np.dtype(node.dtype).str != dtype:
-            raise FormatError(
-                f"{name!r} has shape {node.shape} and dtype {node.dtype}, expected "
-                f"{tuple(shape)} and {dtype}"
-            )
-        array = np.asarray(node[...], order="C")
-        if _checksum(array) != crc:
-            raise FormatError(f"{name!r} does not match its checksum")
-    except Exception as error:  # a damaged chunk can fail in any codec, each in its own way
-        raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
+def _array(group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any) -> np.ndarray:
+    if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
+        raise ValueError(f"no array is called {name!r}")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{name!r} has shape {shape!r}")
+    dtype = np.dtype(str(dtype_name))
+    if dtype.str != dtype_name or dtype.kind not in _NUMBERS:
+        raise ValueError(f"{name!r} has dtype {dtype_name!r}")
+    guarded: Any = group.store
+    guarded.expect(f"{group.path}/{name}".lstrip("/"), _metadata(tuple(shape), dtype))
+    array = np.asarray(group[name][...], order="C")
+    if _checksum(array) != crc:
+        raise ValueError(f"{name!r} does not match its checksum")
     return array
+
+
+@lru_cache
+def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """What zarr says of an array that `write` has written, as JSON holds it."""
+    import zarr  # noqa: PLC0415
+
+    array = zarr.create_array(zarr.storage.MemoryStore(), **_layout(shape, dtype))
+    metadata: dict[str, Any] = json.loads(json.dumps(array.metadata.to_dict()))
+    return metadata
 
 
 def _checksum(array: np.ndarray) -> int:
     return zlib.crc32(array.data if array.size else b"")
 
 
-def _chunks(array: np.ndarray) -> tuple[int, ...]:
-    """Whole matrices in chunks of a few MiB, cut along the first axis."""
-    if not array.ndim:
-        return ()
-    row = max(1, array[:1].nbytes)
-    rows = min(max(1, (1 << 23) // row), max(1, array.shape[0]))
-    return (rows, *(max(1, n) for n in array.shape[1:]))
+def checksum_of(description: Mapping[str, Any]) -> int:
+    """The checksum of a description, itself not in it."""
+    return zlib.crc32(json.dumps(description, sort_keys=True).encode())
+
+
+def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """How an array is stored: as its bytes are, in equal parts of some MiB along the first axis."""
+    chunks: tuple[int, ...] = ()
+    if shape:
+        row = max(1, math.prod(shape[1:]) * dtype.itemsize)
+        parts = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
+        chunks = (max(1, -(-shape[0] // parts)), *(max(1, n) for n in shape[1:]))
+    return {
+        "shape": shape,
+        "dtype": dtype,
+        "chunks": chunks,
+        "compressors": None,
+        "config": {"write_empty_chunks": True},
+    }
 
 
 @contextlib.contextmanager
@@ -144,7 +183,9 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
 
     path = _as_path(store)
     if path is None:
-        yield zarr.create_group(_as_store(store), attributes=attributes, overwrite=True)
+        _check_replaceable(store)
+        target = store.store_path if isinstance(store, zarr.Group) else store
+        yield zarr.create_group(target, attributes=attributes, overwrite=True)
         return
     zipped = path.suffix == ".zip"
     path = path.resolve()
@@ -168,38 +209,54 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
         _remove(partial)
 
 
-def _check_replaceable(path: Path) -> None:
+def _check_replaceable(store: Any) -> None:
     """Refuse to put anything in the place of what streamgda did not save."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    path = _as_path(store)
+    if path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
         return
     try:
-        with _opened(path) as group:
-            ours = FORMAT in group.attrs
+        with _opened(store) as group:
+            free = FORMAT in group.attrs or (path is None and not [*group.keys()])
     except FormatError:
-        ours = False
-    if not ours:
+        free = path is None and not _holds_zarr(*_as_store(store))
+    if not free:
         raise SourceError(
-            f"{path} holds something else than what streamgda saved, which saving would delete: "
+            f"{store} holds something else than what streamgda saved, which saving would delete: "
             f"choose a path of its own, or remove it first"
         )
 
 
+def _holds_zarr(store: Any, path: str) -> bool:
+    import zarr  # noqa: PLC0415
+
+    try:
+        zarr.open(store, path=path, mode="r")
+    except FileNotFoundError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _opened(store: Any) -> Iterator[zarr.Group]:
+    """The group, through a store that shows nothing but what `write` writes."""
     import zarr  # noqa: PLC0415
+
+    from streamgda.guarded import Guarded  # noqa: PLC0415  (it needs zarr)
 
     path = _as_path(store)
     if path is not None and not path.exists():
         raise SourceNotFoundError(f"{path} does not exist")
     with contextlib.ExitStack() as stack:
         try:
-            if path is not None and path.is_file():  # a zip file, under whatever name
-                opened = zarr.storage.ZipStore(path, mode="r")
+            opened, inside = _as_store(path or store)
+            if path is not None:
                 stack.callback(_close, opened)
-            else:
-                opened = _as_store(store)
-            group = zarr.open_group(opened, mode="r")
+            group = zarr.open_group(
+                Guarded(opened), mode="r", path=inside, zarr_format=3, use_consolidated=False
+            )
         except Exception as error:  # what is wrong depends on the store and its codecs
+            if path is None and may_pass(error):
+                raise ReadError(f"{store} cannot be read: {brief(error)}") from error
             raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
         yield group
 
@@ -209,10 +266,23 @@ def _as_path(store: Any) -> Path | None:
     return Path(store) if isinstance(store, str | Path) and "://" not in str(store) else None
 
 
-def _as_store(store: Any) -> Any:
+def _as_store(store: Any) -> tuple[Any, str]:
+    """A zarr store to read from, and the path in it."""
     import zarr  # noqa: PLC0415
 
-    return store.store_path if isinstance(store, zarr.Group) else store
+    if isinstance(store, zarr.Group):
+        store = store.store_path
+    if isinstance(store, zarr.storage.StorePath):
+        return store.store, store.path
+    if isinstance(store, Path):
+        if store.is_file():  # under whatever name
+            return zarr.storage.ZipStore(store, mode="r"), ""
+        return zarr.storage.LocalStore(store, read_only=True), ""
+    if isinstance(store, str):
+        return zarr.storage.FsspecStore.from_url(store, read_only=True), ""
+    if isinstance(store, dict):
+        return zarr.storage.MemoryStore(store), ""
+    return store, ""
 
 
 def _close(archive: Any) -> None:
@@ -229,6 +299,8 @@ def _remove(path: Path) -> None:
 
 def pack_labels(labels: np.ndarray) -> dict[str, Any]:
     """Class labels as JSON: their data type and their values."""
+    if labels.dtype.kind in "US" and labels.nbytes > _PADDED_BYTES:
+        labels = np.array(labels.tolist(), labels.dtype.kind)  # no wider than it must be
     dtype = labels.dtype
     values = labels.view(np.int64) if dtype.kind in "mM" else labels
     if dtype.kind == "S":
@@ -245,19 +317,30 @@ def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
         For anything else.
     """
     try:
-        labels = _unpacked(np.dtype(packed["dtype"]), packed["values"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"saved labels are damaged: {error!r}") from None
-    if labels.ndim != 1 or not (labels[:-1] < labels[1:]).all():
-        raise FormatError(f"saved labels are damaged: {labels.tolist()} are not sorted")
+        labels = _unpacked(np.dtype(str(packed["dtype"])), packed["values"])
+        valid = labels.ndim == 1 and bool((labels[:-1] < labels[1:]).all())
+        if labels.dtype.kind in "fmM":
+            valid = valid and bool(np.isfinite(labels).all())
+    except Exception as error:  # numpy raises most kinds, of types and values that are made up
+        raise FormatError(f"saved labels are damaged: {error!r:.500}") from None
+    if not valid:
+        raise FormatError(f"saved labels are damaged: {labels.tolist()!r:.500} are not sorted")
     return labels
 
 
 def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
+    if not isinstance(values, list):
+        raise TypeError(f"values of type {type(values).__name__}")
+    if dtype.kind in "US":
+        values = values if dtype.kind == "U" else [bytes.fromhex(value) for value in values]
+        labels = np.array(values, dtype.kind)
+        if labels.itemsize > dtype.itemsize or len(values) * dtype.itemsize > max(
+            labels.nbytes, _PADDED_BYTES
+        ):
+            raise ValueError(f"{dtype} for labels of {labels.dtype}")
+        return labels.astype(dtype)
     if dtype.kind in "mM":
         return np.array(values, np.int64).view(dtype)
-    if dtype.kind == "S":
-        return np.array([bytes.fromhex(value) for value in values], dtype)
-    if dtype.kind not in "biufU":
+    if dtype.kind not in _NUMBERS or dtype.itemsize > 8:
         raise TypeError(f"dtype {dtype}")
     return np.array(values, dtype)

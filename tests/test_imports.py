@@ -17,7 +17,8 @@ PACKAGE = Path(streamgda.__file__).parent
 # From the ground up; rooms on one level do not know each other.
 LEVELS = [
     {"errors"},
-    {"threads", "lapack"},
+    {"threads", "lapack", "patience", "machine"},
+    {"guarded"},
     {"kernels"},
     {"storage"},
     {"moments"},

@@ -151,6 +151,7 @@ def fit(
                 labels,
                 covariance_type=held.covariance_type if held else covariance_type or structure,
                 max_memory=max_memory,
+                for_model=True,
                 progress=True,
                 on_invalid=on_invalid.value,
                 nodata=nodata,

@@ -148,7 +148,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if is_dask(X) or is_store(X):
             self._check_stored(X, first)
             return engine.accumulate(
-                X, y, covariance_type=self._covariance_type(), sample_weight=sample_weight
+                X,
+                y,
+                covariance_type=self._covariance_type(),
+                sample_weight=sample_weight,
+                for_model=True,
             )
         X, y = self._validate(X, y, first)
         return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
@@ -346,6 +350,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if options:
             function = partial(function, **options)
         width = np.dtype(dtype).itemsize * (columns or 1)
+        needs = {"out_row_bytes": width, "held": self.model_.roots.nbytes}  # of packed roots
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
@@ -364,7 +369,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             if out is None:
                 return function(X)
         made_of = None if out is None else made_by(method, self.model_, options)
-        return engine.score(function, X, out, made_of=made_of, out_row_bytes=width)
+        return engine.score(function, X, out, made_of=made_of, **needs)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
@@ -439,10 +444,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
         self._adopt(ClassMoments.from_state(attributes["moments"], arrays_of("moments")))
         self.n_features_in_ = int(self.moments_.n_features or 0)
-        if attributes["feature_names"] is not None:
-            self.feature_names_in_ = np.array(attributes["feature_names"], object)
+        names = attributes["feature_names"]
+        if names is not None:
+            texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            if not texts or len(names) != self.n_features_in_:
+                raise ValueError(f"{self.n_features_in_} features do not have such names")
+            self.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
-            self._fitted_model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            if model.n_features != self.n_features_in_:
+                raise ValueError("its model and its moments are not of the same features")
+            self._fitted_model = model
         return self
 
 

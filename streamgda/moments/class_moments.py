@@ -20,6 +20,7 @@ from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS, read_dtype
 
+_MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
 
 
@@ -216,7 +217,7 @@ class ClassMoments:
     ) -> Self:
         """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
         X = as_matrix(X)
-        y = label_codes.as_labels(y)
+        y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
         if sample_weight is not None or invalid.looked_for:
@@ -639,21 +640,30 @@ class ClassMoments:
         try:
             structure = structure_of(attributes["covariance_type"])
             classes = storage.unpack_labels(attributes["classes"])
-            n_skipped = int(attributes.get("n_skipped", 0))
-            if n_skipped < 0:
-                raise ValueError(f"n_skipped={n_skipped}")
-            if not arrays:
+            n_skipped = attributes.get("n_skipped", 0)
+            if type(n_skipped) is not int or n_skipped < 0:
+                raise ValueError(f"n_skipped={n_skipped!r}")
+            if not arrays and not classes.size:
                 return cls._of(structure.name, classes, None, n_skipped)
             if "origin" in attributes:
-                sums: CentredSums | ExactSums = ExactSums(
-                    structure, int(attributes["origin"]), int(attributes["reach"]), **arrays
-                )
+                origin, reach = attributes["origin"], attributes["reach"]
+                if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
+                    raise ValueError(f"no integers are summed about {origin!r} within {reach!r}")
+                sums: CentredSums | ExactSums = ExactSums(structure, origin, reach, **arrays)
             else:
                 sums = CentredSums(structure, **arrays)
             sums.check(classes.size)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"saved moments are damaged: {error}") from None
+            if not sums.n_features:
+                raise ValueError("there are no features")
+        except FormatError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"saved moments are damaged: {error!s:.500}") from None
         return cls._of(structure.name, classes, sums, n_skipped)
+
+
+def _is_origin(origin: int, reach: int) -> bool:
+    return origin in ORIGINS.values() and 0 <= reach <= _MOST_REACH
 
 
 def _both_exact(a: Any, b: Any) -> bool:

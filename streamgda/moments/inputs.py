@@ -10,7 +10,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
-from streamgda.moments.sums import NO_WEIGHTS, blocks
+from streamgda.moments.sums import NO_WEIGHTS, blocks, read_dtype
 
 _WIDE = 64  # features
 
@@ -48,8 +48,8 @@ def as_matrix(X: Any) -> np.ndarray:
     return X
 
 
-def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """Weights as float64, shape (n_rows,), finite and not negative.
+def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
+    """Weights as float64, shape (n_rows,), finite and not negative; errors count from `first_row`.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if bad.size:
         raise InvalidDataError(
-            f"sample_weight[{bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
+            f"sample_weight[{first_row + bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
@@ -123,7 +123,7 @@ class Invalid:
     def rows(self, X: np.ndarray) -> np.ndarray:
         """Numbers of the invalid rows, in order."""
         found = [np.empty(0, np.intp)]
-        for part, block in blocks(X):
+        for part, block in blocks(X, read_dtype(X.dtype)):
             bad = np.zeros(len(block), bool)
             if X.dtype.kind == "f" and not all_finite(block):
                 _mark_rows(~np.isfinite(block), bad)
@@ -175,7 +175,7 @@ def rows_to_count(
         numbered from `first_row` on.
     """
     n = X.shape[0]
-    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n)
+    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
     counts = weights > 0 if weights.size else np.ones(n, bool)
     n_skipped = 0
     if invalid.looked_for:

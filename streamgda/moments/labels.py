@@ -16,8 +16,16 @@ _PART = 1 << 18  # so many at a time by a thread
 _FIRST = 1 << 10  # labels among which all classes may be
 
 
-def as_labels(y: object, what: str = "y") -> np.ndarray:
+def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     """Labels as a one-dimensional array of a sortable kind, without NaN.
+
+    Parameters
+    ----------
+    y : array-like
+    what : str
+        What errors call it.
+    first_row : int
+        Where it stands in a larger array: errors name rows by it.
 
     Raises
     ------
@@ -33,20 +41,22 @@ def as_labels(y: object, what: str = "y") -> np.ndarray:
         )
     kind = labels.dtype.kind
     if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
-        labels = _from_objects(labels.astype(object, copy=False), what)
+        labels = _from_objects(labels.astype(object, copy=False), what, first_row)
     elif kind == "f":
         bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
         bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
         if bad.size:
             raise InvalidDataError(
-                f"Unknown label type: continuous. {what}[{bad[0]}] is {labels[bad[0]]}; class "
-                f"labels are whole numbers, strings, booleans or dates (maybe you are trying to "
-                f"fit a classifier on a regression target; or input contains NaN)"
+                f"Unknown label type: continuous. {what}[{first_row + bad[0]}] is "
+                f"{labels[bad[0]]}; class labels are whole numbers, strings, booleans or dates "
+                f"(maybe you are trying to fit a classifier on a regression target; or input "
+                f"contains NaN)"
             )
         labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
     elif kind in "mM":
         if np.isnat(labels).any():
-            raise InvalidDataError(f"{what}[{np.flatnonzero(np.isnat(labels))[0]}] is NaT")
+            row = first_row + np.flatnonzero(np.isnat(labels))[0]
+            raise InvalidDataError(f"{what}[{row}] is NaT")
     elif kind not in "biuUS":
         raise InvalidDataError(
             f"{what} has dtype {labels.dtype}; class labels are whole numbers, strings, booleans "
@@ -55,18 +65,18 @@ def as_labels(y: object, what: str = "y") -> np.ndarray:
     return labels
 
 
-def _from_objects(labels: np.ndarray, what: str) -> np.ndarray:
+def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
     for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
         if all(issubclass(kind, base) for kind in kinds):
-            return as_labels(labels.astype(dtype), what)
+            return as_labels(labels.astype(dtype), what, first_row)
     try:
         plain = np.array(labels.tolist())
     except ValueError:
         plain = labels
     numbers = all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
     if plain.dtype.kind in "biuf" and numbers:
-        return as_labels(plain, what)
+        return as_labels(plain, what, first_row)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise InvalidDataError(
         f"Unknown label type: {what} holds objects of type {names}; class labels of one kind are "

@@ -1,0 +1,140 @@
+"""A process that does one piece of work after another, each in the memory that was planned for it.
+
+Prints, as JSON, what each was allowed and what it took at most above what was there before. The
+allowance is the least that the plan accepts: what is measured against it is the plan itself.
+"""
+
+import ctypes
+import gc
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from streamgda import GaussianDiscriminantAnalysis, accumulate, engine
+from streamgda.errors import MemoryBudgetError
+from streamgda.slabs import as_bytes
+
+warnings.simplefilter("ignore")
+D = 200
+SLACK = 8 << 20  # of the allocator, and of what Python and zarr keep between calls
+
+
+class Made:
+    """Narrow rows and labels that are made when they are read."""
+
+    def __init__(self, shape: tuple[int, ...], chunk: int) -> None:
+        self.shape, self.chunks, self.dtype = shape, (chunk, *shape[1:]), np.dtype(np.uint8)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        n = min(rows.stop, self.shape[0]) - rows.start
+        values = np.arange(n * (self.shape[1:] or (1,))[0], dtype=np.uint8) // 3
+        return (values % 3 if len(self.shape) == 1 else values).reshape(n, *self.shape[1:])
+
+
+def now(name: str) -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))
+
+
+def peak_above(work: Callable[[], Any]) -> int:
+    """Bytes that a piece of work takes at most; the memory of those before it is given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = now("VmRSS")
+    work()
+    return now("VmHWM") - before
+
+
+def least_allowed(work: Callable[[int], Any]) -> int:
+    """The least budget that is not refused: what the refusal of a byte says, rounded up."""
+    try:
+        work(1)
+    except MemoryBudgetError as refusal:
+        number, unit = str(refusal).split()[2:4]
+        return int((float(number) + 0.1) * as_bytes(f"1{unit}"))
+    raise AssertionError("a byte was enough")
+
+
+def rows_in(folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """Rows in zarr, in all manner of chunks, and in a memory map."""
+    random = np.random.default_rng(0)
+    n = 60_000
+    y = random.integers(0, 3, n)
+    X = random.integers(0, 256, (n, D), np.uint8)
+    ways: dict[str, dict[str, Any]] = {
+        "chunks": {"chunks": (1000, D)},
+        "chunks, raw": {"chunks": (1000, D), "compressors": None},
+        "large chunks": {"chunks": (20_000, D)},
+        "all rows in one": {"chunks": (n, D)},
+        "all rows in one, raw": {"chunks": (n, D), "compressors": None},
+        "split features": {"chunks": (2000, 30)},
+        "shards": {"chunks": (500, D), "shards": (10_000, D)},
+        "one shard": {"chunks": (500, D), "shards": (n, D)},
+        "one shard, raw": {"chunks": (500, D), "shards": (n, D), "compressors": None},
+        "a row a chunk": {"chunks": (1, D)},
+    }
+    for name, way in ways.items():
+        few = 2000 if name == "a row a chunk" else n
+        stored = zarr.create_array(folder / name, shape=(few, D), dtype=X.dtype, **way)
+        stored[...] = X[:few]
+        yield name, stored, y[:few]
+    floats = zarr.create_array(folder / "f4", shape=X.shape, dtype=np.float32, chunks=(5000, D))
+    floats[...] = X
+    labels = zarr.create_array(folder / "y", data=y, chunks=y.shape)
+    yield "floats, labels in one chunk", floats, labels
+    texts = zarr.create_array(folder / "text", shape=y.shape, dtype=str, chunks=(1000,))
+    texts[...] = np.array(["one", "two", "three"])[y]
+    yield "labels are texts", stored_as(folder / "again", X), texts
+    mapped = np.memmap(folder / "mapped", np.float64, "w+", shape=(5 * n, 40))
+    mapped[...] = 1.5
+    mapped[::7] = random.normal(size=40)
+    mapped.flush()
+    del mapped
+    y = np.tile(y, 5)
+    yield "memory map", np.memmap(folder / "mapped", np.float64, "r", shape=(y.size, 40)), y
+
+
+def stored_as(path: Path, X: np.ndarray) -> Any:
+    return zarr.create_array(path, data=X, chunks=(1000, D))
+
+
+def main() -> None:
+    measured: dict[str, tuple[int, int]] = {}
+
+    def measure(name: str, work: Callable[[int], Any]) -> None:
+        allowed = least_allowed(work)
+        peak = peak_above(lambda: work(allowed))
+        measured[name] = allowed + SLACK, peak
+
+    warm_up = np.random.default_rng(0).integers(0, 256, (5000, D), np.uint8)
+    fitted = GaussianDiscriminantAnalysis("tied").fit(warm_up, np.arange(5000) % 3)
+    fitted.predict_proba(warm_up)
+    diag = {"covariance_type": "diag"}
+    folder = Path(sys.argv[1])
+    for name, X, y in rows_in(folder):
+        measure(name, lambda m, X=X, y=y: accumulate(X, y, max_memory=m, **diag))
+        if name in ("chunks", "shards", "all rows in one"):
+            scored = f"scores of {name}"
+
+            model, out = fitted.model_.posterior, folder / scored
+
+            def score(m: int, X: Any = X, model: Any = model, out: Path = out) -> None:
+                engine.score(model, X, out, out_row_bytes=24, max_memory=m)
+
+            measure(scored, score)
+    few = np.arange(3000)
+    measure("many classes", lambda m: accumulate(warm_up[:3000], few // 30, max_memory=m))
+    for n_rows in (10**6, 10**7):
+        X, y = Made((n_rows, 2), 10**6), Made((n_rows,), 10**6)
+        measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
+    print(json.dumps(measured))
+
+
+main()

@@ -1,0 +1,327 @@
+"""Stores beyond this machine: real servers on the loopback, also slow and failing ones."""
+
+import gc
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import fsspec
+import numpy as np
+import pytest
+import zarr
+from samples import blobs
+
+import streamgda
+from streamgda import ClassMoments, GaussianNB, accumulate, open_store, patience
+from streamgda.cli import main
+from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+
+obstore = pytest.importorskip("obstore")
+pytest.importorskip("s3fs")
+
+N_ROWS, D, CHUNK = 600, 5, 100
+
+
+# zarr leaves the connections of file systems open.
+pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses_and_no_connections_left(monkeypatch):
+    monkeypatch.setattr(patience, "PAUSES", (0, 0, 0))
+    yield
+    for kind in ("http", "s3"):
+        fsspec.get_filesystem_class(kind).clear_instance_cache()
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return blobs(N_ROWS, D)
+
+
+@pytest.fixture(scope="module")
+def expected(rows):
+    return ClassMoments().update(*rows)
+
+
+def write(store, rows):
+    group = zarr.create_group(store)
+    for name, array in zip("Xy", rows, strict=True):
+        group.create_array(name, data=array, chunks=(CHUNK, *array.shape[1:]))
+
+
+# --- HTTP -------------------------------------------------------------------------------------
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Files of a folder; requests can be made to fail or to wait."""
+
+    daemon_threads = True
+
+    def __init__(self, folder):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.folder = str(folder)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.behave()
+
+    def behave(self):
+        self.failing, self.status, self.times, self.seconds = "", 500, 0, 0.0
+        self.asked = Counter()
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *arguments):
+        super().__init__(*arguments, directory=arguments[2].folder)
+
+    def do_GET(self):
+        self.server.asked[self.path] += 1
+        fails = self.path == self.server.failing
+        if fails and self.server.asked[self.path] <= self.server.times:
+            time.sleep(self.server.seconds)
+            if self.server.status:
+                self.send_error(self.server.status)
+                return
+        super().do_GET()
+
+    def list_directory(self, path):
+        self.send_error(404)  # as of most servers
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("served")
+    write(folder / "rows", rows)
+    GaussianNB().fit(*rows).save(folder / "nb")
+    server = Server(folder)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def server(running):
+    running.behave()
+    return running
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(found.class_count, expected.class_count)
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-9, atol=1e-12)
+
+
+def test_http(server, rows, expected):
+    same(accumulate(*open_store(f"{server.url}/rows")), expected)
+    same(accumulate(*open_store(f"{server.url}/rows", missing="error")), expected)
+    X, _ = open_store(f"{server.url}/rows/X", y=None)
+    np.testing.assert_array_equal(GaussianNB().fit(*rows).predict(X).shape, (N_ROWS,))
+
+
+def test_models_over_http(server, rows):
+    loaded = streamgda.load(f"{server.url}/nb")
+    np.testing.assert_array_equal(loaded.predict(rows[0]), GaussianNB().fit(*rows).predict(rows[0]))
+    with pytest.raises(FormatError, match="is not a zarr group that can be read"):
+        streamgda.load(f"{server.url}/nothing")
+    with pytest.raises(FormatError, match="not one that streamgda saved"):
+        streamgda.load(f"{server.url}/rows")
+
+
+def test_what_is_not_there(server):
+    with pytest.raises(SourceNotFoundError, match="nothing holds no zarr group or array"):
+        open_store(f"{server.url}/nothing")
+    with pytest.raises(SourceError, match="lacks labels: it has no array 'z'"):
+        open_store(f"{server.url}/rows", y="z")
+
+
+@pytest.mark.parametrize("failing", ["/rows/zarr.json", "/rows/X/zarr.json", "/rows/X/c/3/0"])
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_failures_that_pass(server, expected, failing, status):
+    server.failing, server.status, server.times = failing, status, 2
+    same(accumulate(*open_store(f"{server.url}/rows")), expected)
+    assert server.asked[failing] >= 3
+
+
+def test_failures_that_stay(server):
+    server.failing, server.times = "/rows/X/c/3/0", 10**6
+    with pytest.raises(
+        ReadError, match=r"^X \(.*/rows.*/X\): chunk \(3, 0\), rows 300 to 399, .*500"
+    ):
+        accumulate(*open_store(f"{server.url}/rows"))
+    assert server.asked["/rows/X/c/3/0"] == 5  # four times, and to find the chunk
+    server.failing = "/rows/zarr.json"
+    with pytest.raises(SourceError, match=r"rows cannot be opened as zarr: .*500"):
+        open_store(f"{server.url}/rows")
+    server.failing = "/rows/y/zarr.json"
+    with pytest.raises(SourceError, match=r"'y' cannot be opened: .*500"):
+        open_store(f"{server.url}/rows")
+
+
+def test_models_behind_failures(server, rows):
+    server.failing, server.times = "/nb/moments/mean/c/0/0", 2
+    assert streamgda.load(f"{server.url}/nb").classes_.size == 3
+    for failing in ("/nb/moments/mean/c/0/0", "/nb/zarr.json"):
+        server.behave()
+        server.failing, server.times = failing, 10**6
+        with pytest.raises(ReadError, match=r"cannot be read: .*500"):
+            streamgda.load(f"{server.url}/nb")
+
+
+def impatient(seconds):
+    """A file system that does not wait for long."""
+    import aiohttp
+
+    return {"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=seconds)}}
+
+
+def test_slow_responses(server, expected):
+    server.failing, server.status, server.times, server.seconds = "/rows/X/c/2/0", 0, 1, 0.2
+    same(accumulate(*open_store(f"{server.url}/rows")), expected)  # waits
+    assert server.asked["/rows/X/c/2/0"] == 1
+    server.asked.clear()
+    server.seconds = 1.0
+    options = impatient(0.5)
+    same(accumulate(*open_store(f"{server.url}/rows", storage_options=options)), expected)
+    assert server.asked["/rows/X/c/2/0"] == 2
+    server.asked.clear()
+    server.times = 10**6
+    with pytest.raises(ReadError, match=r"chunk \(2, 0\), rows 200 to 299, .*Timeout"):
+        accumulate(*open_store(f"{server.url}/rows", storage_options=options))
+
+
+def test_missing_chunks(server, rows, tmp_path):
+    server.failing, server.status, server.times = "/rows/X/c/4/0", 404, 10**6
+    X = rows[0].copy()
+    X[400:500] = 0
+    same(accumulate(*open_store(f"{server.url}/rows")), ClassMoments().update(X, rows[1]))
+    with pytest.raises(ReadError, match=r"chunk \(4, 0\), rows 400 to 499, .*c/4/0 is missing"):
+        accumulate(*open_store(f"{server.url}/rows", missing="error"))
+
+
+def test_obstore(server, expected):
+    options = {"retry_config": {"max_retries": 0}, "client_options": {"allow_http": True}}
+    store = zarr.storage.ObjectStore(
+        obstore.store.HTTPStore.from_url(f"{server.url}/rows", **options), read_only=True
+    )
+    same(accumulate(*open_store(store)), expected)
+    server.failing, server.times = "/rows/X/c/1/0", 1
+    same(accumulate(*open_store(store)), expected)
+    server.asked.clear()
+    server.times = 10**6
+    with pytest.raises(ReadError, match=r"chunk \(1, 0\), rows 100 to 199, cannot be read"):
+        accumulate(*open_store(store))
+
+
+def test_the_command_line_takes_addresses(server, tmp_path):
+    work = (
+        ["fit", f"{server.url}/rows", "--model", str(tmp_path / "nb"), "--kind", "nb"],
+        ["evaluate", f"{server.url}/nb", f"{server.url}/rows"],
+        ["predict", f"{server.url}/nb", f"{server.url}/rows", "--out", str(tmp_path / "out")],
+    )
+    for arguments in work:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+
+
+# --- S3 ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """The address of a server of the S3 protocol in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        late = time.monotonic() + 60
+        while time.monotonic() < late and process.poll() is None:
+            with socket.socket() as client:
+                if not client.connect_ex(("127.0.0.1", port)):
+                    break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def environment(s3, monkeypatch):
+    """A bucket; credentials and the server's address are where programs look for them."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    bucket = f"b{os.urandom(4).hex()}"
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
+    return bucket
+
+
+def test_s3(environment, rows, expected, tmp_path):
+    write(f"s3://{environment}/rows", rows)
+    same(accumulate(*open_store(f"s3://{environment}/rows")), expected)
+    same(accumulate(*open_store(f"s3://{environment}/rows", missing="error")), expected)
+    fitted = GaussianNB().fit(*rows)
+    for _ in range(2):  # over the first
+        fitted.save(f"s3://{environment}/models/nb")
+    loaded = streamgda.load(f"s3://{environment}/models/nb")
+    np.testing.assert_array_equal(loaded.predict(rows[0]), fitted.predict(rows[0]))
+    with pytest.raises(SourceError, match="rows holds something else"):
+        fitted.save(f"s3://{environment}/rows")
+    fitted.predict(open_store(f"s3://{environment}/rows")[0], out=f"s3://{environment}/labels")
+    np.testing.assert_array_equal(
+        zarr.open_array(f"s3://{environment}/labels", mode="r")[...], fitted.predict(rows[0])
+    )
+
+
+def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
+    write(f"s3://{environment}/rows", rows)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    options = {"endpoint_url": s3, "key": "k", "secret": "s"}
+    same(accumulate(*open_store(f"s3://{environment}/rows", storage_options=options)), expected)
+
+
+def test_s3_chunks_that_are_gone_or_cut(environment, rows):
+    import s3fs
+
+    write(f"s3://{environment}/rows", rows)
+    files = s3fs.S3FileSystem(skip_instance_cache=True)
+    files.rm(f"{environment}/rows/X/c/4/0")
+    with pytest.raises(ReadError, match=r"chunk \(4, 0\), rows 400 to 499, .*c/4/0 is missing"):
+        accumulate(*open_store(f"s3://{environment}/rows", missing="error"))
+    files.pipe_file(f"{environment}/rows/X/c/2/0", b"cut")
+    with pytest.raises(ReadError, match=r"chunk \(2, 0\), rows 200 to 299, cannot be read"):
+        accumulate(*open_store(f"s3://{environment}/rows"))
+
+
+def test_s3_through_obstore(s3, environment, rows, expected):
+    options = {"endpoint": s3, "client_options": {"allow_http": True}}
+    store, model = (
+        zarr.storage.ObjectStore(obstore.store.S3Store(environment, prefix=prefix, **options))
+        for prefix in ("rows", "model")
+    )
+    write(store, rows)
+    same(accumulate(*open_store(store)), expected)
+    fitted = GaussianNB().fit(*rows)
+    fitted.save(model)
+    assert streamgda.load(model).get_params() == fitted.get_params()
