@@ -23,7 +23,7 @@ import streamgda
 from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianModel, GaussianNB, storage
 from streamgda.errors import FormatError, SourceNotFoundError
 
-N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "250"))  # of each saved thing, twice
+N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "200"))  # of each saved thing, twice
 NASTY = [
     *(None, True, False, 0, 1, -1, 2, 255, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308),
     *(float("nan"), float("inf"), "", "x", "a" * 1000, "\0", "..", "../count", "/dev/zero", "full"),
