@@ -73,6 +73,19 @@ def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):
     assert path.exists()
 
 
+def least_memory(rows, **options):
+    """The least budget, to the byte, that accumulating takes."""
+    too_little, enough = 0, 1 << 22
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        try:
+            accumulate(rows, Y, max_memory=middle, **options)
+            enough = middle
+        except MemoryBudgetError:
+            too_little = middle
+    return enough
+
+
 # --- kills ------------------------------------------------------------------------------------
 
 
@@ -118,7 +131,7 @@ def test_a_pass_is_gone_on_with_to_the_bit(tmp_path, monkeypatch, covariance_typ
     rows = X if kind == "float" else (10 * (X - X.min())).astype(np.uint8)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", SLAB * rows[0].nbytes)
     options = {"covariance_type": covariance_type, "sample_weight": weights}
-    undisturbed = accumulate(rows, Y, **options)
+    undisturbed = accumulate(Rows(rows), Y, **options)
     path = tmp_path / "new" / "kept"
     for at in (90, 210):
         stopped(path, at, X=rows, **options)
@@ -325,14 +338,14 @@ def test_dask_arrays_are_refused(options):
 
 
 def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
-    monkeypatch.setattr(slabs, "_SCRATCH_BYTES", 0)
-    path, state = tmp_path / "kept", 2 * 8 * 3 * (1 + 8 + 16)
+    path = tmp_path / "kept"
     stopped(path)
     narrow, generous = Rows(), Rows()
     narrow.chunks = (10, 4)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 90 * 8 * 4)
+    monkeypatch.setattr(slabs, "_FEWEST_ROWS", 1)
     with pytest.raises(MemoryBudgetError, match="begun in slabs of 30 rows"):
-        accumulate(narrow, Y, checkpoint=path, max_memory=state + 3 * 10 * 32)
+        accumulate(narrow, Y, checkpoint=path, max_memory=least_memory(narrow))
     accumulate(generous, Y, checkpoint=path)
     assert generous.read[-4:] == [180, 210, 240, 270]
 
@@ -695,11 +708,5 @@ def test_frames_of_several_types():
     assert (found.n_skipped, found.class_count.tolist()) == (2, [1, 1])
 
 
-def test_skipping_takes_memory_for_a_copy(monkeypatch):
-    monkeypatch.setattr(slabs, "_SCRATCH_BYTES", 0)
-    state = 2 * 8 * 3 * (1 + 8 + 16)
-    least = state + 3 * SLAB * 32
-    accumulate(Rows(), Y, max_memory=least)
-    with pytest.raises(MemoryBudgetError):
-        accumulate(Rows(), Y, max_memory=least, on_invalid="skip")
-    accumulate(Rows(), Y, max_memory=least + SLAB * 32, on_invalid="skip")
+def test_skipping_takes_memory_for_a_copy():
+    assert least_memory(Rows(), on_invalid="skip") == least_memory(Rows()) + SLAB * 32
