@@ -155,7 +155,7 @@ def readme(text: str, saved: dict[str, Any]) -> str:
     tables = {
         "speed": short([row for row in timed if row["headline"]]),
         "skew": skews(rows.get("skew", [])),
-        "memory": short(rows.get("memory", [])),
+        "memory": short(rows.get("memory", []) + rows.get("scale", [])),
         "accuracy": accuracies(rows.get("accuracy", [])),
     }
     reach = f"{reached} of {len(targets)} targets are reached."

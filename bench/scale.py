@@ -1,0 +1,157 @@
+"""Suite `scale`: a store much larger than what a process may take; two workers against one.
+
+The store is made once, by seeded generators, and deleted afterwards: 20 GB of uint8 rows with 784
+features, compressed as zarr does it. Each pass over it is a process of its own, whose memory and
+time are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from bench import data
+from bench.measure import OURS, Plan, Row, Target, in_turn, rows_of
+
+BYTES = 20 * 10**9
+CHUNK_ROWS = 4096
+MAX_MEMORY = 512 * 10**6
+WORKERS_ROWS = 2_000_000  # of the store, for workers of a cluster
+EFFICIENCY = 0.9
+
+# What a pass does; `rows` are those of a slab under the budget.
+_PASSES = {
+    "full moments": "moments = streamgda.accumulate(X, y, max_memory=allowed)\nmoments.save(kept)",
+    "reading": "rows = slab()\nfor i in range(0, X.shape[0], rows):\n    X[i : i + rows]",
+    "LDA predict into zarr": (
+        "moments = streamgda.ClassMoments.load(kept)\n"
+        "lda = streamgda.LinearDiscriminantAnalysis.from_moments(moments, shrinkage=1e-3)\n"
+        "streamgda.engine.score(lda.model_.predict, X, out, max_memory=allowed)"
+    ),
+}
+# VmHWM is the process's own peak; ru_maxrss would begin at that of the process that starts it.
+_CHILD = """
+import json, sys, time, warnings
+import numpy, numba, scipy.linalg, sklearn.base, zarr
+import streamgda, streamgda.engine
+from streamgda.slabs import Slabs
+from streamgda.sources import as_source
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
+
+def slab():
+    return Slabs.plan(as_source(X), allowed).n_rows
+
+warnings.simplefilter("ignore")
+folder, allowed = sys.argv[1], int(sys.argv[2])
+kept, out = folder + "/moments.zip", folder + "/labels.zarr"
+X, y = streamgda.open_store(folder + "/rows.zarr")
+streamgda.accumulate(X[:100], y[:100])  # kernels are compiled, or loaded
+before, start = peak(), time.perf_counter()
+{work}
+print(json.dumps([time.perf_counter() - start, peak() - before]))
+"""
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    n_rows = plan.rows(-(-BYTES // 784))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder / "rows.zarr", n_rows, plan.quick)
+        title = f"{n_rows:,} x 784 uint8 in zarr ({n_rows * 784 / 10**9:.3g} GB)"
+        found = {what: _pass(work, folder) for what, work in _PASSES.items()}
+        reading = found.pop("reading")[0]
+        for what, (seconds, peak) in found.items():
+            yield from rows_of(
+                f"{title}, {what}",
+                (None, ""),
+                {OURS: [seconds], "only reading it": [reading]},
+                headline=True,
+            )
+            yield from rows_of(
+                f"{title}, {what}: peak above imports",
+                (None, ""),
+                {OURS: [peak / 2**20], "max_memory": [MAX_MEMORY / 2**20]},
+                targets={"": Target(1.0, "<= max_memory")},
+                headline=True,
+                unit="MiB",
+            )
+        yield from workers(plan, folder / "rows.zarr")
+
+
+def make(path: Path, n_rows: int, quick: bool) -> None:
+    """Images of MNIST, or of its stand-in, drawn at random with replacement."""
+    _, images, digits, _, _ = data.mnist(quick)
+    group = zarr.create_group(path)
+    X = group.create_array("X", shape=(n_rows, 784), chunks=(CHUNK_ROWS, 784), dtype="u1")
+    y = group.create_array("y", shape=(n_rows,), chunks=(1 << 20,), dtype="u1")
+    labels = np.empty(n_rows, np.uint8)
+    for start in range(0, n_rows, 8 * CHUNK_ROWS):
+        stop = min(start + 8 * CHUNK_ROWS, n_rows)
+        drawn = np.random.default_rng([0, start]).integers(0, len(images), stop - start)
+        X[start:stop] = images[drawn]
+        labels[start:stop] = digits[drawn]
+    y[:] = labels
+
+
+def _pass(work: str, folder: Path) -> tuple[float, float]:
+    """Seconds, and bytes of the peak above imports, of a process that does the work."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD.format(work=work), str(folder), str(MAX_MEMORY)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    seconds, peak = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak
+
+
+def workers(plan: Plan, path: Path) -> Iterator[Row]:
+    """Two worker processes of one thread each against one."""
+    import streamgda
+
+    X, y = streamgda.open_store(path)
+    n_rows = min(WORKERS_ROWS, X.shape[0])
+    times: dict[str, list[float]] = {}
+    for name, n_workers in ((OURS, 2), ("one worker", 1)):
+        with _cluster(n_workers) as client:
+
+            def fit(active: Any = client) -> object:
+                import dask.array as da
+
+                rows, labels = da.from_zarr(X)[:n_rows], da.from_zarr(y)[:n_rows]
+                return streamgda.accumulate(rows, labels)
+
+            found, missing = in_turn({name: fit}, min(plan.repeats, 3))
+            if missing:
+                raise RuntimeError(missing[name])
+            times |= found
+    yield from rows_of(
+        f"{n_rows:,} x 784 uint8 from zarr, full moments, two workers",
+        (None, ""),
+        times,
+        targets={"": Target(2 * EFFICIENCY, f"efficiency >= {EFFICIENCY:g}")},
+        headline=True,
+    )
+
+
+def _cluster(n_workers: int) -> Any:
+    """A client of workers of one thread, which is closed with its cluster."""
+    from distributed import Client
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Client(
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+        )
