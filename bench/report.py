@@ -8,7 +8,8 @@ from typing import Any
 
 Rows = list[dict[str, Any]]
 
-TIMED = ("fit", "score", "stream", "zarr", "startup", "skew")  # suites whose rows have targets
+# Suites whose rows have targets.
+TIMED = ("fit", "score", "stream", "zarr", "startup", "skew", "scale")
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,12 @@ def run(plan: Plan) -> Iterator[Row]:
                 f"{title}, {what}",
                 (None, ""),
                 {OURS: [seconds], "only reading it": [reading]},
-                headline=True,
             )
             yield from rows_of(
                 f"{title}, {what}: peak above imports",
                 (None, ""),
                 {OURS: [peak / 2**20], "max_memory": [MAX_MEMORY / 2**20]},
                 targets={"": Target(1.0, "<= max_memory")},
-                headline=True,
                 unit="MiB",
             )
         yield from workers(plan, folder / "rows.zarr")
@@ -142,7 +140,6 @@ def workers(plan: Plan, path: Path) -> Iterator[Row]:
         (None, ""),
         times,
         targets={"": Target(2 * EFFICIENCY, f"efficiency >= {EFFICIENCY:g}")},
-        headline=True,
     )
 
 
