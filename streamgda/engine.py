@@ -22,6 +22,7 @@ def accumulate(
     y: Any = None,
     *,
     covariance_type: str = "full",
+    norms: bool = False,
     sample_weight: Any = None,
     max_memory: int | str | None = None,
     progress: Progress = False,
@@ -37,6 +38,8 @@ def accumulate(
         Class labels.
     covariance_type : str
         What is kept of the scatter; see `ClassMoments`.
+    norms : bool
+        Whether to keep what Ledoit and Wolf's shrinkage is made of; see `ClassMoments`.
     sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights.
     max_memory : int or str, optional
@@ -73,9 +76,9 @@ def accumulate(
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
         return distributed.accumulate(
-            X, y, covariance_type=covariance_type, sample_weight=sample_weight
+            X, y, covariance_type=covariance_type, norms=norms, sample_weight=sample_weight
         )
-    moments = ClassMoments(covariance_type)
+    moments = ClassMoments(covariance_type, norms=norms)
     if y is None:
         return _accumulate_batches(moments, X, sample_weight, progress)
     rows = as_source(X)
@@ -84,7 +87,9 @@ def accumulate(
         companions.append(as_source(sample_weight, "sample_weight"))
     check_rows(rows, *companions)
     allowed = as_bytes(max_memory)
-    plan = Slabs.plan(rows, allowed, _state_bytes(structure, rows, companions[0], allowed))
+    state = _state_bytes(structure, rows, companions[0], allowed)
+    # With norms, a slab's moments are made first, and both are centred to be merged.
+    plan = Slabs.plan(rows, allowed, 2 * state if norms else state)
     with reporter(progress, rows.n_rows, "accumulating") as report:
         for start, (block, labels, *weights) in plan.read(rows, *companions):
             moments._update(block, labels, weights[0] if weights else None, start)

@@ -21,6 +21,7 @@ LEVELS = [
     {"kernels"},
     {"storage"},
     {"moments"},
+    {"shrinkage"},
     {"covariance"},
     {"model"},
     {"sources"},
