@@ -70,6 +70,8 @@ def expected_failed_checks(estimator):
         *(GaussianDiscriminantAnalysis(t, var_smoothing=1e-3) for t in naive.COVARIANCE_TYPES),
         QuadraticDiscriminantAnalysis(reg_param=0.1),
         LinearDiscriminantAnalysis(shrinkage=0.1),
+        QuadraticDiscriminantAnalysis(shrinkage="auto"),
+        LinearDiscriminantAnalysis(shrinkage="oas"),
     ],
     expected_failed_checks=expected_failed_checks,
 )

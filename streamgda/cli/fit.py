@@ -47,7 +47,9 @@ def fit(
         ),
     ] = None,
     shrinkage: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", 
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
             help="qda, lda, gda: towards a sphere, 0 to 1; or ledoit_wolf or oas.",
         ),
     ] = None,

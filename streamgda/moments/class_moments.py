@@ -338,7 +338,9 @@ class ClassMoments:
         norms = self._norms
         if other._norms is not None:
             own = np.searchsorted(classes, self._classes)
-            norms = merge_norms([*self._with_norms(1, own), *other._with_norms(1, at)], classes.size)
+            norms = merge_norms(
+                [*self._with_norms(1, own), *other._with_norms(1, at)], classes.size
+            )
         mine: Any = self._with_classes(classes)
         theirs: Any = other._sums
         if mine is None:
@@ -427,8 +429,8 @@ class ClassMoments:
         if self.norms != other.norms:
             raise MergeError(
                 f"moments {'with' if self.norms else 'without'} norms and moments "
-                f"{'with' if other.norms else 'without'} do not combine; make both with norms=True, "
-                f"or both without"
+                f"{'with' if other.norms else 'without'} do not combine; make both with "
+                f"norms=True, or both without"
             )
         if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
             raise MergeError(

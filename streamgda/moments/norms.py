@@ -72,19 +72,15 @@ def merge_norms(
     merged = np.zeros((n_classes, parts[0][1].shape[1]))
     sources: dict[int, list[tuple[int, np.ndarray, CentredSums, int]]] = {}
     for sign, norms, sums, at in parts:
-        for k in np.flatnonzero(sums.count > 0):
-            sources.setdefault(at[k], []).append((sign, norms, sums, k))
+        for k in np.flatnonzero(sums.count > 0).tolist():
+            sources.setdefault(int(at[k]), []).append((sign, norms, sums, k))
     for target, own in sources.items():
-        _, _, first, at_first = own[0]
-        gaps = np.array(
-            [
-                (sums.mean[k] - first.mean[at_first]) + (sums.mean_low[k] - first.mean_low[at_first])
-                for _, _, sums, k in own
-            ]
-        )
         weights = np.array([sign * float(sums.count[k]) for sign, _, sums, k in own])
         if weights.sum() <= 1e-12 * weights.max():  # all are taken out again
             continue
+        high = np.array([sums.mean[k] for _, _, sums, k in own])
+        low = np.array([sums.mean_low[k] for _, _, sums, k in own])
+        gaps = (high - high[0]) + (low - low[0])
         steps = weights @ gaps / weights.sum() - gaps
         for (sign, norms, sums, k), step in zip(own, steps, strict=True):
             merged[target] += sign * _moved(norms[k], sums.count[k], sums.scatter[k], step)
