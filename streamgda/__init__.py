@@ -5,6 +5,7 @@ from importlib.metadata import version
 from streamgda.engine import accumulate
 from streamgda.estimators import (
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -19,6 +20,7 @@ __version__ = version("streamgda")
 __all__ = [
     "ClassMoments",
     "GaussianDiscriminantAnalysis",
+    "GaussianDiscriminantCV",
     "GaussianModel",
     "GaussianNB",
     "LinearDiscriminantAnalysis",

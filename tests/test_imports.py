@@ -24,9 +24,11 @@ LEVELS = [
     {"shrinkage"},
     {"covariance"},
     {"model"},
+    {"likelihood"},
     {"sources"},
     {"slabs", "progress"},
     {"engine", "distributed"},
+    {"folds"},
     {"estimators"},
     {"saved"},
     {"__init__"},  # the public names, which what is above may use like anybody else
