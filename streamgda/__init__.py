@@ -5,6 +5,7 @@ from importlib.metadata import version
 from streamgda.engine import accumulate
 from streamgda.estimators import (
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -21,6 +22,7 @@ __all__ = [
     "Checkpoint",
     "ClassMoments",
     "GaussianDiscriminantAnalysis",
+    "GaussianDiscriminantCV",
     "GaussianModel",
     "GaussianNB",
     "LinearDiscriminantAnalysis",

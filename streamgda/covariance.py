@@ -18,6 +18,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.spread import diagonals, symmetric, total_variance
 from streamgda.moments.structure import Structure, structure_of
+from streamgda.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Regularisation:
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
         \lambda n)` (Regularized discriminant analysis, JASA 1989).
-    shrinkage : float in [0, 1] or None
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"} or None
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`; see `streamgda.shrinkage` for the
+        amounts that the data give.
     reg_param : float in [0, 1]
         :math:`(1-r) \Sigma + r I`.
     var_smoothing : float >= 0
@@ -45,7 +47,7 @@ class Regularisation:
 
     ddof: int = 0
     pooling: float = 0.0
-    shrinkage: float | None = None
+    shrinkage: float | str | None = None
     reg_param: float = 0.0
     var_smoothing: float = 0.0
     tol: float = 1e-4
@@ -53,18 +55,37 @@ class Regularisation:
     def __post_init__(self) -> None:
         for name, high in (("pooling", 1), ("reg_param", 1), ("var_smoothing", math.inf)):
             _check_number(name, getattr(self, name), high)
-        if self.shrinkage is not None:
-            _check_number("shrinkage", self.shrinkage, 1)
+        if self.shrinkage is not None and not self.shrinkage_rule:
+            _check_number("shrinkage", self.shrinkage, 1, ", or one of " + ", ".join(RULES))
         _check_number("tol", self.tol, math.inf)
         _check_number("ddof", self.ddof, math.inf)
 
+    @property
+    def shrinkage_rule(self) -> str | None:
+        """By which rule the data give the amount of shrinkage, if they do."""
+        return RULES.get(self.shrinkage) if isinstance(self.shrinkage, str) else None
 
-def _check_number(name: str, value: Any, high: float) -> None:
+    def needs(self, covariance_type: str) -> dict[str, Any]:
+        """What of `ClassMoments` such covariances are estimated from: its parameters.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where the shrinkage is not one of such covariances.
+        """
+        structure, rule = structure_of(covariance_type), self.shrinkage_rule
+        if rule:
+            check_rule(rule, structure, self.pooling)
+        norms = rule == LEDOIT_WOLF
+        return {"covariance_type": "full" if norms else covariance_type, "norms": norms}
+
+
+def _check_number(name: str, value: Any, high: float, other: str = "") -> None:
     number = isinstance(value, (float, int, Real)) and not isinstance(value, bool)
     number = number and math.isfinite(value)
     if not number or not 0 <= value <= high:
         limits = f"between 0 and {high}" if math.isfinite(high) else ">= 0"
-        raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}")
+        raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}{other}")
 
 
 @dataclass(frozen=True)
@@ -119,9 +140,13 @@ def estimate(
     MergeError
         Where the moments do not determine the covariance type.
     InvalidDataError
-        Where all features are constant.
+        Where all features are constant, or the moments lack the norms that the shrinkage needs.
+    InvalidParameterError
+        Where the shrinkage is not one of such covariances.
     """
     structure = structure_of(covariance_type)
+    how.needs(covariance_type)
+    held = moments
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
     sums = moments.centred()
@@ -141,6 +166,10 @@ def estimate(
     everyone = float((sums.count[rows] - how.ddof).sum())
     shape = structure.scatter_shape(sums.count.size, features.size)
     values = np.full(shape, np.nan)
+    if how.shrinkage_rule:
+        amounts = shrinkage_of(held, how.shrinkage_rule, per_class=structure.per_class)
+    else:
+        amounts = np.full(shape[0], float(how.shrinkage or 0))
 
     def fill(g: int) -> None:
         n = float(sums.count[g] - how.ddof) if structure.per_class else everyone
@@ -150,12 +179,11 @@ def estimate(
             weight = (1 - how.pooling) * n + how.pooling * everyone
         covariance = _select(scatter, features)
         covariance /= weight if weight > 0 else np.inf
-        values[g] = _regularise(covariance, structure, how, epsilon, averaged)
+        values[g] = _regularise(covariance, structure, how, amounts[g], epsilon, averaged)
 
     present = np.flatnonzero(rows) if structure.per_class else [0]
     threads.run(fill, ((int(g),) for g in present))
-    amount = np.full(shape[0], 0.0 if how.shrinkage is None else float(how.shrinkage))
-    return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amount)
+    return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amounts)
 
 
 def constant_features(sums: CentredSums) -> np.ndarray:
@@ -180,6 +208,7 @@ def _regularise(
     covariance: np.ndarray,
     structure: Structure,
     how: Regularisation,
+    shrinkage: float,
     epsilon: float,
     averaged: int,
 ) -> np.ndarray:
@@ -187,9 +216,9 @@ def _regularise(
     if structure.isotropic:
         covariance = np.full_like(covariance, variance)
     diagonal = 0.0
-    if how.shrinkage:
-        diagonal = how.shrinkage * variance
-        covariance = (1 - how.shrinkage) * covariance
+    if shrinkage:
+        diagonal = shrinkage * variance
+        covariance = (1 - shrinkage) * covariance
     if how.reg_param:
         diagonal = (1 - how.reg_param) * diagonal + how.reg_param
         covariance = (1 - how.reg_param) * covariance

@@ -26,7 +26,12 @@ _CLASSES_EXPECTED = 10
 
 
 def accumulate(
-    X: Any, y: Any, *, covariance_type: str = "full", sample_weight: Any = None
+    X: Any,
+    y: Any,
+    *,
+    covariance_type: str = "full",
+    norms: bool = False,
+    sample_weight: Any = None,
 ) -> ClassMoments:
     """Class moments of dask arrays, on whatever scheduler or client is active.
 
@@ -36,7 +41,8 @@ def accumulate(
         With any chunks; row chunks of unknown size too.
     y, sample_weight : dask.array.Array or array-like, shape (n_rows,)
         Where chunk sizes are unknown, dask arrays with the same blocks as `X`.
-    covariance_type : str
+    covariance_type, norms
+        As of `ClassMoments`.
 
     Returns
     -------
@@ -63,7 +69,8 @@ def accumulate(
     )
     take, merge = dask.delayed(_take, pure=False), dask.delayed(_merge, pure=False)
     size = _blocks_per_task(X, covariance_type)
-    parts = [take(covariance_type, blocks[i : i + size]) for i in range(0, len(blocks), size)]
+    fresh = ClassMoments(covariance_type, norms=norms)
+    parts = [take(fresh, blocks[i : i + size]) for i in range(0, len(blocks), size)]
     while len(parts) > 1:
         parts = [
             merge(parts[i : i + _MERGED_AT_ONCE]) for i in range(0, len(parts), _MERGED_AT_ONCE)
@@ -74,8 +81,8 @@ def accumulate(
     return moments
 
 
-def _take(covariance_type: str, blocks: list[tuple[Any, ...]]) -> ClassMoments:
-    moments = ClassMoments(covariance_type)
+def _take(fresh: ClassMoments, blocks: list[tuple[Any, ...]]) -> ClassMoments:
+    moments = fresh.copy()
     with threads.limit(1):
         for first_row, X, y, *weights in blocks:
             if X.shape[0]:

@@ -26,6 +26,7 @@ def accumulate(
     y: Any = None,
     *,
     covariance_type: str = "full",
+    norms: bool = False,
     sample_weight: Any = None,
     max_memory: int | str | None = None,
     for_model: bool = False,
@@ -46,6 +47,8 @@ def accumulate(
         Class labels.
     covariance_type : str
         What is kept of the scatter; see `ClassMoments`.
+    norms : bool
+        Whether to keep what Ledoit and Wolf's shrinkage is made of; see `ClassMoments`.
     sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights.
     max_memory : int or str, optional
@@ -113,17 +116,19 @@ def accumulate(
                 "were made of, such as the zarr array"
             )
         return distributed.accumulate(
-            X, y, covariance_type=covariance_type, sample_weight=sample_weight
+            X, y, covariance_type=covariance_type, norms=norms, sample_weight=sample_weight
         )
     made_of = {
         "covariance_type": covariance_type,
+        "norms": str(norms),
         "on_invalid": on_invalid,
         "nodata": repr(invalid.nodata),
     }
     journalled = checkpoint, checkpoint_every
+    moments = ClassMoments(covariance_type, norms=norms)
     if y is None:
         batches = _batches(X, sample_weight)
-        journal = Journal(*journalled, made_of | {"X": "batches"}, ClassMoments(covariance_type))
+        journal = Journal(*journalled, made_of | {"X": "batches"}, moments)
         return _accumulate_batches(journal, batches, invalid, progress)
     sources = [as_source(X), as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
     if sample_weight is not None:
@@ -139,9 +144,10 @@ def accumulate(
         structure=structure,
         allowed=allowed_bytes(max_memory),
         copies=int(invalid.action == "skip"),
+        merged=norms,
         model=for_model,
     )
-    journal = Journal(*journalled, made_of, ClassMoments(covariance_type))
+    journal = Journal(*journalled, made_of, moments)
     plan = _go_on(journal, plan, rows, companions)
     with (
         reporter(

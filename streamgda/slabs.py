@@ -103,6 +103,7 @@ class Slabs:
         structure: Structure,
         allowed: int,
         copies: int = 0,
+        merged: bool = False,
         model: bool = False,
     ) -> Slabs:
         """Cut rows that are accumulated.
@@ -118,6 +119,8 @@ class Slabs:
             Bytes.
         copies : int
             As of `plan`.
+        merged : bool
+            Whether each slab's moments are made on their own, centred, and merged.
         model : bool
             Whether a model will be made of the moments, which is planned in.
 
@@ -129,6 +132,7 @@ class Slabs:
 
         def plan(n_classes: int) -> Slabs:
             held, least = _state_bytes(structure, n_classes, rows.shape[1], model)
+            held *= 1 + merged
             beside = (labels, *weights)
             return cls.plan(rows, allowed, held, beside=beside, copies=copies, least=least)
 

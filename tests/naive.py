@@ -198,6 +198,28 @@ def regularised_covariances(
     return np.array(out)
 
 
+def ledoit_wolf(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """How much to shrink the covariance of rows whose mean is zero, by its definition.
+
+    The mean squared distance of ``t t'`` from S over that of S from a sphere, over the rows.
+    """
+    w = np.ones(len(rows)) if weights is None else weights
+    n, d = w.sum(), rows.shape[1]
+    S = (w[:, None] * rows).T @ rows / n
+    spread = ((S - np.trace(S) / d * np.eye(d)) ** 2).sum()
+    noise = sum(v * ((np.outer(t, t) - S) ** 2).sum() for v, t in zip(w, rows, strict=True)) / n**2
+    return min(noise / spread, 1.0)
+
+
+def oas(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The same by oracle approximating shrinkage, without the terms that fall with 2 / d."""
+    w = np.ones(len(rows)) if weights is None else weights
+    n, d = w.sum(), rows.shape[1]
+    S = (w[:, None] * rows).T @ rows / n
+    square, squares = np.trace(S) ** 2, np.trace(S @ S)
+    return min((squares + square) / ((n + 1) * (squares - square / d)), 1.0)
+
+
 def largest_variance(X: np.ndarray, weights: np.ndarray | None = None) -> float:
     """The largest variance of a feature over all rows, whatever their classes."""
     return float(np.diag(moments(X, np.zeros(len(X), int), weights).scatter[0]).max()) / (

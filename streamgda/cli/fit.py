@@ -54,7 +54,11 @@ def fit(
         ),
     ] = None,
     shrinkage: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="qda, lda, gda: towards a sphere, 0 to 1.")
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="qda, lda, gda: towards a sphere, 0 to 1; or ledoit_wolf or oas.",
+        ),
     ] = None,
     pooling: Annotated[
         float | None, typer.Option(help="gda: towards the common covariance, 0 to 1.")
@@ -122,9 +126,10 @@ def fit(
 
     name, structure = _ESTIMATORS[kind]
     estimator_class = getattr(streamgda, name)
-    params = _params(
+    params, kept = _params(
         kind,
         estimator_class,
+        structure,
         covariance_type=covariance_type,
         shrinkage=_number_or_text(shrinkage),
         pooling=pooling,
@@ -149,7 +154,9 @@ def fit(
             added = streamgda.accumulate(
                 X,
                 labels,
-                covariance_type=held.covariance_type if held else covariance_type or structure,
+                **(
+                    {"covariance_type": held.covariance_type, "norms": held.norms} if held else kept
+                ),
                 max_memory=max_memory,
                 for_model=True,
                 progress=True,
@@ -179,8 +186,13 @@ def fit(
     )
 
 
-def _params(kind: Kind, estimator_class: Any, **options: Any) -> dict[str, Any]:
-    """The options that were given; refused before any row is read where they cannot be meant."""
+def _params(
+    kind: Kind, estimator_class: Any, structure: str, **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that were given, and what moments are to keep for them.
+
+    Refused before any row is read where they cannot be meant.
+    """
     from dataclasses import fields  # noqa: PLC0415
 
     from streamgda.covariance import Regularisation  # noqa: PLC0415
@@ -192,8 +204,10 @@ def _params(kind: Kind, estimator_class: Any, **options: Any) -> dict[str, Any]:
             raise typer.BadParameter(
                 f"--kind {kind} takes {', '.join(map(_option, taken))}", param_hint=_option(name)
             )
-    Regularisation(**{f.name: given[f.name] for f in fields(Regularisation) if f.name in given})
-    return given
+    how = Regularisation(
+        **{f.name: given[f.name] for f in fields(Regularisation) if f.name in given}
+    )
+    return given, how.needs(given.get("covariance_type", structure))
 
 
 def _option(name: str) -> str:

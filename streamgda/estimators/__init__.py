@@ -6,9 +6,11 @@ from streamgda.estimators.discriminant import (
 )
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
+from streamgda.estimators.selection import GaussianDiscriminantCV
 
 __all__ = [
     "GaussianDiscriminantAnalysis",
+    "GaussianDiscriminantCV",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",

@@ -40,6 +40,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
 
+    def _kept(self) -> dict[str, Any]:
+        """What the moments are to keep, as parameters of theirs; refuses what cannot be meant."""
+        return self._regularisation().needs(self._covariance_type())
+
     # --- learning -----------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -68,7 +72,6 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             Where a covariance has no inverse.
         """
         with self._unchanged_on_error():
-            self._regularisation()
             moments = self._read(X, y, sample_weight, first=True)
             if moments.n_features is None:
                 raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
@@ -98,16 +101,21 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             single class, a singular covariance) is said when it is used.
         """
         with self._unchanged_on_error():
-            self._regularisation()
+            kept = self._kept()
             first = not hasattr(self, "moments_")
             declared = None  # as where every call names the classes: nothing to add
             if classes is not None and (first or not self._knows(classes)):
                 declared = as_labels(classes, "classes")
-            if not first and self.moments_.covariance_type != self._covariance_type():
+            if not first and self.moments_.covariance_type != kept["covariance_type"]:
                 raise InvalidParameterError(
-                    f"covariance_type={self._covariance_type()!r}, but the rows so far were kept "
+                    f"covariance_type={kept['covariance_type']!r}, but the rows so far were kept "
                     f"for {self.moments_.covariance_type!r}; call fit, or from_moments with "
-                    f"moments_.reduce({self._covariance_type()!r})"
+                    f"moments_.reduce({kept['covariance_type']!r})"
+                )
+            if not first and kept["norms"] and not self.moments_.norms:
+                raise InvalidParameterError(
+                    f"shrinkage={self.get_params()['shrinkage']!r}, but the rows so far were kept "
+                    f"without their norms; call fit"
                 )
             if first or is_dask(X) or is_store(X) or declared is not None:
                 moments = self._read(X, y, sample_weight, first)
@@ -139,23 +147,23 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             Fitted.
         """
         estimator = cls(**params)
-        estimator._adopt(moments.reduce(estimator._covariance_type()))
+        kept = estimator._kept()
+        if kept["norms"] and moments.n_features is not None:
+            moments.fourth  # noqa: B018  (so that it says what is missing)
+        estimator._adopt(moments.reduce(kept["covariance_type"]))
         estimator.n_features_in_ = int(moments.n_features or 0)
         estimator.model_  # noqa: B018
         return estimator
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
+        kept = self._kept()
+        if not first:
+            kept["norms"] = self.moments_.norms
         if is_dask(X) or is_store(X):
             self._check_stored(X, first)
-            return engine.accumulate(
-                X,
-                y,
-                covariance_type=self._covariance_type(),
-                sample_weight=sample_weight,
-                for_model=True,
-            )
+            return engine.accumulate(X, y, sample_weight=sample_weight, for_model=True, **kept)
         X, y = self._validate(X, y, first)
-        return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
+        return ClassMoments(**kept).update(X, y, sample_weight)
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes

@@ -25,8 +25,12 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         features, variances only (``diag``), or one variance (``spherical``).
     priors : array-like, shape (n_classes,), optional
         Of the sorted classes; by default their shares of the rows.
-    shrinkage : float in [0, 1], optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
+        is the same) and that of oracle approximating shrinkage follow from the one pass too, for
+        each covariance: as `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give them
+        of the rows less their class means. scikit-learn's discriminant analysis with
+        ``shrinkage="auto"`` gives others: it scales features to unit variance first.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`: from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -68,7 +72,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         covariance_type: str = "full",
         *,
         priors: Any = None,
-        shrinkage: float | None = None,
+        shrinkage: float | str | None = None,
         pooling: float = 0.0,
         reg_param: float = 0.0,
         var_smoothing: float = 0.0,
@@ -131,8 +135,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     ----------
     priors : array-like, shape (n_classes,), optional
         Of the sorted classes; by default their shares of the rows.
-    shrinkage : float in [0, 1], optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
+        is the same) and that of oracle approximating shrinkage follow from the one pass too, for
+        each covariance: as `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give them
+        of the rows less their class means. scikit-learn's discriminant analysis with
+        ``shrinkage="auto"`` gives others: it scales features to unit variance first.
     reg_param : float in [0, 1]
         :math:`(1-r) \Sigma + r I`.
     store_covariance : bool
@@ -143,7 +151,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
 
     Attributes
     ----------
-    classes_, class_count_, priors_, means_, covariance_, rotations_, scalings_
+    classes_, class_count_, priors_, means_, covariance_, shrinkage_, rotations_, scalings_
     constant_features_, moments_, n_features_in_, feature_names_in_
 
     Examples
@@ -159,7 +167,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         self,
         *,
         priors: Any = None,
-        shrinkage: float | None = None,
+        shrinkage: float | str | None = None,
         reg_param: float = 0.0,
         store_covariance: bool = False,
         tol: float = 1e-4,
@@ -180,6 +188,11 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
         return self._covariances.values
+
+    @property
+    def shrinkage_(self) -> np.ndarray:
+        """Amount of shrinkage of each covariance, shape (n_classes,)."""
+        return self._covariances.shrinkage
 
     @property
     def _axes(self) -> list[tuple[np.ndarray, np.ndarray]]:

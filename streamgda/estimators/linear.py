@@ -25,8 +25,13 @@ class LinearDiscriminantAnalysis(
 
     Parameters
     ----------
-    shrinkage : float in [0, 1], optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`.
+    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
+        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
+        is the same) and that of oracle approximating shrinkage are those that
+        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give of all rows, each less
+        its class mean; scikit-learn's LDA with ``shrinkage="auto"`` scales each class's features
+        to unit variance, shrinks class by class and averages, and so differs. Ledoit and Wolf's
+        keeps a matrix for each class where otherwise one is kept: they merge by them.
     priors : array-like, shape (n_classes,), optional
         Of the sorted classes; by default their shares of the rows.
     n_components : int, optional
@@ -39,7 +44,7 @@ class LinearDiscriminantAnalysis(
 
     Attributes
     ----------
-    classes_, class_count_, priors_, means_, xbar_, covariance_, coef_, intercept_
+    classes_, class_count_, priors_, means_, xbar_, covariance_, shrinkage_, coef_, intercept_
     scalings_, explained_variance_ratio_
     constant_features_, moments_, n_features_in_, feature_names_in_
 
@@ -56,7 +61,7 @@ class LinearDiscriminantAnalysis(
     def __init__(
         self,
         *,
-        shrinkage: float | None = None,
+        shrinkage: float | str | None = None,
         priors: Any = None,
         n_components: int | None = None,
         store_covariance: bool = False,
@@ -90,6 +95,11 @@ class LinearDiscriminantAnalysis(
     def covariance_(self) -> np.ndarray:
         """Regularised pooled covariance, shape (n_features, n_features)."""
         return self._covariances.values[0]
+
+    @property
+    def shrinkage_(self) -> np.ndarray:
+        """Amount of shrinkage of the covariance, shape (1,)."""
+        return self._covariances.shrinkage
 
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:

@@ -16,9 +16,10 @@ from streamgda.moments import labels as label_codes
 from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
 from streamgda.moments.exact import ORIGINS, ExactSums
 from streamgda.moments.inputs import CHECK_SUMS, Invalid, as_matrix, rows_to_count
+from streamgda.moments.norms import merge_norms, norms_of_rows
 from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
-from streamgda.moments.sums import NO_WEIGHTS, read_dtype
+from streamgda.moments.sums import NO_WEIGHTS, check_array, read_dtype
 
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
@@ -46,11 +47,16 @@ class ClassMoments:
     covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
         What is kept of the scatter. ``"full"`` is a matrix per class and can become any other
         (`reduce`); ``"tied"`` is one matrix, pooled within classes; ``"diag"`` holds variances.
+    norms : bool
+        Keep the norms of the rows about their class means too, :math:`\sum w_i |t_i|^2 t_i` and
+        :math:`\sum w_i |t_i|^4`, of which Ledoit and Wolf's shrinkage is made; of ``"full"``
+        moments alone. They are float64 whatever the rows are, and every `update` makes moments of
+        its rows first and adds these: batches should have more rows than features.
 
     Raises
     ------
     InvalidParameterError
-        For another covariance type.
+        For another covariance type, or `norms` with another than ``"full"``.
 
     Examples
     --------
@@ -69,23 +75,44 @@ class ClassMoments:
             [1.5 , 2.25]]])
     """
 
-    def __init__(self, covariance_type: str = "full") -> None:
+    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
         self._structure = structure_of(covariance_type)
+        if norms and not (self._structure.per_class and self._structure.matrix):
+            raise InvalidParameterError(
+                f"norms=True needs a matrix per class to merge them, which covariance_type="
+                f"{covariance_type!r} does not keep; use 'full', which can be reduced later"
+            )
         self._classes = _NO_CLASSES
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
+        self._norms = np.empty((0, 0)) if norms else None
 
     @classmethod
-    def _of(cls, covariance_type: str, classes: np.ndarray, sums: Any, n_skipped: int) -> Self:
+    def _of(
+        cls,
+        covariance_type: str,
+        classes: np.ndarray,
+        sums: Any,
+        norms: np.ndarray | None = None,
+        n_skipped: int = 0,
+    ) -> Self:
         moments = cls(covariance_type)
-        moments._classes, moments._sums, moments._n_skipped = classes, sums, n_skipped
+        moments._classes, moments._sums = classes, sums
+        moments._norms, moments._n_skipped = norms, n_skipped
         if sums is not None:
             sums.structure = moments._structure
         return moments
 
-    def _like(self, classes: np.ndarray, sums: Any, covariance_type: str | None = None) -> Self:
+    def _like(
+        self,
+        classes: np.ndarray,
+        sums: Any,
+        norms: np.ndarray | None = None,
+        covariance_type: str | None = None,
+    ) -> Self:
         """Other sums of the same rows."""
-        return self._of(covariance_type or self.covariance_type, classes, sums, self._n_skipped)
+        covariance_type = covariance_type or self.covariance_type
+        return self._of(covariance_type, classes, sums, norms, self._n_skipped)
 
     # --- what is held -------------------------------------------------------------------------
 
@@ -124,7 +151,30 @@ class ClassMoments:
         """Bytes of the arrays that hold the moments."""
         if self._sums is None:
             return 0
-        return sum(array.nbytes for array in self._sums.arrays().values())
+        held = sum(array.nbytes for array in self._sums.arrays().values())
+        return held + (self._norms.nbytes if self._norms is not None else 0)
+
+    @property
+    def norms(self) -> bool:
+        """Whether the norms of the rows are kept."""
+        return self._norms is not None
+
+    @property
+    def fourth(self) -> np.ndarray:
+        r""":math:`\sum w_i |x_i - m_k|^4` of each class, shape (n_classes,).
+
+        Raises
+        ------
+        InvalidDataError
+            Where norms are not kept.
+        """
+        if self._norms is None:
+            raise InvalidDataError(
+                "these moments hold no norms of the rows; make them with ClassMoments('full', "
+                "norms=True) or accumulate(..., norms=True). Selecting features, projecting and "
+                "reducing to another covariance type lose them"
+            )
+        return self._norms[:, -1].copy() if self._sums is not None else np.zeros(0)
 
     @property
     def exact(self) -> bool:
@@ -219,6 +269,9 @@ class ClassMoments:
         X = as_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
+        if self._norms is not None and self._sums is not None:
+            fresh = ClassMoments(self.covariance_type, norms=True)
+            return self.__iadd__(fresh._update(X, y, sample_weight, first_row, invalid))
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
         if sample_weight is not None or invalid.looked_for:
             weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
@@ -240,6 +293,8 @@ class ClassMoments:
             sums.update(X, codes, weights)
         except NotFinite:
             refuse_not_finite(X, first_row, numbers)
+        if self._norms is not None:
+            self._norms = norms_of_rows(X, codes, weights, sums.centred())
         self._classes, self._sums = classes, sums
         self._n_skipped += n_skipped
         return self
@@ -282,6 +337,10 @@ class ClassMoments:
         joined = label_codes.join_labels(
             self._classes, np.unique(label_codes.as_labels(classes, "classes"))
         )
+        if self._norms is not None:
+            norms = np.zeros((joined.size, self._norms.shape[1]))
+            norms[np.searchsorted(joined, self._classes)] = self._norms
+            self._norms = norms
         self._sums, self._classes = self._with_classes(joined), joined
         return self
 
@@ -308,6 +367,12 @@ class ClassMoments:
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
+        norms = self._norms
+        if other._norms is not None:
+            own = np.searchsorted(classes, self._classes)
+            norms = merge_norms(
+                [*self._with_norms(1, own), *other._with_norms(1, at)], classes.size
+            )
         mine: Any = self._with_classes(classes)
         theirs: Any = other._sums
         if mine is None:
@@ -316,7 +381,7 @@ class ClassMoments:
             if not _both_exact(mine, theirs) or not mine.can_add(theirs):
                 mine, theirs = mine.centred(), theirs.centred()
             mine.add(theirs, at)
-        self._classes, self._sums = classes, mine
+        self._classes, self._sums, self._norms = classes, mine, norms
         self._n_skipped += other._n_skipped
         return self
 
@@ -339,12 +404,17 @@ class ClassMoments:
         at = self._check_contains(other)
         if (at < 0).any():  # classes without rows
             other, at = other._keep(at >= 0), at[at >= 0]
+        norms = None
+        if self._norms is not None:
+            everyone = np.arange(self._classes.size)
+            parts = [*self._with_norms(1, everyone), *other._with_norms(-1, at)]
+            norms = merge_norms(parts, everyone.size)
         theirs: Any = other._sums
         left: Any = self.copy()._sums
         if not _both_exact(left, theirs):
             left, theirs = left.centred(), theirs.centred()
         left.subtract(theirs, at)
-        result = self._like(self._classes, left)
+        result = self._like(self._classes, left, norms)
         result._n_skipped = max(0, self._n_skipped - other._n_skipped)
         emptied = np.zeros(self._classes.size, bool)
         emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
@@ -363,7 +433,8 @@ class ClassMoments:
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
         sums = self._sums.centred().scaled(float(gamma)) if self._sums is not None else None
-        return self._like(self._classes, sums)
+        norms = self._norms * float(gamma) if self._norms is not None else None
+        return self._like(self._classes, sums, norms)
 
     __rmul__ = __mul__
 
@@ -372,13 +443,28 @@ class ClassMoments:
         sums = self._sums
         if sums is not None:
             sums = sums.moved(np.arange(self._classes.size), self._classes.size)
-        return self._like(self._classes, sums)
+        norms = self._norms.copy() if self._norms is not None else None
+        return self._like(self._classes, sums, norms)
+
+    def _with_norms(
+        self, sign: int, at: np.ndarray
+    ) -> list[tuple[int, np.ndarray, CentredSums, np.ndarray]]:
+        """These moments as one of the parts of `merge_norms`; none without rows."""
+        if self._sums is None or self._norms is None:
+            return []
+        return [(sign, self._norms, self._sums.centred(), at)]
 
     def _check_mergeable(self, other: ClassMoments) -> None:
         if self.covariance_type != other.covariance_type:
             raise MergeError(
                 f"moments of covariance_type={self.covariance_type!r} and "
                 f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
+            )
+        if self.norms != other.norms:
+            raise MergeError(
+                f"moments {'with' if self.norms else 'without'} norms and moments "
+                f"{'with' if other.norms else 'without'} do not combine; make both with "
+                f"norms=True, or both without"
             )
         if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
             raise MergeError(
@@ -409,7 +495,7 @@ class ClassMoments:
         ----------
         covariance_type : str
             ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
-            without a covariance per class, and so on.
+            without a covariance per class, and so on. Norms are kept where it is their own.
 
         Raises
         ------
@@ -418,10 +504,12 @@ class ClassMoments:
         """
         wanted = structure_of(covariance_type)
         check_covers(self._structure, wanted)
+        if covariance_type == self.covariance_type:
+            return self.copy()
         if self._sums is None:
-            return self._like(self._classes, None, covariance_type)
+            return self._like(self._classes, None, covariance_type=covariance_type)
         sums = self._sums.with_scatter(self._reduced_scatter(wanted))
-        return self._like(self._classes, sums, covariance_type)
+        return self._like(self._classes, sums, covariance_type=covariance_type)
 
     def _reduced_scatter(self, wanted: Any) -> np.ndarray:
         assert self._sums is not None
@@ -499,7 +587,8 @@ class ClassMoments:
             )
         scatter = self._sums.scatter[kept] if self._structure.per_class else self._sums.scatter
         sums = self._sums.with_classes(kept, scatter.copy())
-        return self._like(self._classes[kept], sums)
+        norms = self._norms[kept] if self._norms is not None else None
+        return self._like(self._classes[kept], sums, norms)
 
     def relabel(self, mapping: Mapping[Any, Any]) -> ClassMoments:
         """The moments under other labels; classes that get one label become one class.
@@ -520,7 +609,10 @@ class ClassMoments:
         at[renamed] = label_codes.find(new, classes)
         assert self._sums is not None  # there are classes
         sums = self._sums.moved(at, classes.size)
-        return self._like(classes, sums)
+        norms = None
+        if self._norms is not None:
+            norms = merge_norms(self._with_norms(1, at), classes.size)
+        return self._like(classes, sums, norms)
 
     def pca(self, n_components: int) -> np.ndarray:
         """Principal components of all rows together, from within- and between-class scatter.
@@ -622,11 +714,14 @@ class ClassMoments:
             "classes": storage.pack_labels(self._classes),
             "n_skipped": self._n_skipped,
         }
+        if self.norms:
+            attributes["norms"] = True
         if self._sums is None:
             return attributes, {}
         if isinstance(self._sums, ExactSums):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
-        return attributes, self._sums.arrays()
+        arrays = self._sums.arrays()
+        return attributes, arrays if self._norms is None else {**arrays, "norms": self._norms}
 
     @classmethod
     def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -643,8 +738,12 @@ class ClassMoments:
             n_skipped = attributes.get("n_skipped", 0)
             if type(n_skipped) is not int or n_skipped < 0:
                 raise ValueError(f"n_skipped={n_skipped!r}")
+            moments = cls(structure.name, norms=bool(attributes.get("norms")))
+            moments._n_skipped = n_skipped
             if not arrays and not classes.size:
-                return cls._of(structure.name, classes, None, n_skipped)
+                return moments
+            arrays = dict(arrays)
+            norms = arrays.pop("norms") if moments.norms else None
             if "origin" in attributes:
                 origin, reach = attributes["origin"], attributes["reach"]
                 if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
@@ -655,11 +754,13 @@ class ClassMoments:
             sums.check(classes.size)
             if not sums.n_features:
                 raise ValueError("there are no features")
+            if norms is not None:
+                check_array("norms", norms, (classes.size, sums.n_features + 1), "f8")
         except FormatError:
             raise
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(f"saved moments are damaged: {error!s:.500}") from None
-        return cls._of(structure.name, classes, sums, n_skipped)
+        return cls._of(structure.name, classes, sums, norms, n_skipped)
 
 
 def _is_origin(origin: int, reach: int) -> bool:

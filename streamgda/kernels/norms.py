@@ -1,0 +1,27 @@
+"""Norms of the rows about their class means, to the third and the fourth power."""
+
+import numpy as np
+
+from streamgda.kernels import fast_kernel
+
+
+@fast_kernel
+def add_norms(X, codes, weights, mean, mean_low, norms):
+    """Add ``w |t|^2 t`` and, behind it, ``w |t|^4`` to the class's row of `norms`.
+
+    t is the row less its class mean, which is ``mean + mean_low``. `weights` is empty where all
+    rows weigh one.
+    """
+    d = X.shape[1]
+    centred = np.empty(d)
+    for r in range(X.shape[0]):
+        k = np.uint64(codes[r])
+        square = 0.0
+        for j in range(d):
+            t = X[r, j] - mean[k, j] - mean_low[k, j]
+            centred[j] = t
+            square += t * t
+        weighted = square * weights[r] if weights.shape[0] > 0 else square
+        for j in range(d):
+            norms[k, j] += weighted * centred[j]
+        norms[k, d] += weighted * square

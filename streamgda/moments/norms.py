@@ -1,0 +1,100 @@
+"""Norms of centred rows: what Ledoit and Wolf's shrinkage needs beside the scatter.
+
+Of each class, with t the row less the class mean, the sums of ``w |t|^2 t`` and of ``w |t|^4``:
+shape (n_classes, n_features + 1). Beside the scatter they can be moved to another mean, and so
+they merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import blas
+
+from streamgda import threads
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.norms import add_norms
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.sums import as_rows, read_dtype
+
+_PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread takes
+
+
+def norms_of_rows(
+    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, sums: CentredSums
+) -> np.ndarray:
+    """The norms of rows whose sums are known.
+
+    Raises
+    ------
+    InvalidDataError
+        Where they overflow float64.
+    """
+    n_classes, d = sums.mean.shape
+    step = max(256, _PART_ELEMENTS // d)
+    dtype = read_dtype(X.dtype)
+
+    def part(start: int) -> np.ndarray:
+        rows = slice(start, start + step)
+        norms = np.zeros((n_classes, d + 1))
+        block = as_rows(X[rows], dtype)
+        add_norms(block, codes[rows], weights[rows], sums.mean, sums.mean_low, norms)
+        return norms
+
+    total = np.zeros((n_classes, d + 1))
+    for norms in threads.imap(part, ((start,) for start in range(0, X.shape[0], step))):
+        total += norms
+    if not np.isfinite(total).all():
+        raise InvalidDataError(
+            "Input X contains values whose fourth powers overflow float64, which norms=True sums; "
+            "scale the data down"
+        )
+    return total
+
+
+def merge_norms(
+    parts: Sequence[tuple[int, np.ndarray, CentredSums, np.ndarray]], n_classes: int
+) -> np.ndarray:
+    """Norms about the common means of rows that were added and taken out.
+
+    Parameters
+    ----------
+    parts : sequence of tuples, one or more
+        Sign (1 for rows added, -1 for rows taken out), norms, sums, and the class that each of
+        their classes becomes.
+    n_classes : int
+
+    Returns
+    -------
+    ndarray, shape (n_classes, n_features + 1)
+    """
+    merged = np.zeros((n_classes, parts[0][1].shape[1]))
+    sources: dict[int, list[tuple[int, np.ndarray, CentredSums, int]]] = {}
+    for sign, norms, sums, at in parts:
+        for k in np.flatnonzero(sums.count > 0).tolist():
+            sources.setdefault(int(at[k]), []).append((sign, norms, sums, k))
+    for target, own in sources.items():
+        weights = np.array([sign * float(sums.count[k]) for sign, _, sums, k in own])
+        if weights.sum() <= 1e-12 * weights.max():  # all are taken out again
+            continue
+        high = np.array([sums.mean[k] for _, _, sums, k in own])
+        low = np.array([sums.mean_low[k] for _, _, sums, k in own])
+        gaps = (high - high[0]) + (low - low[0])
+        steps = weights @ gaps / weights.sum() - gaps
+        for (sign, norms, sums, k), step in zip(own, steps, strict=True):
+            merged[target] += sign * _moved(norms[k], sums.count[k], sums.scatter[k], step)
+    np.maximum(merged[:, -1], 0, out=merged[:, -1])
+    return merged
+
+
+def _moved(norms: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """The norms of one class about its mean plus `step`."""
+    if not step.any():
+        return norms
+    # The lower triangle of `scatter` is the upper one of what Fortran sees.
+    product = blas.dsymv(1.0, scatter.T, step, lower=0)
+    trace, square = float(scatter.trace()), float(step @ step)
+    cubes = norms[:-1] - 2 * product - (trace + count * square) * step
+    fourth = norms[-1] - 4 * (step @ norms[:-1] - step @ product) + 2 * square * trace
+    return np.append(cubes, fourth + count * square**2)

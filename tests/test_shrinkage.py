@@ -1,0 +1,407 @@
+"""Shrinkage that the moments tell: against the naive oracle, scikit-learn, and any chunking."""
+
+from itertools import pairwise
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results, snapshot
+from sklearn import covariance as sklearn
+
+import streamgda
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+)
+from streamgda.errors import (
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    MergeError,
+)
+from streamgda.kernels.norms import add_norms
+from streamgda.shrinkage import shrinkage_of
+
+RULES = ["ledoit_wolf", "oas"]
+EVERY_RULE = pytest.mark.parametrize("rule", RULES)
+NO_WEIGHTS = np.empty(0)
+
+
+def centred(X, y, weights=None):
+    """Rows less their class means."""
+    m = naive.moments(X, y, weights)
+    return np.asarray(X, float) - m.means[np.searchsorted(m.classes, y)]
+
+
+def expected(rule, X, y, per_class, weights=None):
+    rows = centred(X, y, weights)
+    w = np.ones(len(y)) if weights is None else weights
+    parts = [y == k for k in np.unique(y)] if per_class else [slice(None)]
+    return [getattr(naive, rule)(rows[part], w[part]) for part in parts]
+
+
+def norm_moments(X, y, weights=None):
+    return ClassMoments("full", norms=True).update(X, y, weights)
+
+
+def assert_norms(moments, X, y, weights=None, rtol=1e-11):
+    """They are those of the rows."""
+    rows, w = centred(X, y, weights), np.ones(len(y)) if weights is None else weights
+    squares = (rows**2).sum(axis=1)
+    classes = np.unique(y[w > 0])
+    fourth = [(w * squares**2)[y == k].sum() for k in classes]
+    cubes = np.array([((w * squares)[:, None] * rows)[y == k].sum(axis=0) for k in classes])
+    assert moments.classes.tolist() == classes.tolist()
+    np.testing.assert_allclose(moments.fourth, fourth, rtol=rtol)
+    scale = np.array(fourth).max() ** 0.75 * len(y) ** 0.25
+    np.testing.assert_allclose(moments.state()[1]["norms"][:, :-1], cubes, atol=rtol * scale)
+
+
+# --- the amounts ------------------------------------------------------------------------------
+
+
+@EVERY_RULE
+@pytest.mark.parametrize("offset", [0, 1e6, 1e8])
+@pytest.mark.parametrize("shape", [(300, 4), (60, 25), (400, 2)])
+def test_amounts_are_those_of_scikit_learn(rule, offset, shape):
+    X, y = blobs(*shape)
+    shifted = X + offset
+    if offset:
+        X = shifted - offset  # the rows as they are after the rounding
+    theirs = getattr(sklearn, rule)
+    qda = QuadraticDiscriminantAnalysis(shrinkage=rule).fit(shifted, y)
+    amounts = [theirs(X[y == k])[1] for k in range(3)]
+    np.testing.assert_allclose(qda.shrinkage_, amounts, rtol=1e-9)
+    covariances = [theirs(X[y == k])[0] for k in range(3)]
+    np.testing.assert_allclose(qda.covariance_, covariances, rtol=1e-9, atol=1e-9)
+    lda = LinearDiscriminantAnalysis(shrinkage=rule).fit(shifted, y)
+    covariance, amount = theirs(centred(X, y), assume_centered=True)
+    np.testing.assert_allclose(lda.shrinkage_, [amount], rtol=1e-9)
+    np.testing.assert_allclose(lda.covariance_, covariance, rtol=1e-9, atol=1e-9)
+
+
+@EVERY_RULE
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
+    X, y = blobs(120, 3)
+    X = bytes_of(X).astype(dtype)
+    weights = np.random.default_rng(0).uniform(0.2, 3, len(y)) if weighted else None
+    moments = norm_moments(X, y, weights)
+    for per_class in (True, False):
+        found = shrinkage_of(moments, rule, per_class=per_class)
+        np.testing.assert_allclose(found, expected(rule, X, y, per_class, weights), rtol=1e-10)
+
+
+def test_weights_are_repeated_rows():
+    X, y = blobs(100, 3)
+    weights = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y, weights)
+    repeated = np.repeat(X, weights, axis=0), np.repeat(y, weights)
+    whole = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(*repeated)
+    np.testing.assert_allclose(weighted.shrinkage_, whole.shrinkage_, rtol=1e-11)
+
+
+def test_edges():
+    X, y = blobs(50, 3)
+    assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X[:, :1], y).shrinkage_.max() == 0
+    assert QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X[:, :1], y).shrinkage_.max() == 0
+    # A class of one row, which has no spread; one of two, which is nothing but noise.
+    few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
+    assert shrinkage_of(few, "ledoit_wolf", per_class=True).tolist() == [0, 0]
+    assert shrinkage_of(few, "oas", per_class=True).tolist() == [1, 1]
+    # Classes without rows.
+    declared = norm_moments(X, y).declare([9])
+    assert shrinkage_of(declared, "ledoit_wolf", per_class=True)[3] == 0
+
+
+def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
+    X, y = blobs(80, 4)
+    how = {"reg_param": 0.1, "var_smoothing": 0.01, "ddof": 1}
+    gda = GaussianDiscriminantAnalysis(shrinkage="auto", **how).fit(X, y)
+    amounts = expected("ledoit_wolf", X, y, True)
+    np.testing.assert_allclose(gda.shrinkage_, amounts, rtol=1e-10)
+    for k, amount in enumerate(amounts):
+        S = naive.regularised_covariances(X, y, shrinkage=amount, **how)[k]
+        np.testing.assert_allclose(gda.covariance_[k], S, rtol=1e-10, atol=1e-12)
+
+
+def test_shrinkage_mends_classes_with_few_rows():
+    X, y = blobs(40, 30)
+    assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y).score(X, y) > 0.9
+    assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).score(X, y) > 0.9
+
+
+# --- norms merge ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernel(dtype, weighted):
+    rng = np.random.default_rng(0)
+    X, codes = rng.integers(0, 100, (40, 5)).astype(dtype), rng.integers(0, 3, 40)
+    mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
+    weights = rng.integers(1, 4, 40).astype(float) if weighted else NO_WEIGHTS
+    norms = np.zeros((3, 6))
+    X.flags.writeable = False
+    add_norms(X, codes, weights, mean, low, norms)
+    t = X.astype(float) - mean[codes] - low[codes]
+    square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)
+    for k in range(3):
+        rows = codes == k
+        np.testing.assert_allclose(norms[k, :5], (w * square)[rows] @ t[rows], rtol=1e-13)
+        np.testing.assert_allclose(norms[k, 5], (w * square**2)[rows].sum(), rtol=1e-14)
+
+
+@st.composite
+def cut_rows(draw):
+    """Rows, labels and weights, and where they are cut."""
+    n = draw(st.integers(6, 60))
+    d = draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    offset = draw(st.sampled_from([0.0, 1e3, 1e6]))
+    X = rng.normal(size=(n, d)) * draw(st.sampled_from([1.0, 100.0]))
+    whole = np.clip(np.round(40 * X), -128, 127).astype(np.int8)
+    X = whole if draw(st.booleans()) else X + offset
+    y = rng.integers(0, draw(st.integers(1, 4)), n)
+    weights = rng.uniform(0.1, 3, n) if draw(st.booleans()) else None
+    cuts = sorted(draw(st.lists(st.integers(1, n - 1), max_size=4, unique=True)))
+    return X, y, weights, [0, *cuts, n]
+
+
+@given(cut_rows())
+def test_any_chunking_and_any_merging_give_the_norms_of_all_rows(data):
+    X, y, weights, cuts = data
+    slices = [slice(a, b) for a, b in pairwise(cuts)]
+    w = [None if weights is None else weights[s] for s in slices]
+    updated = ClassMoments("full", norms=True)
+    for s, part in zip(slices, w, strict=True):
+        updated.update(X[s], y[s], part)
+    parts = [norm_moments(X[s], y[s], part) for s, part in zip(slices, w, strict=True)]
+    merged = ClassMoments("full", norms=True)
+    for part in reversed(parts):
+        merged = part + merged
+    for moments in (updated, merged):
+        assert_norms(moments, X, y, weights, rtol=1e-9)
+
+
+@given(cut_rows())
+def test_rows_taken_out_leave_the_norms_of_the_others(data):
+    X, y, weights, cuts = data
+    some = slice(0, cuts[1])
+    rest = slice(cuts[1], None)
+    w = np.ones(len(y)) if weights is None else weights
+    left = norm_moments(X, y, weights) - norm_moments(X[some], y[some], w[some])
+    if cuts[1] == len(y):
+        assert left.class_count.sum() == 0
+        return
+    alone = norm_moments(X[rest], y[rest], w[rest])
+    assert left.classes.tolist() == alone.classes.tolist()
+    whole = norm_moments(X, y, weights).fourth.max()
+    np.testing.assert_allclose(left.fourth, alone.fourth, rtol=1e-8, atol=1e-8 * whole)
+
+
+def test_forgetting_scales_norms():
+    X, y = blobs(60, 3)
+    half = 0.5 * norm_moments(X, y)
+    assert_norms(half, X, y, np.full(len(y), 0.5))
+    assert_norms(half + norm_moments(X, y), X, y, np.full(len(y), 1.5))
+    nothing = 0.0 * norm_moments(X, y)
+    assert_norms(nothing + norm_moments(X, y), X, y)
+    assert (nothing + nothing).fourth.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.uint8])
+def test_classes_are_selected_joined_renamed_and_declared(kind):
+    X, y = blobs(90, 3, n_classes=4)
+    X = bytes_of(X) if kind == np.uint8 else X
+    moments = norm_moments(X, y)
+    two = np.isin(y, [1, 3])
+    assert_norms(moments.select_classes([1, 3]), X[two], y[two])
+    assert_norms(moments.relabel({0: 2, 1: 3}), X, 2 + y % 2)
+    assert_norms(moments.relabel({0: 5, 3: 0}), X, np.array([5, 1, 2, 0])[y])
+    assert moments.copy().declare([-1, 7]).fourth.tolist() == [0, *moments.fourth, 0]
+    assert moments.exact == (kind == np.uint8)
+
+
+def test_other_views_lose_norms_and_say_so():
+    moments = norm_moments(*blobs(60, 3))
+    assert moments.norms
+    assert moments.reduce("full").norms
+    lost = [
+        moments.reduce("tied"),
+        moments.select_features([0, 1]),
+        moments.project(moments.pca(2)),
+    ]
+    for view in lost:
+        assert not view.norms
+        with pytest.raises(InvalidDataError, match="hold no norms of the rows; make them with"):
+            view.fourth  # noqa: B018
+        with pytest.raises(InvalidDataError, match="norms=True"):
+            LinearDiscriminantAnalysis.from_moments(view, shrinkage="auto")
+    assert LinearDiscriminantAnalysis.from_moments(lost[0], shrinkage="oas").shrinkage_.size == 1
+
+
+def test_saved_and_loaded(tmp_path):
+    X, y = blobs(60, 3)
+    moments = norm_moments(X, y)
+    moments.save(tmp_path / "moments.zip")
+    loaded = ClassMoments.load(tmp_path / "moments.zip")
+    assert loaded.norms
+    assert loaded.nbytes == moments.nbytes
+    np.testing.assert_array_equal(loaded.state()[1]["norms"], moments.state()[1]["norms"])
+    assert_norms(loaded.update(X[:9], y[:9]), np.vstack([X, X[:9]]), np.append(y, y[:9]))
+    empty = ClassMoments("full", norms=True)
+    assert ClassMoments.from_state(*empty.state()).norms
+    attributes, arrays = moments.state()
+    for damaged in (arrays["norms"][:, :-1], arrays["norms"] * np.nan):
+        with pytest.raises(FormatError, match="damaged: norms"):
+            ClassMoments.from_state(attributes, {**arrays, "norms": damaged})
+    with pytest.raises(FormatError, match="damaged"):
+        ClassMoments.from_state(attributes, {k: a for k, a in arrays.items() if k != "norms"})
+
+
+def test_norms_cost_nothing_unless_asked_for():
+    X, y = blobs(60, 3)
+    assert "norms" not in ClassMoments("full").update(X, y).state()[1]
+    assert not QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.norms
+    assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.covariance_type == "tied"
+
+
+# --- wherever rows are ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_every_kind_of_array_gives_the_same(kind, make):
+    X, y = blobs(300, 4)
+    whole = make(shrinkage="auto").fit(X, y)
+    found = make(shrinkage="auto").fit(held(X, kind), held(y, kind))
+    np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
+    found.partial_fit(held(X + 1, kind), held(y, kind))
+    whole.partial_fit(X + 1, y)
+    np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
+
+
+def test_the_number_of_threads_changes_no_bit(use_threads):
+    X, y = blobs(9000, 250)  # several parts
+    found = []
+    for n in (1, 3):
+        use_threads(n)
+        found.append(norm_moments(X, y).state()[1]["norms"].tobytes())
+    assert found[0] == found[1]
+
+
+def test_dask_merges_norms_in_a_tree():
+    X, y = blobs(700, 3)
+    lazy = accumulate(da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30), norms=True)
+    assert_norms(lazy, X, y)
+
+
+def test_the_memory_of_norms_is_planned():
+    X, y = held(np.zeros((10, 800)), "zarr"), held(np.repeat([0, 1], 5), "zarr")
+    state = 2 * 800**2 * 8
+    accumulate(X, y, max_memory=(3 << 25) + 3 * state)
+    with pytest.raises(MemoryBudgetError, match="for the moments"):
+        accumulate(X, y, norms=True, max_memory=(3 << 25) + 3 * state)
+
+
+def test_from_moments_and_on():
+    X, y = blobs(200, 4)
+    moments = norm_moments(X[:150], y[:150])
+    qda = QuadraticDiscriminantAnalysis.from_moments(moments, shrinkage="auto")
+    lda = LinearDiscriminantAnalysis.from_moments(moments, shrinkage="ledoit_wolf")
+    for made in (qda, lda):
+        made.partial_fit(X[150:], y[150:])
+        fitted = type(made)(shrinkage="auto").fit(X, y)
+        np.testing.assert_allclose(made.shrinkage_, fitted.shrinkage_, rtol=1e-12)
+    # Norms that are there are kept up, needed or not.
+    plain = QuadraticDiscriminantAnalysis.from_moments(moments)
+    plain.partial_fit(held(X[150:], "zarr"), held(y[150:], "zarr"))
+    assert_norms(plain.moments_, X, y)
+
+
+@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_estimators_are_saved_with_norms(make, tmp_path):
+    X, y = blobs(200, 4)
+    fitted = make(shrinkage="auto").fit(X, y)
+    fitted.save(tmp_path / "estimator")
+    loaded = streamgda.load(tmp_path / "estimator")
+    assert_same_bits(results(loaded, X), results(fitted, X))
+    loaded.partial_fit(X + 1, y)
+    assert_same_bits(results(loaded, X), results(fitted.partial_fit(X + 1, y), X))
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@EVERY_RULE
+@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
+def test_covariances_without_matrices_are_refused(rule, covariance_type):
+    gda = GaussianDiscriminantAnalysis(covariance_type, shrinkage=rule)
+    with pytest.raises(InvalidParameterError, match="use 'full' or 'tied', or a number"):
+        gda.fit(*blobs())
+    assert not hasattr(gda, "moments_")
+
+
+@EVERY_RULE
+def test_pooled_covariances_are_refused(rule):
+    with pytest.raises(InvalidParameterError, match=r"pooling=0\.5 mixes it"):
+        GaussianDiscriminantAnalysis(shrinkage=rule, pooling=0.5).fit(*blobs())
+    GaussianDiscriminantAnalysis("tied", shrinkage=rule, pooling=0.5).fit(*blobs())
+
+
+@pytest.mark.parametrize("covariance_type", ["tied", "diag", "tied_diag", "spherical"])
+def test_norms_need_a_matrix_per_class(covariance_type):
+    with pytest.raises(InvalidParameterError, match="norms=True needs a matrix per class"):
+        ClassMoments(covariance_type, norms=True)
+
+
+def test_unknown_rules_are_refused():
+    with pytest.raises(InvalidParameterError, match="or one of auto, ledoit_wolf, oas"):
+        QuadraticDiscriminantAnalysis(shrinkage="lw").fit(*blobs())
+
+
+def test_moments_with_and_without_norms_do_not_combine():
+    X, y = blobs(60, 3)
+    without, with_norms = ClassMoments().update(X, y), norm_moments(X, y)
+    for combine in (
+        lambda: without + with_norms,
+        lambda: with_norms + without,
+        lambda: with_norms - without,
+    ):
+        with pytest.raises(MergeError, match="make both with norms=True, or both without"):
+            combine()
+    assert_norms(with_norms, X, y)
+
+
+def test_rows_seen_without_norms_are_refused():
+    X, y = blobs(60, 3)
+    qda = QuadraticDiscriminantAnalysis().fit(X, y).set_params(shrinkage="auto")
+    before = snapshot(qda)
+    with pytest.raises(InvalidParameterError, match="kept without their norms; call fit"):
+        qda.partial_fit(X, y)
+    assert snapshot(qda) == before
+
+
+def test_what_cannot_be_summed_leaves_no_trace():
+    X, y = blobs(60, 3)
+    moments = norm_moments(X, y)
+    before = snapshot(QuadraticDiscriminantAnalysis.from_moments(moments))["state"]
+    for bad, match in ((np.nan, "row 0, column 0 is nan"), (1e120, "fourth powers overflow")):
+        rows = X.copy()
+        rows[0, 0] = bad
+        for held_so_far in (moments, ClassMoments("full", norms=True)):
+            with pytest.raises(InvalidDataError, match=match):
+                held_so_far.update(rows, y)
+    with pytest.raises(InvalidDataError, match="2 features, but these moments have 3"):
+        moments.update(X[:, :2], y)
+    after = snapshot(QuadraticDiscriminantAnalysis.from_moments(moments))["state"]
+    assert after == before
