@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from streamgda.engine import accumulate
 from streamgda.estimators import (
+    BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -17,6 +18,7 @@ from streamgda.sources import open_store
 __version__ = version("streamgda")
 
 __all__ = [
+    "BernoulliNB",
     "ClassMoments",
     "GaussianDiscriminantAnalysis",
     "GaussianModel",

@@ -6,10 +6,10 @@ from typing import Any
 
 from streamgda import estimators, storage
 from streamgda.errors import FormatError
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import MomentClassifier
 
 
-def load(store: Any) -> GaussianClassifier:
+def load(store: Any) -> MomentClassifier:
     """Load an estimator that `save` wrote.
 
     Parameters
@@ -45,7 +45,7 @@ def load(store: Any) -> GaussianClassifier:
     if name not in estimators.__all__:
         raise FormatError(f"{store} holds an estimator {name!r}, which is not known here")
     try:
-        estimator: GaussianClassifier = getattr(estimators, name)(**attributes["params"])
+        estimator: MomentClassifier = getattr(estimators, name)(**attributes["params"])
         return estimator._restore(attributes, arrays)
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{store} is damaged: {error!r}") from None

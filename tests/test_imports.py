@@ -23,6 +23,7 @@ LEVELS = [
     {"moments"},
     {"covariance"},
     {"model"},
+    {"bernoulli"},
     {"sources"},
     {"slabs", "progress"},
     {"engine", "distributed"},

@@ -22,8 +22,8 @@ from streamgda.moments.labels import as_labels, find
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
-class GaussianClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators; each says which covariance type and regularisation it means.
+class MomentClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the estimators; each says which moments it keeps and what model they make.
 
     Attributes
     ----------
@@ -32,12 +32,26 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     """
 
     n_features_in_: int
+    _model_type: Any
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
 
-    def _regularisation(self) -> Regularisation:
+    def _check_parameters(self) -> None:
+        """Raise `InvalidParameterError` where a parameter is out of range."""
         raise NotImplementedError
+
+    def _make_model(self) -> Any:
+        """The model that the moments make with these parameters."""
+        raise NotImplementedError
+
+    def _is_stored(self, X: Any) -> bool:
+        """Whether rows are read in blocks, and are not to be held in memory."""
+        return is_dask(X) or is_store(X)
+
+    def _summed(self, X: Any) -> Any:
+        """What the moments are of: the rows, or what is made of them as they are read."""
+        return X
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -67,7 +81,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             Where a covariance has no inverse.
         """
         with self._unchanged_on_error():
-            self._regularisation()
+            self._check_parameters()
             moments = self._read(X, y, sample_weight, first=True)
             if moments.n_features is None:
                 raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
@@ -97,7 +111,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             single class, a singular covariance) is said when it is used.
         """
         with self._unchanged_on_error():
-            self._regularisation()
+            self._check_parameters()
             first = not hasattr(self, "moments_")
             declared = None  # as where every call names the classes: nothing to add
             if classes is not None and (first or not self._knows(classes)):
@@ -108,7 +122,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                     f"for {self.moments_.covariance_type!r}; call fit, or from_moments with "
                     f"moments_.reduce({self._covariance_type()!r})"
                 )
-            if first or is_dask(X) or is_store(X) or declared is not None:
+            if first or self._is_stored(X) or declared is not None:
                 moments = self._read(X, y, sample_weight, first)
                 if not first:
                     moments = self.moments_ + moments
@@ -117,7 +131,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 self._adopt(moments)
             else:
                 X, y = self._validate(X, y, first)
-                self.moments_.update(X, y, sample_weight)
+                self.moments_.update(self._summed(X), y, sample_weight)
                 self._forget_model()
         return self
 
@@ -134,7 +148,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        GaussianClassifier
+        estimator
             Fitted.
         """
         estimator = cls(**params)
@@ -144,13 +158,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return estimator
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
-        if is_dask(X) or is_store(X):
+        kind = self._covariance_type()
+        if self._is_stored(X):
             self._check_stored(X, first)
-            return engine.accumulate(
-                X, y, covariance_type=self._covariance_type(), sample_weight=sample_weight
-            )
+            X = self._summed(X)
+            return engine.accumulate(X, y, covariance_type=kind, sample_weight=sample_weight)
         X, y = self._validate(X, y, first)
-        return ClassMoments(self._covariance_type()).update(X, y, sample_weight)
+        return ClassMoments(kind).update(self._summed(X), y, sample_weight)
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes
@@ -187,8 +201,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self._forget_model()
 
     def _forget_model(self) -> None:
-        self._fitted_model: GaussianModel | None = None
-        self._fitted_covariances: Covariances | None = None
+        self._fitted_model: Any = None
 
     @contextlib.contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -201,44 +214,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise
 
     @property
-    def model_(self) -> GaussianModel:
+    def model_(self) -> Any:
         """The model that the moments make with these parameters, made when it is first needed."""
         check_is_fitted(self, "moments_")
         if self._fitted_model is None:
-            self._fitted_model = GaussianModel.from_moments(
-                self.moments_,
-                self._covariance_type(),
-                self._regularisation(),
-                getattr(self, "priors", None),
-            )
-            self._report_constant_features()
+            self._fitted_model = self._make_model()
         return self._fitted_model
-
-    def _report_constant_features(self) -> None:
-        constant = self.constant_features_
-        told = getattr(self, "_told_constant", None)
-        if constant.size and (told is None or not np.array_equal(told, constant)):
-            listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
-            warnings.warn(
-                f"{constant.size} of {self.n_features_in_} features are constant over all rows "
-                f"and are left out of the density: {listed}",
-                ConstantFeatureWarning,
-                stacklevel=4,
-            )
-            self._told_constant = constant
-
-    @property
-    def _covariances(self) -> Covariances:
-        """Of all features, constant ones too."""
-        check_is_fitted(self, "moments_")
-        if self._fitted_covariances is not None:
-            return self._fitted_covariances
-        covariances = estimate(
-            self.moments_, self._covariance_type(), self._regularisation(), drop_constant=False
-        )
-        if getattr(self, "store_covariance", False):
-            self._fitted_covariances = covariances
-        return covariances
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -253,11 +234,6 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """Rows of each class, or their total weight, shape (n_classes,)."""
         check_is_fitted(self, "moments_")
         return self.moments_.class_count
-
-    @property
-    def constant_features_(self) -> np.ndarray:
-        """Numbers of the features that are constant over all rows: not in the density."""
-        return np.setdiff1d(np.arange(self.n_features_in_), self.model_.features)
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -307,10 +283,6 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def score_samples(self, X: Any, *, out: Any = None) -> Any:
         """Log-density ln p(x) of each row, shape (n_rows,); parameters as of `predict`."""
         return self._evaluate("log_density", X, out)
-
-    def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
-        """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
-        return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose predicted class is right.
@@ -433,8 +405,75 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if attributes["feature_names"] is not None:
             self.feature_names_in_ = np.array(attributes["feature_names"], object)
         if "model" in attributes:
-            self._fitted_model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            self._fitted_model = self._model_type.from_state(
+                attributes["model"], arrays_of("model")
+            )
         return self
+
+
+class GaussianClassifier(MomentClassifier):
+    """Base of the Gaussian estimators; each says which covariances and regularisation it means."""
+
+    _model_type = GaussianModel
+    _fitted_model: GaussianModel | None
+
+    def _regularisation(self) -> Regularisation:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        self._regularisation()
+
+    def _make_model(self) -> GaussianModel:
+        model = GaussianModel.from_moments(
+            self.moments_,
+            self._covariance_type(),
+            self._regularisation(),
+            getattr(self, "priors", None),
+        )
+        self._report_constant_features(model)
+        return model
+
+    def _forget_model(self) -> None:
+        super()._forget_model()
+        self._fitted_covariances: Covariances | None = None
+
+    def _report_constant_features(self, model: GaussianModel) -> None:
+        constant = self._left_out(model)
+        told = getattr(self, "_told_constant", None)
+        if constant.size and (told is None or not np.array_equal(told, constant)):
+            listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
+            warnings.warn(
+                f"{constant.size} of {self.n_features_in_} features are constant over all rows "
+                f"and are left out of the density: {listed}",
+                ConstantFeatureWarning,
+                stacklevel=5,
+            )
+            self._told_constant = constant
+
+    @property
+    def _covariances(self) -> Covariances:
+        """Of all features, constant ones too."""
+        check_is_fitted(self, "moments_")
+        if self._fitted_covariances is not None:
+            return self._fitted_covariances
+        covariances = estimate(
+            self.moments_, self._covariance_type(), self._regularisation(), drop_constant=False
+        )
+        if getattr(self, "store_covariance", False):
+            self._fitted_covariances = covariances
+        return covariances
+
+    def _left_out(self, model: GaussianModel) -> np.ndarray:
+        return np.setdiff1d(np.arange(self.n_features_in_), model.features)
+
+    @property
+    def constant_features_(self) -> np.ndarray:
+        """Numbers of the features that are constant over all rows: not in the density."""
+        return self._left_out(self.model_)
+
+    def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
+        """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
+        return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
 
 
 class DiscriminantAnalysis(GaussianClassifier):
