@@ -11,7 +11,7 @@ from streamgda.estimators import (
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.model import GaussianModel
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, SlidingWindow
 from streamgda.saved import load
 from streamgda.sources import open_store
 
@@ -25,6 +25,7 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "SlidingWindow",
     "accumulate",
     "load",
     "open_store",

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda import engine, storage
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.estimators.recency import recency
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels, find
@@ -89,7 +90,15 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
             self.model_  # noqa: B018  (so that fit says what is wrong)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        half_life: float | None = None,
+    ) -> Self:
         """Take in more rows: equal to `fit` on all of them, to rounding, however they were cut.
 
         Parameters
@@ -99,6 +108,11 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         classes : array-like, shape (n_classes,), optional
             Labels that are classes before any row of theirs is seen. Others may appear at any
             time, whether this was given or not.
+        half_life : float, optional
+            In rows: every row that is taken in after it, in this call or a later one with a
+            half-life, makes a row weigh less, until after `half_life` rows it weighs half. The
+            rows are taken to be in the order of their age, the oldest first. By default nothing
+            is forgotten.
 
         Returns
         -------
@@ -122,17 +136,74 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
                     f"for {self.moments_.covariance_type!r}; call fit, or from_moments with "
                     f"moments_.reduce({self._covariance_type()!r})"
                 )
-            if first or self._is_stored(X) or declared is not None:
+            earlier = None if first else self.moments_
+            if half_life is not None:
+                sample_weight, gamma = recency(half_life, X, sample_weight)
+                earlier = None if earlier is None else earlier * gamma
+            if earlier is None or self._is_stored(X) or declared is not None:
                 moments = self._read(X, y, sample_weight, first)
-                if not first:
-                    moments = self.moments_ + moments
+                if earlier is not None:
+                    moments = earlier + moments
                 if declared is not None:
                     moments.declare(declared)
                 self._adopt(moments)
             else:
                 X, y = self._validate(X, y, first)
-                self.moments_.update(self._summed(X), y, sample_weight)
-                self._forget_model()
+                earlier.update(self._summed(X), y, sample_weight)
+                self._adopt(earlier)
+        return self
+
+    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take rows out again: the model is then as if they had never been seen.
+
+        To rounding; to the bit where rows are 8- or 16-bit integers without weights. A class left
+        without rows is no class any more.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As they were given to `fit` or `partial_fit`; where rows fade with a half-life, with
+            the weights that they have by now. That these very rows were seen cannot be known; that
+            there were as many of each class is checked.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        MergeError
+            For more rows of a class than were seen.
+        """
+        check_is_fitted(self, "moments_")
+        with self._unchanged_on_error():
+            self._adopt(self.moments_ - self._read(X, y, sample_weight, first=False))
+        return self
+
+    def retire(self, labels: Any) -> Self:
+        """Drop classes with all that was seen of them; their labels may come back with other rows.
+
+        Parameters
+        ----------
+        labels : array-like
+            Of classes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            Where all classes share one covariance, from which no class's part can be taken out;
+            `forget` its rows, or keep ``"full"`` moments and `reduce` them.
+        """
+        check_is_fitted(self, "moments_")
+        self._adopt(self.moments_.drop_classes(labels))
         return self
 
     @classmethod

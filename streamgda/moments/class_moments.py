@@ -21,6 +21,7 @@ from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS, read_dtype
 
 _NO_CLASSES = np.empty(0, np.int64)
+_FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 
 class ClassMoments:
@@ -332,6 +333,8 @@ class ClassMoments:
     def __mul__(self, gamma: float) -> ClassMoments:
         """The moments with every row weighing `gamma` times as much: forgetting.
 
+        A class that weighs next to nothing (1e-250) becomes one without rows.
+
         Raises
         ------
         InvalidParameterError
@@ -341,7 +344,14 @@ class ClassMoments:
             return NotImplemented
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
-        sums = self._sums.centred().scaled(float(gamma)) if self._sums is not None else None
+        if self._sums is None:
+            return self.copy()
+        sums = self._sums.centred().scaled(float(gamma))
+        gone = sums.count < _FORGOTTEN
+        for array in (sums.count, sums.mean, sums.mean_low):
+            array[gone] = 0
+        if self._structure.per_class:
+            sums.scatter[gone] = 0
         return self._of(self.covariance_type, self._classes, sums)
 
     __rmul__ = __mul__
@@ -456,6 +466,12 @@ class ClassMoments:
         kept = np.zeros(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = True
         return self._keep(kept)
+
+    def drop_classes(self, labels: Any) -> ClassMoments:
+        """The moments of all classes but some; otherwise as `select_classes`."""
+        kept = np.ones(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = False
+        return self._keep(kept) if self._sums is not None else self.copy()
 
     def _numbers(self, labels: Any, what: str) -> np.ndarray:
         wanted = label_codes.as_labels(labels, what)
