@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from streamgda.engine import accumulate
 from streamgda.estimators import (
+    BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
@@ -11,7 +12,7 @@ from streamgda.estimators import (
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.model import GaussianModel
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, SlidingWindow
 from streamgda.saved import load
 from streamgda.sources import open_store
 from streamgda.streams import Checkpoint
@@ -19,6 +20,7 @@ from streamgda.streams import Checkpoint
 __version__ = version("streamgda")
 
 __all__ = [
+    "BernoulliNB",
     "Checkpoint",
     "ClassMoments",
     "GaussianDiscriminantAnalysis",
@@ -27,6 +29,7 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "SlidingWindow",
     "accumulate",
     "load",
     "open_store",

@@ -6,10 +6,10 @@ from typing import Any
 
 from streamgda import estimators, storage
 from streamgda.errors import FormatError
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import MomentClassifier
 
 
-def load(store: Any) -> GaussianClassifier:
+def load(store: Any) -> MomentClassifier:
     """Load an estimator that `save` wrote.
 
     Parameters
@@ -48,7 +48,7 @@ def load(store: Any) -> GaussianClassifier:
         params = attributes["params"]
         if not all(map(_is_plain, params.values())):
             raise TypeError("parameters are numbers, texts and lists of numbers")
-        estimator: GaussianClassifier = getattr(estimators, name)(**params)
+        estimator: MomentClassifier = getattr(estimators, name)(**params)
         return estimator._restore(attributes, arrays)
     except FormatError:
         raise

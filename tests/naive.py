@@ -283,3 +283,30 @@ def gaussian_classifier(
     S = regularised_covariances(X, y, covariance_type, weights=weights, **regularisation)
     joint = joint_log_likelihood(rows, m.means, S, priors)
     return m.classes[joint.argmax(axis=1)], joint
+
+
+# --- zeros and ones ---------------------------------------------------------------------------
+
+
+def bernoulli_joint(
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray,
+    *,
+    alpha: float = 1.0,
+    priors: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Fit to zeros and ones (X, y), and score `rows`: ``ln p(x, y=k)``, shape (n_rows, K)."""
+    w = np.ones(len(y)) if weights is None else weights
+    classes = np.unique(y[w > 0])
+    out = np.empty((len(rows), len(classes)))
+    for k in range(len(classes)):
+        mine = y == classes[k]
+        n = w[mine].sum()
+        p, q = ((w[mine] @ (X[mine] == v) + alpha) / (n + 2 * alpha) for v in (1, 0))
+        prior = n / w.sum() if priors is None else priors[k]
+        for r in range(len(rows)):
+            with np.errstate(divide="ignore"):
+                out[r, k] = np.log(prior) + np.log(np.where(rows[r] == 1, p, q)).sum()
+    return out

@@ -9,6 +9,7 @@ import zarr
 from sklearn.base import clone
 
 from streamgda import (
+    BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -46,6 +47,7 @@ ESTIMATORS = {
     "QDA": QuadraticDiscriminantAnalysis(),
     "LDA": LinearDiscriminantAnalysis(),
     "GaussianNB": GaussianNB(),
+    "BernoulliNB": BernoulliNB(),
 }
 EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
 METHODS = [
@@ -67,6 +69,9 @@ PARAMETERS = [
     "covariance_",
     "var_",
     "epsilon_",
+    "feature_count_",
+    "feature_log_prob_",
+    "class_log_prior_",
     "xbar_",
     "coef_",
     "intercept_",

@@ -280,6 +280,7 @@ ESTIMATORS = {
     "lda": streamgda.LinearDiscriminantAnalysis,
     "nb": streamgda.GaussianNB,
     "gda": streamgda.GaussianDiscriminantAnalysis,
+    "bernoulli": streamgda.BernoulliNB,
 }
 
 
@@ -293,6 +294,7 @@ ESTIMATORS = {
             "gda",
             {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},
         ),
+        ("bernoulli", {"alpha": 0.5, "binarize": 0.25}),
     ],
 )
 def test_fit_is_the_estimators_fit(
@@ -317,6 +319,7 @@ def test_fit_is_the_estimators_fit(
         ("lda", "--reg-param=0.5", "--shrinkage, --priors, --tol"),
         ("nb", "--tol=0.5", "--var-smoothing, --priors"),
         ("nb", "--ddof=1", "--var-smoothing, --priors"),
+        ("bernoulli", "--tol=1", "--alpha, --binarize"),
     ],
 )
 def test_options_that_a_kind_does_not_have_are_wrong_usage(
@@ -328,6 +331,22 @@ def test_options_that_a_kind_does_not_have_are_wrong_usage(
     assert option.split("=", maxsplit=1)[0] in ended.err
     assert taken in " ".join(ended.err.replace("│", " ").split())
     assert not model.exists()
+
+
+def test_fit_takes_weights(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, names = rows()
+    y = np.unique(names, return_inverse=True)[1]
+    weight = np.random.default_rng(0).uniform(0, 2, len(y))
+    store = zarr.open_group(tmp_path / "rows.zarr")
+    for name, array in (("X", X), ("y", y), ("w", weight)):
+        store.create_array(name, data=array)
+    arguments = ("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb")
+    done(*arguments, "--weights", "w")
+    expected = streamgda.GaussianNB().fit(X, y, weight)
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").var_, expected.var_, rtol=1e-9)
+    assert "no array 'v'" in command(*arguments, "--weights", "v").err
 
 
 def test_moments_make_other_models_without_reading(

@@ -26,6 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import streamgda
 from streamgda import (
+    BernoulliNB,
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
@@ -59,7 +60,9 @@ def expected_failed_checks(estimator):
     if params.get("shrinkage") == "auto":  # each class's rows lie alike about its mean
         reason = "Ledoit and Wolf find no noise in such rows, and shrink nothing"
         return dict.fromkeys((*_SHAPES, _EQUIVALENCE), reason)
-    if any(params.get(name) for name in ("var_smoothing", "reg_param", "shrinkage")):
+    if isinstance(estimator, BernoulliNB) or any(
+        params.get(name) for name in ("var_smoothing", "reg_param", "shrinkage")
+    ):
         return {}
     return _SINGULAR.get(estimator._covariance_type(), {})
 
@@ -70,6 +73,7 @@ def expected_failed_checks(estimator):
         QuadraticDiscriminantAnalysis(),
         LinearDiscriminantAnalysis(),
         GaussianNB(),
+        BernoulliNB(),
         *(GaussianDiscriminantAnalysis(t, var_smoothing=1e-3) for t in naive.COVARIANCE_TYPES),
         QuadraticDiscriminantAnalysis(reg_param=0.1),
         LinearDiscriminantAnalysis(shrinkage=0.1),
@@ -264,7 +268,7 @@ def test_too_many_components_leave_no_trace():
 @EVERY_ESTIMATOR
 def test_from_moments(name):
     X, y = blobs()
-    moments = ClassMoments("full").update(X, y)
+    moments = ClassMoments("full").update(X > 0 if name == "BernoulliNB" else X, y)
     fitted = make(name).fit(X, y)
     made = type(fitted).from_moments(moments, **fitted.get_params())
     assert made.n_features_in_ == 4

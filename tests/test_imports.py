@@ -25,7 +25,7 @@ LEVELS = [
     {"shrinkage"},
     {"covariance"},
     {"model"},
-    {"likelihood"},
+    {"likelihood", "bernoulli"},
     {"sources"},
     {"slabs", "identity"},
     {"progress", "checkpoint", "outputs"},

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     LDA = "lda"
     NB = "nb"
     GDA = "gda"
+    BERNOULLI = "bernoulli"
 
 
 class OnInvalid(StrEnum):
@@ -35,6 +36,7 @@ _ESTIMATORS = {
     Kind.LDA: ("LinearDiscriminantAnalysis", "tied"),
     Kind.NB: ("GaussianNB", "diag"),
     Kind.GDA: ("GaussianDiscriminantAnalysis", "full"),
+    Kind.BERNOULLI: ("BernoulliNB", "diag"),
 }
 
 
@@ -78,8 +80,18 @@ def fit(
         float | None, typer.Option(help="qda, lda, gda: what counts as singular.")
     ] = None,
     ddof: Annotated[int | None, typer.Option(help="gda: taken off the count of a class.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="bernoulli: smoothing, 1 unless given.")
+    ] = None,
+    binarize: Annotated[
+        float | None, typer.Option(help="bernoulli: values above it are ones, 0 unless given.")
+    ] = None,
     x: XName = "X",
     y: YName = "y",
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of an array that holds a weight for each row."),
+    ] = None,
     max_memory: MaxMemory = None,
     on_invalid: Annotated[
         OnInvalid, typer.Option(help="Rows with NaN, infinity or --nodata: an error, or left out.")
@@ -138,6 +150,8 @@ def fit(
         priors=_numbers(priors),
         tol=tol,
         ddof=ddof,
+        alpha=alpha,
+        binarize=binarize,
     )
     refuse_other_kind(model, "estimator")
     if moments is not None:
@@ -148,12 +162,14 @@ def fit(
     held = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     if store is not None:
         X, labels = streamgda.open_store(store, x, y)
+        weight = None if weights is None else streamgda.open_store(store, x, weights)[1]
         started = time.perf_counter()
         resumed = checkpoint is not None and checkpoint.exists()
         with screen.saying_what_is_kept():
             added = streamgda.accumulate(
-                X,
+                estimator_class(**params)._summed(X),
                 labels,
+                sample_weight=weight,
                 **(
                     {"covariance_type": held.covariance_type, "norms": held.norms} if held else kept
                 ),

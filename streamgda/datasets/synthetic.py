@@ -44,14 +44,18 @@ class GaussianStream:
     scale : float, default=None
         Root mean square standard deviation of a feature within a class, on average over the
         draws; 1, or 16 for an integer type, if None.
+    period : float, default=None
+        Rows in which the class means go once around: a quarter of them brings each class to where
+        the next was at row 0, half of them to the other side of `loc`. If None they stay.
 
     Attributes
     ----------
-    n_features, n_classes, seed, dtype
+    n_features, n_classes, seed, dtype, period
         As given.
     priors : ndarray of shape (K,), float64
     means : ndarray of shape (K, d), float64
-        Of the values before rounding and clipping to an integer type, as `covariances` are.
+        Of the values before rounding and clipping to an integer type, as `covariances` are; with
+        a period, at row 0.
     covariances : ndarray of shape (K, d, d), float64
         A diagonal plus at most four factors: positive definite, no entry zero. Made when asked
         for.
@@ -85,6 +89,7 @@ class GaussianStream:
         tied: bool = False,
         loc: float | None = None,
         scale: float | None = None,
+        period: float | None = None,
     ) -> None:
         self.n_features = at_least(1, "n_features", n_features)
         self.n_classes = at_least(1, "n_classes", n_classes)
@@ -100,6 +105,11 @@ class GaussianStream:
                 "loc must be finite, scale positive and separation not negative, not "
                 f"{loc}, {scale} and {separation}"
             )
+        if period is not None and not 0 < period < np.inf:
+            raise InvalidParameterError(
+                f"period must be positive and finite, or None: not {period}"
+            )
+        self.period = period
         self.priors = _priors(priors, self.n_classes)
         self._thresholds = np.cumsum(self.priors)
         self._thresholds /= self._thresholds[-1]
@@ -109,6 +119,7 @@ class GaussianStream:
         own = (1 if tied else self.n_classes, self.n_features)
         rng = self._generator(0)
         spread = scale * separation / np.sqrt(2 * self.n_features)
+        self._loc = loc
         self.means = loc + spread * rng.standard_normal(shape)
         # Half of a feature's variance is its own, half comes from the factors it shares.
         factors = min(_N_FACTORS, self.n_features)
@@ -202,10 +213,16 @@ class GaussianStream:
         X *= self._deviations[y]
         for loadings in self._loadings:
             X += rng.standard_normal((self._block_rows, 1)) * loadings[y]
-        X += self.means[y]
+        X += self.means[y] if self.period is None else self._moved_means(index, y, self.period)
         if self.dtype.kind != "f":
             X = np.clip(np.rint(X), *_bounds(self.dtype))
         return X.astype(self.dtype), y
+
+    def _moved_means(self, index: int, y: np.ndarray, period: float) -> np.ndarray:
+        rows = index * self._block_rows + np.arange(self._block_rows)
+        angle = (2 * np.pi * rows / period)[:, None]
+        gaps = self.means - self._loc
+        return self._loc + np.cos(angle) * gaps[y] + np.sin(angle) * np.roll(gaps, -1, axis=0)[y]
 
     def _generator(self, *key: int) -> np.random.Generator:
         return np.random.Generator(

@@ -1,5 +1,6 @@
-"""The scikit-learn face of class moments and Gaussian models."""
+"""The scikit-learn face of class moments and of the models that they make."""
 
+from streamgda.estimators.bernoulli import BernoulliNB
 from streamgda.estimators.discriminant import (
     GaussianDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -9,6 +10,7 @@ from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.selection import GaussianDiscriminantCV
 
 __all__ = [
+    "BernoulliNB",
     "GaussianDiscriminantAnalysis",
     "GaussianDiscriminantCV",
     "GaussianNB",

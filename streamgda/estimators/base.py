@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda import engine, storage
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.estimators.recency import recency
 from streamgda.identity import made_by
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
@@ -23,8 +24,8 @@ from streamgda.moments.labels import as_labels, find
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
-class GaussianClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators; each says which covariance type and regularisation it means.
+class MomentClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the estimators; each says which moments it keeps and what model they make.
 
     Attributes
     ----------
@@ -33,16 +34,31 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     """
 
     n_features_in_: int
+    _model_type: Any
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
 
-    def _regularisation(self) -> Regularisation:
+    def _check_parameters(self) -> None:
+        """Raise `InvalidParameterError` where a parameter is out of range."""
         raise NotImplementedError
 
     def _kept(self) -> dict[str, Any]:
         """What the moments are to keep, as parameters of theirs; refuses what cannot be meant."""
-        return self._regularisation().needs(self._covariance_type())
+        self._check_parameters()
+        return {"covariance_type": self._covariance_type(), "norms": False}
+
+    def _make_model(self) -> Any:
+        """The model that the moments make with these parameters."""
+        raise NotImplementedError
+
+    def _is_stored(self, X: Any) -> bool:
+        """Whether rows are read in blocks, and are not to be held in memory."""
+        return is_dask(X) or is_store(X)
+
+    def _summed(self, X: Any) -> Any:
+        """What the moments are of: the rows, or what is made of them as they are read."""
+        return X
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -79,7 +95,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self.model_  # noqa: B018  (so that fit says what is wrong)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        half_life: float | None = None,
+    ) -> Self:
         """Take in more rows: equal to `fit` on all of them, to rounding, however they were cut.
 
         Parameters
@@ -89,6 +113,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         classes : array-like, shape (n_classes,), optional
             Labels that are classes before any row of theirs is seen. Others may appear at any
             time, whether this was given or not.
+        half_life : float, optional
+            In rows: every row that is taken in after it, in this call or a later one with a
+            half-life, makes a row weigh less, until after `half_life` rows it weighs half. The
+            rows are taken to be in the order of their age, the oldest first. By default nothing
+            is forgotten.
 
         Returns
         -------
@@ -117,17 +146,74 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                     f"shrinkage={self.get_params()['shrinkage']!r}, but the rows so far were kept "
                     f"without their norms; call fit"
                 )
-            if first or is_dask(X) or is_store(X) or declared is not None:
+            earlier = None if first else self.moments_
+            if half_life is not None:
+                sample_weight, gamma = recency(half_life, X, sample_weight)
+                earlier = None if earlier is None else earlier * gamma
+            if earlier is None or self._is_stored(X) or declared is not None:
                 moments = self._read(X, y, sample_weight, first)
-                if not first:
-                    moments = self.moments_ + moments
+                if earlier is not None:
+                    moments = earlier + moments
                 if declared is not None:
                     moments.declare(declared)
                 self._adopt(moments)
             else:
                 X, y = self._validate(X, y, first)
-                self.moments_.update(X, y, sample_weight)
-                self._forget_model()
+                earlier.update(self._summed(X), y, sample_weight)
+                self._adopt(earlier)
+        return self
+
+    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take rows out again: the model is then as if they had never been seen.
+
+        To rounding; to the bit where rows are 8- or 16-bit integers without weights. A class left
+        without rows is no class any more.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As they were given to `fit` or `partial_fit`; where rows fade with a half-life, with
+            the weights that they have by now. That these very rows were seen cannot be known; that
+            there were as many of each class is checked.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        MergeError
+            For more rows of a class than were seen.
+        """
+        check_is_fitted(self, "moments_")
+        with self._unchanged_on_error():
+            self._adopt(self.moments_ - self._read(X, y, sample_weight, first=False))
+        return self
+
+    def retire(self, labels: Any) -> Self:
+        """Drop classes with all that was seen of them; their labels may come back with other rows.
+
+        Parameters
+        ----------
+        labels : array-like
+            Of classes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            Where all classes share one covariance, from which no class's part can be taken out;
+            `forget` its rows, or keep ``"full"`` moments and `reduce` them.
+        """
+        check_is_fitted(self, "moments_")
+        self._adopt(self.moments_.drop_classes(labels))
         return self
 
     @classmethod
@@ -143,7 +229,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        GaussianClassifier
+        estimator
             Fitted.
         """
         estimator = cls(**params)
@@ -159,11 +245,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         kept = self._kept()
         if not first:
             kept["norms"] = self.moments_.norms
-        if is_dask(X) or is_store(X):
+        if self._is_stored(X):
             self._check_stored(X, first)
+            X = self._summed(X)
             return engine.accumulate(X, y, sample_weight=sample_weight, for_model=True, **kept)
         X, y = self._validate(X, y, first)
-        return ClassMoments(**kept).update(X, y, sample_weight)
+        return ClassMoments(**kept).update(self._summed(X), y, sample_weight)
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes
@@ -200,8 +287,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self._forget_model()
 
     def _forget_model(self) -> None:
-        self._fitted_model: GaussianModel | None = None
-        self._fitted_covariances: Covariances | None = None
+        self._fitted_model: Any = None
 
     @contextlib.contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -214,44 +300,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise
 
     @property
-    def model_(self) -> GaussianModel:
+    def model_(self) -> Any:
         """The model that the moments make with these parameters, made when it is first needed."""
         check_is_fitted(self, "moments_")
         if self._fitted_model is None:
-            self._fitted_model = GaussianModel.from_moments(
-                self.moments_,
-                self._covariance_type(),
-                self._regularisation(),
-                getattr(self, "priors", None),
-            )
-            self._report_constant_features()
+            self._fitted_model = self._make_model()
         return self._fitted_model
-
-    def _report_constant_features(self) -> None:
-        constant = self.constant_features_
-        told = getattr(self, "_told_constant", None)
-        if constant.size and (told is None or not np.array_equal(told, constant)):
-            listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
-            warnings.warn(
-                f"{constant.size} of {self.n_features_in_} features are constant over all rows "
-                f"and are left out of the density: {listed}",
-                ConstantFeatureWarning,
-                stacklevel=4,
-            )
-            self._told_constant = constant
-
-    @property
-    def _covariances(self) -> Covariances:
-        """Of all features, constant ones too."""
-        check_is_fitted(self, "moments_")
-        if self._fitted_covariances is not None:
-            return self._fitted_covariances
-        covariances = estimate(
-            self.moments_, self._covariance_type(), self._regularisation(), drop_constant=False
-        )
-        if getattr(self, "store_covariance", False):
-            self._fitted_covariances = covariances
-        return covariances
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -266,11 +320,6 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """Rows of each class, or their total weight, shape (n_classes,)."""
         check_is_fitted(self, "moments_")
         return self.moments_.class_count
-
-    @property
-    def constant_features_(self) -> np.ndarray:
-        """Numbers of the features that are constant over all rows: not in the density."""
-        return np.setdiff1d(np.arange(self.n_features_in_), self.model_.features)
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -322,10 +371,6 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def score_samples(self, X: Any, *, out: Any = None) -> Any:
         """Log-density ln p(x) of each row, shape (n_rows,); parameters as of `predict`."""
         return self._evaluate("log_density", X, out)
-
-    def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
-        """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
-        return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose predicted class is right.
@@ -459,11 +504,76 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{self.n_features_in_} features do not have such names")
             self.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
-            model = GaussianModel.from_state(attributes["model"], arrays_of("model"))
+            model = self._model_type.from_state(attributes["model"], arrays_of("model"))
             if model.n_features != self.n_features_in_:
                 raise ValueError("its model and its moments are not of the same features")
             self._fitted_model = model
         return self
+
+
+class GaussianClassifier(MomentClassifier):
+    """Base of the Gaussian estimators; each says which covariances and regularisation it means."""
+
+    _model_type = GaussianModel
+    _fitted_model: GaussianModel | None
+
+    def _regularisation(self) -> Regularisation:
+        raise NotImplementedError
+
+    def _kept(self) -> dict[str, Any]:
+        return self._regularisation().needs(self._covariance_type())
+
+    def _make_model(self) -> GaussianModel:
+        model = GaussianModel.from_moments(
+            self.moments_,
+            self._covariance_type(),
+            self._regularisation(),
+            getattr(self, "priors", None),
+        )
+        self._report_constant_features(model)
+        return model
+
+    def _forget_model(self) -> None:
+        super()._forget_model()
+        self._fitted_covariances: Covariances | None = None
+
+    def _report_constant_features(self, model: GaussianModel) -> None:
+        constant = self._left_out(model)
+        told = getattr(self, "_told_constant", None)
+        if constant.size and (told is None or not np.array_equal(told, constant)):
+            listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
+            warnings.warn(
+                f"{constant.size} of {self.n_features_in_} features are constant over all rows "
+                f"and are left out of the density: {listed}",
+                ConstantFeatureWarning,
+                stacklevel=5,
+            )
+            self._told_constant = constant
+
+    @property
+    def _covariances(self) -> Covariances:
+        """Of all features, constant ones too."""
+        check_is_fitted(self, "moments_")
+        if self._fitted_covariances is not None:
+            return self._fitted_covariances
+        covariances = estimate(
+            self.moments_, self._covariance_type(), self._regularisation(), drop_constant=False
+        )
+        if getattr(self, "store_covariance", False):
+            self._fitted_covariances = covariances
+        return covariances
+
+    def _left_out(self, model: GaussianModel) -> np.ndarray:
+        return np.setdiff1d(np.arange(self.n_features_in_), model.features)
+
+    @property
+    def constant_features_(self) -> np.ndarray:
+        """Numbers of the features that are constant over all rows: not in the density."""
+        return self._left_out(self.model_)
+
+    def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
+        """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
+        return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
 
 
 class DiscriminantAnalysis(GaussianClassifier):

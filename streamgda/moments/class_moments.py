@@ -23,6 +23,7 @@ from streamgda.moments.sums import NO_WEIGHTS, check_array, read_dtype
 
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
+_FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 
 class ClassMoments:
@@ -423,6 +424,8 @@ class ClassMoments:
     def __mul__(self, gamma: float) -> ClassMoments:
         """The moments with every row weighing `gamma` times as much: forgetting.
 
+        A class that weighs next to nothing (1e-250) becomes one without rows.
+
         Raises
         ------
         InvalidParameterError
@@ -432,8 +435,15 @@ class ClassMoments:
             return NotImplemented
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
-        sums = self._sums.centred().scaled(float(gamma)) if self._sums is not None else None
+        if self._sums is None:
+            return self.copy()
+        sums = self._sums.centred().scaled(float(gamma))
         norms = self._norms * float(gamma) if self._norms is not None else None
+        gone = sums.count < _FORGOTTEN
+        for array in (sums.count, sums.mean, sums.mean_low, *([] if norms is None else [norms])):
+            array[gone] = 0
+        if self._structure.per_class:
+            sums.scatter[gone] = 0
         return self._like(self._classes, sums, norms)
 
     __rmul__ = __mul__
@@ -565,6 +575,12 @@ class ClassMoments:
         kept = np.zeros(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = True
         return self._keep(kept)
+
+    def drop_classes(self, labels: Any) -> ClassMoments:
+        """The moments of all classes but some; otherwise as `select_classes`."""
+        kept = np.ones(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = False
+        return self._keep(kept) if self._sums is not None else self.copy()
 
     def _numbers(self, labels: Any, what: str) -> np.ndarray:
         wanted = label_codes.as_labels(labels, what)

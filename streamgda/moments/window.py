@@ -1,0 +1,116 @@
+"""`SlidingWindow`: the moments of the last blocks of a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from streamgda.errors import InvalidParameterError
+from streamgda.moments.class_moments import ClassMoments
+
+
+class SlidingWindow:
+    """Moments of the last blocks of rows, as if no others had ever been seen.
+
+    Blocks are only ever added, never subtracted: of floats, subtraction would leave the rounding
+    of all that has passed through, and one huge value would spoil the window for good. The older
+    blocks are held as sums, each of a block and all that came after it, so that the oldest is
+    left out by dropping one; when there are no more, such sums are made of the newer blocks. That
+    is three additions a block on average, whatever the length, and moments of `n_blocks` blocks
+    to keep. A class is gone when the last block that has rows of it is.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Blocks in the window, at least 1.
+    covariance_type : str
+        What is kept of the scatter; see `ClassMoments`.
+
+    Raises
+    ------
+    InvalidParameterError
+        For parameters out of range.
+
+    Examples
+    --------
+    >>> from streamgda import SlidingWindow
+    >>> window = SlidingWindow(2, "diag")
+    >>> for X, y in ([[1.0], [2.0]], [0, 0]), ([[3.0], [9.0]], [0, 1]), ([[5.0]], [0]):
+    ...     _ = window.update(X, y)
+    >>> window.moments.class_count, window.moments.means
+    (array([2, 1]), array([[4.],
+           [9.]]))
+    """
+
+    def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
+        if not isinstance(n_blocks, int) or isinstance(n_blocks, bool) or n_blocks < 1:
+            raise InvalidParameterError(f"n_blocks={n_blocks!r}; expected a whole number above 0")
+        self.n_blocks = n_blocks
+        self._total = self._newer_total = ClassMoments(covariance_type)
+        self._older: list[ClassMoments] = []  # the last is the sum of all of them
+        self._newer: list[ClassMoments] = []
+
+    @property
+    def covariance_type(self) -> str:
+        """The covariance type that the moments are kept for."""
+        return self._total.covariance_type
+
+    @property
+    def moments(self) -> ClassMoments:
+        """The moments of the blocks in the window: a copy."""
+        return self._total.copy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the window."""
+        held = [self._total, self._newer_total, *self._older, *self._newer]
+        return sum({id(moments): moments.nbytes for moments in held}.values())
+
+    def __len__(self) -> int:
+        return len(self._older) + len(self._newer)
+
+    def __repr__(self) -> str:
+        return f"SlidingWindow: {len(self)} of {self.n_blocks} blocks, {self._total!r}"
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in rows as a block; the oldest block goes where the window is full.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As of `ClassMoments.update`.
+
+        Returns
+        -------
+        SlidingWindow
+            Itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The window stays as it was.
+        MergeError
+            For rows of another width.
+        """
+        return self._append(ClassMoments(self.covariance_type).update(X, y, sample_weight))
+
+    def append(self, block: ClassMoments) -> Self:
+        """Take in the moments of a block, wherever they were made; otherwise as `update`."""
+        return self._append(block.copy())
+
+    def _append(self, block: ClassMoments) -> Self:
+        self._total + block  # fails where they do not fit, before anything has changed
+        if len(self) == self.n_blocks:
+            self._drop_oldest()
+        self._newer.append(block)
+        self._newer_total = self._newer_total + block
+        self._total = self._older[-1] + self._newer_total if self._older else self._newer_total
+        return self
+
+    def _drop_oldest(self) -> None:
+        if not self._older:
+            total = ClassMoments(self.covariance_type)
+            while self._newer:
+                total = self._newer.pop() + total
+                self._older.append(total)
+            self._newer_total = ClassMoments(self.covariance_type)
+        self._older.pop()

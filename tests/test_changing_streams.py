@@ -1,0 +1,323 @@
+"""Streams that change: forgetting, sliding windows, unlearning, classes that come and go."""
+
+from itertools import pairwise
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import (
+    EVERY_ESTIMATOR,
+    assert_equal_to_rounding,
+    assert_same_bits,
+    blobs,
+    bytes_of,
+    held,
+    make,
+    results,
+    snapshot,
+)
+
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    SlidingWindow,
+)
+from streamgda.datasets import GaussianStream
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+
+SOME_TYPES = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+
+
+def assert_same_moments(found, expected, rtol=0.0):
+    """The same attributes and arrays: to the bit, or to rounding."""
+    assert found.classes.tolist() == expected.classes.tolist()
+    (attributes, arrays), (others, expected_arrays) = found.state(), expected.state()
+    assert attributes == others
+    for name, array in expected_arrays.items():
+        if name != "mean_low":
+            scale = np.abs(array).max()
+            np.testing.assert_allclose(arrays[name], array, rtol=0, atol=rtol * scale)
+
+
+# --- forgetting -------------------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+@settings(max_examples=10)
+@given(
+    cuts=st.sets(st.integers(1, 149), max_size=5),
+    half_life=st.sampled_from([0.5, 20, 150.0, 1e6]),
+    weighted=st.booleans(),
+)
+def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, weighted):
+    X, y = blobs(150, 3)
+    if half_life == 0.5:  # only a few rows count: let there be enough of every class among them
+        half_life = 15
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0, 2, 150) if weighted else np.ones(150)
+    forgetting = make(name)
+    for rows in np.split(np.arange(150), sorted(cuts)):
+        weight = weights[rows] if weighted else None
+        forgetting.partial_fit(X[rows], y[rows], None, weight, half_life=half_life)
+    by_age = weights * 0.5 ** (np.arange(149, -1, -1) / half_life)
+    assert_equal_to_rounding(forgetting, make(name).fit(X, y, by_age), X, 1e-10)
+
+
+@pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
+def test_forgetting_rows_held_in_any_way(kind):
+    X, y = blobs()
+    expected, found = GaussianNB(), GaussianNB()
+    for rows in (slice(0, 200), slice(200, 300)):
+        expected.partial_fit(X[rows], y[rows], half_life=50)
+        found.partial_fit(held(X[rows], kind), held(y[rows], kind), half_life=50)
+    assert_equal_to_rounding(found, expected, X)
+
+
+def test_forgetting_may_begin_at_any_time():
+    X, y = blobs()
+    model = GaussianNB().fit(X[:200], y[:200]).partial_fit(X[200:], y[200:], half_life=50)
+    weights = np.append(np.full(200, 0.25), 0.5 ** (np.arange(99, -1, -1) / 50))
+    assert_equal_to_rounding(model, GaussianNB().fit(X, y, weights), X)
+    assert model.class_count_.sum() == pytest.approx(weights.sum())
+
+
+def test_a_class_that_is_forgotten_becomes_one_without_rows():
+    X, y = blobs(900, 3)
+    gone, rest = y == 0, y > 0
+    model = QuadraticDiscriminantAnalysis().partial_fit(X[gone], y[gone])
+    without = QuadraticDiscriminantAnalysis().fit(X[rest], y[rest])
+    counts = []
+    for _ in range(60):  # through all magnitudes that float64 has, and beyond
+        model.partial_fit(X[rest], y[rest], half_life=40)
+        assert np.isfinite(model.predict_proba(X)).all()
+        counts.append(model.class_count_[0])
+    assert 0 < counts[0] < 1
+    assert counts[-1] == 0
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert (model.predict_proba(X)[:, 0] == 0).all()
+    assert (model.predict(X) == without.predict(X)).mean() > 0.95
+    model.partial_fit(X[gone], y[gone], half_life=40)
+    assert (model.predict(X[gone]) == 0).mean() > 0.8
+
+
+@pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
+def test_half_lives_that_are_none(half_life):
+    X, y = blobs()
+    model = GaussianNB().fit(X, y)
+    before = snapshot(model)
+    with pytest.raises(InvalidParameterError, match="expected a number of rows above 0"):
+        model.partial_fit(X, y, half_life=half_life)
+    assert snapshot(model) == before
+
+
+def test_rows_of_unknown_number_have_no_age():
+    X, y = (da.from_array(a, chunks=(100, *a.shape[1:])) for a in blobs())
+    with pytest.raises(InvalidDataError, match=r"age of a row is not known.*compute_chunk_sizes"):
+        GaussianNB().partial_fit(X[y >= 0], y[y >= 0], half_life=10)
+
+
+@pytest.mark.parametrize("estimator", [GaussianNB, QuadraticDiscriminantAnalysis])
+def test_forgetting_follows_a_stream_that_drifts(estimator):
+    stream = GaussianStream(8, 4, seed=0, period=20_000)
+    right = {half_life: [] for half_life in (None, 500)}
+    models = {half_life: estimator() for half_life in right}
+    for X, y in stream.batches(20_000, 500):
+        for half_life, model in models.items():
+            if hasattr(model, "moments_"):
+                right[half_life].append(model.score(X, y))
+            model.partial_fit(X, y, half_life=half_life)
+    still = estimator()
+    at_rest = [
+        still.partial_fit(X, y).score(X, y) for X, y in GaussianStream(8, 4).batches(5_000, 500)
+    ]
+    never, forgetting = (np.mean(right[h][20:]) for h in (None, 500))
+    assert forgetting > never + 0.2
+    assert forgetting > np.mean(at_rest) - 0.1
+
+
+# --- the stream that drifts -------------------------------------------------------------------
+
+
+def test_the_means_of_a_drifting_stream_go_around():
+    still = GaussianStream(3, 4, seed=2, loc=10.0)
+    moving = GaussianStream(3, 4, seed=2, loc=10.0, period=4_000_000)
+    X, y = still.rows(2_000_000, 2_000_500)
+    moved, labels = moving.rows(2_000_000, 2_000_500)
+    np.testing.assert_array_equal(y, labels)
+    opposite = 20.0 - still.means  # the other side of loc, half way around
+    np.testing.assert_allclose(moved - X, (opposite - still.means)[y], atol=0.01)
+    quarter, labels = moving.rows(1_000_000, 1_000_500)
+    X, _ = still.rows(1_000_000, 1_000_500)
+    expected = (np.roll(still.means, -1, axis=0) - still.means)[labels]
+    np.testing.assert_allclose(quarter - X, expected, atol=0.01)
+    for period in (0, -1.0, np.inf, np.nan):
+        with pytest.raises(InvalidParameterError, match="period must be positive"):
+            GaussianStream(3, 4, period=period)
+
+
+# --- sliding windows --------------------------------------------------------------------------
+
+
+@SOME_TYPES
+@pytest.mark.parametrize("n_blocks", [1, 2, 3, 7])
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_a_window_holds_the_last_blocks(n_blocks, covariance_type, dtype):
+    X, y = blobs(330, 3)
+    X = bytes_of(X) if dtype == np.uint8 else X
+    window = SlidingWindow(n_blocks, covariance_type)
+    starts = np.append(0, np.cumsum(np.arange(1, 25)))  # blocks of 1, 2, ... rows
+    for i, (start, stop) in enumerate(pairwise(starts)):
+        window.update(X[start:stop], y[start:stop])
+        assert len(window) == min(i + 1, n_blocks)
+        rows = slice(starts[max(0, i + 1 - n_blocks)], stop)
+        expected = ClassMoments(covariance_type).update(X[rows], y[rows])
+        if dtype == np.uint8:
+            assert window.moments.exact
+            assert_same_moments(window.moments, expected)
+        else:
+            assert_same_moments(window.moments, expected, 1e-12)
+
+
+def test_what_leaves_a_window_leaves_no_trace():
+    X, y = blobs()
+    window, clean = SlidingWindow(3), SlidingWindow(3)
+    for block in np.array_split(np.arange(300), 6):
+        window.update(X[block], y[block])
+    window.update(X * 1e12, y + 5)  # subtracting this again would leave rounding and no more
+    for block in np.array_split(np.arange(300), 3):
+        window.update(X[block], y[block])
+        clean.update(X[block], y[block])
+    assert window.moments.classes.tolist() == [0, 1, 2]
+    assert_same_moments(window.moments, clean.moments, 1e-13)
+
+
+def test_a_window_stays_as_it_was_where_a_block_does_not_fit():
+    X, y = blobs(60, 3)
+    window = SlidingWindow(2, "diag").update(X[:20], y[:20]).update(X[20:40], y[20:40])
+    before = window.moments
+    with pytest.raises(InvalidDataError, match="NaN"):
+        window.update(np.full((3, 3), np.nan), [0, 1, 2])
+    with pytest.raises(MergeError, match="3 features and of 2 features"):
+        window.update(X[:, :2], y)
+    with pytest.raises(MergeError, match="do not combine"):
+        window.append(ClassMoments("full").update(X, y))
+    with pytest.raises(InvalidDataError, match="do not mix"):
+        window.update(X, y.astype(str))
+    assert len(window) == 2
+    assert_same_moments(window.moments, before)
+    window.moments.update(X, y)  # a copy
+    assert_same_moments(window.moments, before)
+    for n_blocks in (0, -1, 2.0, True, "2"):
+        with pytest.raises(InvalidParameterError, match="whole number above 0"):
+            SlidingWindow(n_blocks)
+
+
+def test_a_window_does_not_grow():
+    X, y = blobs(100, 3)
+    window = SlidingWindow(4, "full")
+    most = 0
+    for _ in range(20):
+        block = ClassMoments("full").update(X, y)
+        window.append(block)
+        most = max(most, window.nbytes)
+    assert most <= (4 + 2) * block.nbytes
+    assert "4 of 4 blocks" in repr(window)
+    model = QuadraticDiscriminantAnalysis.from_moments(window.moments)
+    assert model.class_count_.sum() == 400
+
+
+# --- unlearning -------------------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_rows_that_are_forgotten_were_never_seen(name, dtype):
+    X, y = blobs()
+    X = bytes_of(X) if dtype == np.uint8 else X
+    some = np.random.default_rng(7).random(300) < 0.4
+    model = make(name).fit(X, y).forget(X[some], y[some])
+    never = make(name).fit(X[~some], y[~some])
+    assert_equal_to_rounding(model, never, X, 1e-11)
+    if dtype == np.uint8:
+        assert_same_moments(model.moments_, never.moments_)
+        assert_same_bits(results(model, X), results(never, X))
+
+
+@pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
+def test_forgotten_rows_held_in_any_way(kind):
+    X, y = blobs()
+    weights = np.random.default_rng(0).uniform(0, 2, 300)
+    model = GaussianNB().fit(X, y, weights)
+    if kind == "frame":
+        model.fit(held(X, kind), y, weights)
+    model.forget(held(X[:120], kind), held(y[:120], kind), weights[:120])
+    expected = GaussianNB().fit(X[120:], y[120:], weights[120:])
+    np.testing.assert_allclose(model.var_, expected.var_, rtol=1e-11)
+    np.testing.assert_allclose(model.theta_, expected.theta_, rtol=1e-11)
+
+
+@EVERY_ESTIMATOR
+def test_a_class_whose_rows_are_all_forgotten_is_gone(name):
+    X, y = blobs()
+    model = make(name).fit(X, y).forget(X[y == 1], y[y == 1])
+    assert model.classes_.tolist() == [0, 2]
+    assert_equal_to_rounding(model, make(name).fit(X[y != 1], y[y != 1]), X, 1e-11)
+
+
+def test_what_was_not_seen_is_not_forgotten():
+    X, y = blobs()
+    model = GaussianNB().fit(X[:200], y[:200])
+    before = snapshot(model)
+    with pytest.raises(MergeError, match="only what was added can be taken out"):
+        model.forget(X, y)
+    with pytest.raises(MergeError, match=r"subtracting 3 rows of class 9"):
+        model.forget(X[:3], [9, 9, 9])
+    with pytest.raises(ValueError, match="2 features"):
+        model.forget(X[:, :2], y)
+    assert snapshot(model) == before
+
+
+# --- classes that are retired -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["full", "diag", "spherical", "GaussianNB", "BernoulliNB"])
+def test_retired_classes_are_gone_and_may_come_back(name):
+    X, y = blobs(n_classes=4, n_rows=400)
+    model = make(name).fit(X, y).retire([1, 3])
+    rest = (y == 0) | (y == 2)
+    assert_equal_to_rounding(model, make(name).fit(X[rest], y[rest]), X)
+    assert_equal_to_rounding(model.partial_fit(X[~rest], y[~rest]), make(name).fit(X, y), X, 1e-12)
+
+
+def test_classes_that_cannot_be_retired():
+    X, y = blobs()
+    with pytest.raises(InvalidParameterError, match=r"labels \[7\] are not among the classes"):
+        GaussianNB().fit(X, y).retire([7])
+    lda = LinearDiscriminantAnalysis().fit(X, y)
+    before = snapshot(lda)
+    with pytest.raises(MergeError, match="no class can be left out"):
+        lda.retire([1])
+    assert snapshot(lda) == before
+    kept = GaussianDiscriminantAnalysis("full").fit(X, y).retire([1]).moments_
+    rest = y != 1
+    assert_equal_to_rounding(
+        LinearDiscriminantAnalysis.from_moments(kept),
+        LinearDiscriminantAnalysis().fit(X[rest], y[rest]),
+        X,
+        1e-10,
+    )
+
+
+def test_dropping_classes_is_selecting_the_others():
+    moments = ClassMoments().update(*blobs())
+    assert_same_moments(moments.drop_classes([0]), moments.select_classes([1, 2]))
+    expected = naive.moments(*blobs())
+    np.testing.assert_allclose(moments.drop_classes([0]).means, expected.means[1:])
+    with pytest.raises(InvalidParameterError, match="not among the classes"):
+        ClassMoments().drop_classes([0])
