@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from streamgda.discriminants import LinearDiscriminants, QuadraticDiscriminants
 from streamgda.engine import accumulate
 from streamgda.estimators import (
     GaussianDiscriminantAnalysis,
@@ -9,6 +10,7 @@ from streamgda.estimators import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from streamgda.fisher import FisherDiscriminant
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.saved import load
@@ -18,11 +20,14 @@ __version__ = version("streamgda")
 
 __all__ = [
     "ClassMoments",
+    "FisherDiscriminant",
     "GaussianDiscriminantAnalysis",
     "GaussianModel",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
+    "LinearDiscriminants",
     "QuadraticDiscriminantAnalysis",
+    "QuadraticDiscriminants",
     "accumulate",
     "load",
     "open_store",

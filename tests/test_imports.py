@@ -23,6 +23,7 @@ LEVELS = [
     {"moments"},
     {"covariance"},
     {"model"},
+    {"discriminants", "fisher"},
     {"sources"},
     {"slabs", "progress"},
     {"engine", "distributed"},
