@@ -56,6 +56,7 @@ METHODS = [
     "decision_function",
     "score_samples",
     "mahalanobis",
+    "p_values",
     "transform",
 ]
 PARAMETERS = [

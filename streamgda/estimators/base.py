@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments
-from streamgda.moments.labels import as_labels, find
+from streamgda.moments.labels import as_labels, find, join_labels
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
@@ -261,20 +262,53 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def predict(self, X: Any, *, out: Any = None) -> Any:
-        """Most probable class of each row.
+    def predict(
+        self, X: Any, *, out: Any = None, reject: float = 0.0, reject_label: Any = -1
+    ) -> Any:
+        """Most probable class of each row, or a label for rows that are of none.
 
         Parameters
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
             Where the result goes, slab by slab. Not for dask arrays, whose result is lazy.
+        reject : float in [0, 1)
+            Rows are rejected whose p-value (see `p_values`) for the class predicted is below
+            this: about so large a share of good rows is lost to it, if the classes are Gaussian.
+        reject_label : label
+            What rejected rows get: of the same kind as the classes' labels, and none of them.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out`, a `reject` or a `reject_label` that cannot be used.
         """
-        return self._evaluate("predict", X, out, self.classes_.dtype)
+        if isinstance(reject, Real) and reject == 0:
+            return self._evaluate("predict", X, out, self.classes_.dtype)
+        label = self._check_rejection(reject, reject_label)
+        options = {"reject": float(reject), "label": label}
+        return self._evaluate("predict_or_reject", X, out, label.dtype, options=options)
+
+    def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
+        """The label for rejected rows, in a type that holds it and all classes."""
+        if not isinstance(reject, Real) or not 0 <= float(reject) < 1:
+            raise InvalidParameterError(f"reject={reject!r}; expected a number from 0 to below 1")
+        try:
+            own = as_labels([label], "reject_label")
+            if own.dtype.kind == "i":
+                own = own.astype(np.min_scalar_type(own[0]))
+            dtype = join_labels(self.classes_, own).dtype
+        except InvalidDataError as error:
+            raise InvalidParameterError(f"reject_label={label!r}: {error}") from None
+        if find(own, self.classes_)[0] >= 0:
+            raise InvalidParameterError(
+                f"reject_label={label!r} is a class; rows that are rejected need another label"
+            )
+        return own.astype(dtype)[0]
 
     def predict_proba(self, X: Any, *, out: Any = None) -> Any:
         """Probability of each class, shape (n_rows, n_classes); parameters as of `predict`."""
@@ -311,6 +345,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
         """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
         return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
+
+    def p_values(self, X: Any, *, out: Any = None) -> Any:
+        """Share of each class's rows that lie further from its mean, shape (n_rows, n_classes).
+
+        Of a Gaussian: the chi-square p-value of `mahalanobis`. Small for all classes, it marks an
+        outlier.
+        """
+        return self._evaluate("p_values", X, out, columns=self.classes_.size)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose predicted class is right.
