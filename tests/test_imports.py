@@ -25,7 +25,7 @@ LEVELS = [
     {"model"},
     {"discriminants", "fisher"},
     {"sources"},
-    {"slabs", "progress"},
+    {"slabs", "progress", "sampling"},
     {"engine", "distributed"},
     {"estimators"},
     {"saved"},

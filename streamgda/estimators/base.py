@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda import engine, storage
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
-from streamgda.model import GaussianModel
+from streamgda.model import GaussianModel, check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels, find, join_labels
+from streamgda.sampling import Sampler, sample
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
@@ -403,9 +404,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return function(X) if out is None else engine.score(function, X, out, out_row_bytes=width)
 
     def sample(
-        self, n_samples: int = 1, random_state: Any = None, y: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows from the model.
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None
+    ) -> tuple[Any, Any]:
+        """Draw rows from the classes' Gaussians, on all threads.
+
+        What is drawn with a seed depends on nothing else, neither on threads nor on `out`. Unlike
+        the other methods this one needs no inverse of a covariance: of a singular one, the rows
+        vary as the class does and no further. (`fit` refuses to make a classifier of such rows;
+        `partial_fit` takes them in.)
 
         Parameters
         ----------
@@ -413,27 +419,38 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         random_state : int, RandomState instance or None
         y : label, or array-like of labels of shape (n_samples,); optional
             The classes to draw from; by default drawn from the priors.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create a group in; optional
+            An array, of shape (n_samples, n_features), gets the rows; a group gets arrays "X" and
+            "y", slab by slab, as `open_store` reads them.
 
         Returns
         -------
-        X : ndarray of float64, shape (n_samples, n_features)
-        y : ndarray, shape (n_samples,)
+        X : ndarray of float64, shape (n_samples, n_features); or as `out` says
+            Features that are constant over all rows have their value.
+        y : ndarray, shape (n_samples,); or a zarr.Array where `out` is a group
 
         Raises
         ------
         InvalidParameterError
             For a class that has no rows, or a number of samples below one.
+        InvalidDataError
+            For an `out` of another shape or not of floating-point numbers.
         """
         if n_samples < 1:
             raise InvalidParameterError(f"n_samples={n_samples}; expected at least 1")
         random = check_random_state(random_state)
-        if y is None:
-            labels = random.choice(self.model_.classes, n_samples, p=self.model_.priors)
-        else:
-            labels = as_labels(np.full(n_samples, y) if np.ndim(y) == 0 else y)
-            if labels.size != n_samples:
+        check_is_fitted(self, "moments_")
+        moments = self.moments_
+        covariances = estimate(moments, self._covariance_type(), self._regularisation())
+        priors = check_priors(getattr(self, "priors", None), moments.classes, moments.class_count)
+        sampler = Sampler.of(covariances, moments.means, priors)
+        codes = None
+        if y is not None:
+            labels = as_labels(np.full(1, y) if np.ndim(y) == 0 else y)
+            if np.ndim(y) and labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        return self.model_.sample(labels, random), labels
+            codes = np.broadcast_to(sampler.codes_of(labels), n_samples)
+        return sample(sampler, n_samples, random, codes, out)
 
     # --- saving -------------------------------------------------------------------------------
 
