@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from streamgda.discriminants import LinearDiscriminants, QuadraticDiscriminants
 from streamgda.engine import accumulate
 from streamgda.estimators import (
     BernoulliNB,
@@ -11,6 +12,7 @@ from streamgda.estimators import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from streamgda.fisher import FisherDiscriminant
 from streamgda.model import GaussianModel
 from streamgda.moments import ClassMoments, SlidingWindow
 from streamgda.saved import load
@@ -23,12 +25,15 @@ __all__ = [
     "BernoulliNB",
     "Checkpoint",
     "ClassMoments",
+    "FisherDiscriminant",
     "GaussianDiscriminantAnalysis",
     "GaussianDiscriminantCV",
     "GaussianModel",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
+    "LinearDiscriminants",
     "QuadraticDiscriminantAnalysis",
+    "QuadraticDiscriminants",
     "SlidingWindow",
     "accumulate",
     "load",

@@ -167,6 +167,11 @@ class BernoulliModel:
 
     # --- derived once -------------------------------------------------------------------------
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that scoring packs of the model, at most."""
+        return 2 * self.log_one.nbytes
+
     @cached_property
     def n_features(self) -> int:
         """Width of the rows that are scored."""

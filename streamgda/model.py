@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
 from streamgda import storage, threads
 from streamgda.covariance import Regularisation, estimate, factorise
@@ -122,6 +122,11 @@ class GaussianModel:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     # --- derived once -------------------------------------------------------------------------
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that scoring packs of the model, at most."""
+        return self.roots.nbytes
 
     @cached_property
     def n_features(self) -> int:
@@ -285,6 +290,40 @@ class GaussianModel:
         out = np.empty(len(X), self.classes.dtype)
         return self._score(X, self._relative_scores, finish, out, first_row)
 
+    def predict_or_reject(
+        self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray
+    ) -> np.ndarray:
+        """As `predict`, with a label of its own for rows too far from the class predicted.
+
+        Parameters
+        ----------
+        X, first_row
+            As of `predict`.
+        reject : float
+            A row is rejected where its p-value (see `p_values`) for that class is below this.
+        label : ndarray, shape ()
+            What rejected rows get; of the type that the result has.
+        """
+        classes, n = self.classes.astype(label.dtype), self.classes.size
+        furthest = special.chdtri(self.features.size, reject)
+        # What a score is more than minus half a squared distance.
+        offsets = self.log_priors + self._constants
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            scores = self._relative_scores(rows)
+            if self.structure.per_class:
+                return scores
+            return np.vstack([scores, self._distances(rows, self._centres, -0.5, self._constants)])
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            codes = np.empty(out.size, np.int64)
+            scoring.largest(scores[:n], codes)
+            best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
+            np.take(classes, codes, out=out, mode="clip")
+            out[-2 * best > furthest] = label
+
+        return self._score(X, scores_of, finish, np.empty(len(X), label.dtype), first_row)
+
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Probability of each class given the row, shape (n_rows, n_classes)."""
         return self._by_class(X, self._relative_scores, _posterior, first_row)
@@ -334,13 +373,30 @@ class GaussianModel:
         r""":math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes), in squared
         standard deviations; NaN for a class without rows.
         """
+        return self._distances_to_means(X, _copy, first_row)
+
+    def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Share of a class's rows that are further from its mean, shape (n_rows, n_classes).
+
+        The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution, of as
+        many degrees of freedom as there are features in the density.
+        """
+
+        def finish(distances: np.ndarray, out: np.ndarray) -> None:
+            special.chdtrc(self.features.size, distances.T, out=out)
+
+        return self._distances_to_means(X, finish, first_row)
+
+    def _distances_to_means(
+        self, X: Any, finish: Callable[[np.ndarray, np.ndarray], None], first_row: int
+    ) -> np.ndarray:
         means = np.nan_to_num(self.means[:, self.features])
         zeros = np.zeros(self.classes.size)
-        distances = self._by_class(
-            X, lambda rows: self._distances(rows, means, 1.0, zeros), _copy, first_row
+        said = self._by_class(
+            X, lambda rows: self._distances(rows, means, 1.0, zeros), finish, first_row
         )
-        distances[:, np.isnan(self.means[:, 0])] = np.nan
-        return distances
+        said[:, np.isnan(self.means[:, 0])] = np.nan
+        return said
 
     def _by_class(
         self,

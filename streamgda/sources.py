@@ -105,7 +105,7 @@ class RowSource:
             return np.asarray(self.values.iloc[start:stop])
         try:
             return patiently(lambda: np.asarray(self.values[start:stop]))
-        except MemoryError:
+        except (MemoryError, InvalidDataError):  # rows that were read, and are wrong
             raise
         except Exception as error:  # every store and codec has its own
             raise self._explained(error, start, min(stop, self.n_rows)) from error

@@ -58,6 +58,7 @@ METHODS = [
     "decision_function",
     "score_samples",
     "mahalanobis",
+    "p_values",
     "transform",
 ]
 PARAMETERS = [

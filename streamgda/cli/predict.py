@@ -74,7 +74,7 @@ def predict(
             made_of=identity.made_by(method, estimator.model_)
             | {"method": wanted, "columns": columns},
             out_row_bytes=8 * len(columns or [0]),
-            held=estimator.model_.roots.nbytes,  # that are packed
+            held=estimator.model_.packed_bytes,
             max_memory=max_memory,
             progress=True,
         )

@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -18,9 +19,10 @@ from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.recency import recency
 from streamgda.identity import made_by
-from streamgda.model import GaussianModel
+from streamgda.model import GaussianModel, check_priors
 from streamgda.moments import ClassMoments
-from streamgda.moments.labels import as_labels, find
+from streamgda.moments.labels import as_labels, find, join_labels
+from streamgda.sampling import Sampler, sample
 from streamgda.sources import is_dask, is_store, refuse_group
 
 
@@ -403,7 +405,7 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         if options:
             function = partial(function, **options)
         width = np.dtype(dtype).itemsize * (columns or 1)
-        needs = {"out_row_bytes": width, "held": self.model_.roots.nbytes}  # of packed roots
+        needs = {"out_row_bytes": width, "held": self.model_.packed_bytes}
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
@@ -571,9 +573,116 @@ class GaussianClassifier(MomentClassifier):
         """Numbers of the features that are constant over all rows: not in the density."""
         return self._left_out(self.model_)
 
+    def predict(
+        self, X: Any, *, out: Any = None, reject: float = 0.0, reject_label: Any = -1
+    ) -> Any:
+        """Most probable class of each row, or a label for rows that are of none.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy. A zarr
+            array bears a mark, the attribute ``streamgda_scores``, that says how far it is
+            written: where the process is stopped, the same call goes on from there.
+        reject : float in [0, 1)
+            Rows are rejected whose p-value (see `p_values`) for the class predicted is below
+            this: about so large a share of good rows is lost to it, if the classes are Gaussian.
+        reject_label : label
+            What rejected rows get: of the same kind as the classes' labels, and none of them.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out`, a `reject` or a `reject_label` that cannot be used.
+        """
+        if isinstance(reject, Real) and reject == 0:
+            return super().predict(X, out=out)
+        label = self._check_rejection(reject, reject_label)
+        options = {"reject": float(reject), "label": label}
+        return self._evaluate("predict_or_reject", X, out, label.dtype, options=options)
+
+    def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
+        """The label for rejected rows, in a type that holds it and all classes."""
+        if not isinstance(reject, Real) or not 0 <= float(reject) < 1:
+            raise InvalidParameterError(f"reject={reject!r}; expected a number from 0 to below 1")
+        try:
+            own = as_labels([label], "reject_label")
+            if own.dtype.kind == "i":
+                own = own.astype(np.min_scalar_type(own[0]))
+            dtype = join_labels(self.classes_, own).dtype
+        except InvalidDataError as error:
+            raise InvalidParameterError(f"reject_label={label!r}: {error}") from None
+        if find(own, self.classes_)[0] >= 0:
+            raise InvalidParameterError(
+                f"reject_label={label!r} is a class; rows that are rejected need another label"
+            )
+        return own.astype(dtype)[0]
+
     def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
         """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
         return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
+
+    def p_values(self, X: Any, *, out: Any = None) -> Any:
+        """Share of each class's rows that lie further from its mean, shape (n_rows, n_classes).
+
+        Of a Gaussian: the chi-square p-value of `mahalanobis`. Small for all classes, it marks an
+        outlier.
+        """
+        return self._evaluate("p_values", X, out, columns=self.classes_.size)
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None
+    ) -> tuple[Any, Any]:
+        """Draw rows from the classes' Gaussians, on all threads.
+
+        What is drawn with a seed depends on nothing else, neither on threads nor on `out`. Unlike
+        the other methods this one needs no inverse of a covariance: of a singular one, the rows
+        vary as the class does and no further. (`fit` refuses to make a classifier of such rows;
+        `partial_fit` takes them in.)
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState instance or None
+        y : label, or array-like of labels of shape (n_samples,); optional
+            The classes to draw from; by default drawn from the priors.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create a group in; optional
+            An array, of shape (n_samples, n_features), gets the rows; a group gets arrays "X" and
+            "y", slab by slab, as `open_store` reads them.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (n_samples, n_features); or as `out` says
+            Features that are constant over all rows have their value.
+        y : ndarray, shape (n_samples,); or a zarr.Array where `out` is a group
+
+        Raises
+        ------
+        InvalidParameterError
+            For a class that has no rows, or a number of samples below one.
+        InvalidDataError
+            For an `out` of another shape or not of floating-point numbers.
+        """
+        if n_samples < 1:
+            raise InvalidParameterError(f"n_samples={n_samples}; expected at least 1")
+        random = check_random_state(random_state)
+        check_is_fitted(self, "moments_")
+        moments = self.moments_
+        covariances = estimate(moments, self._covariance_type(), self._regularisation())
+        priors = check_priors(getattr(self, "priors", None), moments.classes, moments.class_count)
+        sampler = Sampler.of(covariances, moments.means, priors)
+        codes = None
+        if y is not None:
+            labels = as_labels(np.full(1, y) if np.ndim(y) == 0 else y)
+            if np.ndim(y) and labels.size != n_samples:
+                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
+            codes = np.broadcast_to(sampler.codes_of(labels), n_samples)
+        return sample(sampler, n_samples, random, codes, out)
 
 
 class DiscriminantAnalysis(GaussianClassifier):

@@ -6,9 +6,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from streamgda import fisher
 from streamgda.covariance import Regularisation
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import DiscriminantAnalysis
@@ -123,16 +123,8 @@ class LinearDiscriminantAnalysis(
 
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scalings and squared singular values: the between-class spread in whitened rows."""
-        model = self.model_
-        seen = model.priors > 0
-        gaps = (model.means[seen] - model.xbar)[:, model.features]
-        white = np.sqrt(model.priors[seen])[:, None] * (gaps @ model.roots[0].T)
-        _, singular, vectors = linalg.svd(white, full_matrices=False)
-        rank = int((singular > self.tol * singular[0]).sum())
-        scalings = np.zeros((model.n_features, rank))
-        scalings[model.features] = model.roots[0].T @ vectors[:rank].T
-        return scalings, singular**2
+        """Scalings, and the variance between classes along each in whitened rows."""
+        return fisher.directions(self.model_, self.tol)
 
     @property
     def scalings_(self) -> np.ndarray:

@@ -1,0 +1,184 @@
+"""Rows that are drawn: of the right distribution, singular or not, and always the same bits."""
+
+import naive
+import numpy as np
+import pytest
+import zarr
+from samples import blobs
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    open_store,
+    sampling,
+)
+from streamgda.errors import InvalidDataError, InvalidParameterError
+
+N = 5000  # more than two blocks
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    monkeypatch.setattr(sampling, "_SLAB_BYTES", 1)
+
+
+# --- the distribution ---------------------------------------------------------------------------
+
+
+def as_matrices(covariance, covariance_type, d):
+    """Covariances of all classes as matrices, from the shape that the type has."""
+    S = np.asarray(covariance)
+    S = S[None] if naive.is_tied(covariance_type) else S
+    if covariance_type.endswith("spherical"):
+        S = S[:, None] * np.ones(d)
+    return S if naive.is_matrix(covariance_type) else np.array([np.diag(s) for s in S])
+
+
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+def test_classes_have_the_means_and_covariances(covariance_type):
+    X, y = blobs()
+    fitted = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+    S = as_matrices(naive.covariance(X, y, covariance_type), covariance_type, 4)
+    S = np.broadcast_to(S, (3, 4, 4))
+    drawn, labels = fitted.sample(60_000, 1)
+    found = naive.moments(drawn, labels)
+    for k in range(3):
+        n, variance = found.count[k], S[k].diagonal()
+        error = np.abs(found.means[k] - fitted.means_[k]) / np.sqrt(variance / n)
+        assert error.max() < 5
+        deviation = np.sqrt((np.outer(variance, variance) + S[k] ** 2) / n)
+        assert (np.abs(found.scatter[k] / n - S[k]) / deviation).max() < 5
+
+
+def test_the_root_of_a_covariance():
+    random = np.random.default_rng(0)
+    for rank in (1, 3, 6):
+        A = random.normal(size=(6, rank)) * 10.0 ** np.arange(-3, 3)[:, None]
+        S = A @ A.T
+        L = sampling._root(S, matrix=True)
+        scale = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
+        np.testing.assert_allclose(L @ L.T / scale, S / scale, atol=1e-14)
+        assert not L[:, rank:].any()
+
+
+@pytest.mark.parametrize(
+    "make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB]
+)
+def test_samples_vary_as_the_class_does_and_no_further(make):
+    X, y = blobs()
+    X = np.hstack([X, X[:, :1] - 2 * X[:, 1:2], np.full((300, 1), 0.1)])  # dependent; constant
+    X[y == 1, 3] = 1e6  # constant in one class
+    estimator = make(var_smoothing=0) if make is GaussianNB else make()
+    drawn, labels = estimator.partial_fit(X, y).sample(N, 0)
+    assert (drawn[:, 5] == 0.1).all()
+    if make is not LinearDiscriminantAnalysis:
+        assert (drawn[labels == 1, 3] == 1e6).all()
+    if make is not GaussianNB:
+        np.testing.assert_allclose(drawn[:, 4], drawn[:, 0] - 2 * drawn[:, 1], atol=1e-5)
+    within = [
+        naive.moments(*rows).scatter.sum(axis=0).diagonal()[:3] / len(rows[0])
+        for rows in ((drawn, labels), (X, y))
+    ]
+    np.testing.assert_allclose(within[0], within[1], rtol=0.2)
+
+
+def test_fewer_rows_than_features():
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(6, 20)), np.repeat([0, 1], 3)
+    drawn, labels = QuadraticDiscriminantAnalysis().partial_fit(X, y).sample(200, 0)
+    for k in (0, 1):
+        mean = X[y == k].mean(axis=0)
+        basis = np.linalg.svd(X[y == k] - mean)[2][2:]  # two rows span what the class varies in
+        assert np.abs((drawn[labels == k] - mean) @ basis.T).max() < 1e-5
+        assert (drawn[labels == k] - mean).std() > 0.3
+
+
+def test_a_row_of_its_own_is_all_that_its_class_has():
+    X, y = blobs()
+    estimator = QuadraticDiscriminantAnalysis().partial_fit(X, y).partial_fit(X[:1] + 9, [7])
+    drawn, _ = estimator.sample(10, 0, y=7)
+    np.testing.assert_array_equal(drawn, np.repeat(X[:1] + 9, 10, axis=0))
+
+
+# --- always the same bits -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, GaussianNB])
+def test_neither_threads_nor_chunks_have_a_say(make, use_threads, tmp_path, small_slabs):
+    X, y = blobs()
+    fitted = make().fit(X, np.array(["x", "yy", "z"])[y])
+    use_threads(1)
+    expected, labels = fitted.sample(N, 3)
+    use_threads(4)
+    for chunk in (100, 3000, N):
+        stored = zarr.create_array({}, shape=(N, 4), chunks=(chunk, 3), dtype=np.float64)
+        rows, found = fitted.sample(N, 3, out=stored)
+        assert rows is stored
+        np.testing.assert_array_equal(stored[:], expected)
+        np.testing.assert_array_equal(found, labels, strict=True)
+    fitted.sample(N, 3, out=tmp_path / "drawn.zarr")
+    rows, found = open_store(tmp_path / "drawn.zarr")
+    np.testing.assert_array_equal(rows[:], expected)
+    np.testing.assert_array_equal(found[:], labels)
+    assert accumulate(rows, found).class_count.sum() == N
+
+
+def test_slabs_of_any_size_are_the_same_rows(monkeypatch):
+    fitted = GaussianNB().fit(*blobs())
+    expected = fitted.sample(N, 3)
+    monkeypatch.setattr(sampling, "_SLAB_BYTES", 1)
+    for found, array in zip(fitted.sample(N, 3), expected, strict=True):
+        np.testing.assert_array_equal(found, array)
+
+
+def test_fewer_rows_are_the_first_of_more():
+    fitted = GaussianNB().fit(*blobs())
+    more, labels = fitted.sample(N, 3)
+    for n in (1, 2047, 2049):
+        rows, found = fitted.sample(n, 3)
+        np.testing.assert_array_equal(rows, more[:n])
+        np.testing.assert_array_equal(found, labels[:n])
+
+
+def test_seeds_are_those_of_scikit_learn():
+    fitted = GaussianNB().fit(*blobs())
+    first, other = (fitted.sample(10, seed)[0] for seed in (1, 2))
+    assert not np.isin(first, other).any()
+    random = np.random.RandomState(1)
+    np.testing.assert_array_equal(fitted.sample(10, random)[0], first)
+    assert not np.isin(fitted.sample(10, random)[0], first).any()
+    assert not np.isin(fitted.sample(10)[0], fitted.sample(10)[0]).any()
+    blocks = fitted.sample(N, 1)[0]
+    assert np.unique(blocks).size == blocks.size  # each block has a stream of its own
+
+
+def test_classes_are_as_given():
+    X, y = blobs()
+    fitted = LinearDiscriminantAnalysis().fit(X, y)
+    labels = np.random.default_rng(0).integers(0, 3, N)
+    drawn, found = fitted.sample(N, 0, y=labels)
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_allclose(naive.moments(drawn, labels).means, fitted.means_, atol=0.2)
+    shares = np.bincount(
+        GaussianDiscriminantAnalysis(priors=[0.7, 0, 0.3]).fit(X, y).sample(N, 0)[1]
+    )
+    np.testing.assert_allclose(shares / N, [0.7, 0, 0.3], atol=0.03)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def test_float32_rows_and_arrays_that_do_not_take_them():
+    fitted = GaussianNB().fit(*blobs())
+    out = np.empty((10, 4), np.float32)
+    rows, _ = fitted.sample(10, 0, out=out)
+    assert rows is out
+    np.testing.assert_array_equal(out, fitted.sample(10, 0)[0].astype(np.float32))
+    for wrong in (np.empty((9, 4)), np.empty((10, 4), int), np.empty(10)):
+        with pytest.raises(InvalidDataError, match=r"expected shape \(10, 4\)"):
+            fitted.sample(10, 0, out=wrong)
+    with pytest.raises(InvalidParameterError, match="cannot sample class x"):
+        fitted.sample(10, 0, y="x")
