@@ -308,9 +308,9 @@ def test_dask_merges_norms_in_a_tree():
 def test_the_memory_of_norms_is_planned():
     X, y = held(np.zeros((10, 800)), "zarr"), held(np.repeat([0, 1], 5), "zarr")
     state = 2 * 800**2 * 8
-    accumulate(X, y, max_memory=(3 << 25) + 3 * state)
+    accumulate(X, y, max_memory=3 * state)
     with pytest.raises(MemoryBudgetError, match="for the moments"):
-        accumulate(X, y, norms=True, max_memory=(3 << 25) + 3 * state)
+        accumulate(X, y, norms=True, max_memory=3 * state)
 
 
 def test_from_moments_and_on():
