@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -69,11 +70,15 @@ def accumulate(
            [6., 7.]])
     """
     structure = structure_of(covariance_type)
-    if is_dask(X) or is_dask(y):
+    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
         return distributed.accumulate(
-            X, y, covariance_type=covariance_type, sample_weight=sample_weight
+            X,
+            y,
+            covariance_type=covariance_type,
+            sample_weight=sample_weight,
+            progress=progress,
         )
     moments = ClassMoments(covariance_type)
     if y is None:
@@ -85,11 +90,31 @@ def accumulate(
     check_rows(rows, *companions)
     allowed = as_bytes(max_memory)
     plan = Slabs.plan(rows, allowed, _state_bytes(structure, rows, companions[0], allowed))
+    if _on_cluster(rows):
+        from streamgda import distributed  # noqa: PLC0415
+
+        return distributed.accumulate_store(
+            rows, companions, plan.n_rows, covariance_type=covariance_type, progress=progress
+        )
     with reporter(progress, rows.n_rows, "accumulating") as report:
         for start, (block, labels, *weights) in plan.read(rows, *companions):
             moments._update(block, labels, weights[0] if weights else None, start)
             report(start + block.shape[0])
     return moments
+
+
+def _is_delayed(X: Any) -> bool:
+    """Whether these are partitions that dask has yet to make."""
+    return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
+
+
+def _on_cluster(rows: RowSource) -> bool:
+    """Whether workers of an active `distributed.Client` are to read these rows."""
+    if rows.in_memory or "distributed" not in sys.modules:
+        return False
+    from streamgda import distributed  # noqa: PLC0415
+
+    return distributed.reads_itself(rows.values)
 
 
 def _accumulate_batches(
@@ -162,6 +187,14 @@ def score(
     rows = as_source(X)
     check_rows(rows)
     plan = Slabs.plan(rows, as_bytes(max_memory), 0, out_row_bytes)
+    if _on_cluster(rows):
+        from streamgda import distributed  # noqa: PLC0415
+
+        if out is not None:
+            first = function(rows.read(0, 1), 0)
+            out = target(out, (rows.n_rows, *first.shape[1:]), first.dtype, plan.n_rows)
+        if out is None or distributed.reads_itself(out):
+            return distributed.score_store(function, rows, out, plan.n_rows, progress)
     with (
         reporter(progress, rows.n_rows, "scoring") as report,
         ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
@@ -170,7 +203,7 @@ def score(
         for start, (block,) in plan.read(rows):
             scores = function(block, start)
             if not start:
-                out = _target(out, (rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
+                out = target(out, (rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
             if writing is not None:
                 writing.result()
                 report(start)
@@ -181,7 +214,7 @@ def score(
     return out
 
 
-def _target(out: Any, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> Any:
+def target(out: Any, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> Any:
     if out is None:
         return np.empty(shape, dtype)
     if hasattr(out, "shape") and hasattr(out, "dtype"):

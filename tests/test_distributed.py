@@ -22,6 +22,7 @@ from samples import (
 
 from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis, accumulate
 from streamgda import distributed as streamgda_on_dask
+from streamgda.distributed import tasks
 from streamgda.errors import InvalidDataError
 
 N_ROWS = 300
@@ -69,7 +70,12 @@ def scheduler(request):
 
 @pytest.fixture
 def a_task_for_each_block(monkeypatch):
-    monkeypatch.setattr(streamgda_on_dask, "_MOST_TASK_BYTES", 1)
+    use_parts_of(monkeypatch, 1)
+
+
+def use_parts_of(monkeypatch, n_bytes):
+    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
+    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", 0)
 
 
 def in_blocks(chunks, *arrays):
@@ -139,9 +145,9 @@ class TestBlocks:
         assert_equal_to_rounding(found, make(name).fit(X, y), X)
 
     @EVERY_CHUNKING
-    @pytest.mark.parametrize("task_bytes", [1, 40 * 32, 1 << 27])
-    def test_bytes_are_exact_in_any_blocks_and_tasks(self, monkeypatch, chunks, task_bytes):
-        monkeypatch.setattr(streamgda_on_dask, "_MOST_TASK_BYTES", task_bytes)
+    @pytest.mark.parametrize("part_bytes", [1, 40 * 4, 1 << 27])
+    def test_bytes_are_exact_in_any_blocks_and_parts(self, monkeypatch, chunks, part_bytes):
+        use_parts_of(monkeypatch, part_bytes)
         X, y = blobs(N_ROWS)
         X = bytes_of(X)
         _, found = accumulate(*in_blocks(chunks, X, y)).state()
@@ -220,10 +226,10 @@ class TestBlocks:
 
 
 def test_parts_are_not_changed_when_they_are_merged():
-    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(3)]
+    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
     before = [part.state()[1] for part in parts]
     copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
-    first, second = streamgda_on_dask._merge(parts), streamgda_on_dask._merge(parts)
+    first, second = tasks.merge(*parts), tasks.merge(*parts)
     for arrays, copied in zip(before, copies, strict=True):
         assert_same_bits(arrays, copied)
     assert_same_bits(first.state()[1], second.state()[1])

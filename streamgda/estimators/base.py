@@ -346,13 +346,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
-            if out is not None:
-                raise InvalidParameterError(
-                    "out does not go with a dask array: the result is lazy; store it with "
-                    "dask.array.to_zarr(result, ...)"
-                )
             self._check_stored(X, first=False)
-            return distributed.score(function, X, dtype, columns)
+            scores = distributed.score(function, X, dtype, columns)
+            return scores if out is None else distributed.store(scores, out, engine.target)
         if is_store(X):
             self._check_stored(X, first=False)
             return engine.score(function, X, out, out_row_bytes=width)
