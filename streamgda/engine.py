@@ -215,6 +215,13 @@ def score(
 
 
 def target(out: Any, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> Any:
+    """What scores of that shape are written to: `out`, or what is made where it says.
+
+    Raises
+    ------
+    InvalidDataError
+        For an array that they do not fit.
+    """
     if out is None:
         return np.empty(shape, dtype)
     if hasattr(out, "shape") and hasattr(out, "dtype"):

@@ -75,7 +75,7 @@ def a_task_for_each_block(monkeypatch):
 
 def use_parts_of(monkeypatch, n_bytes):
     monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
-    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", 0)
+    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
 
 
 def in_blocks(chunks, *arrays):

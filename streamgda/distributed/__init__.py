@@ -7,6 +7,7 @@ the size of the moments, never on the scheduler or the number of its workers.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ import dask
 import dask.array as da
 import numpy as np
 
-from streamgda import threads
 from streamgda.distributed import cluster, tasks
 from streamgda.distributed.blocks import blocks_of
 from streamgda.errors import InvalidDataError
@@ -24,10 +24,12 @@ from streamgda.moments.structure import structure_of
 from streamgda.progress import Progress, reporter
 from streamgda.sources import RowSource, as_source, is_dask, is_store
 
-# A part is as many rows as are worth a task. Its moments are moved to be merged, so its rows are
-# several times as large; and schedulers are slow with very many tasks.
+# A part is as many rows as are worth a task: so many bytes; or several times the moments, which are
+# moved to be merged. Rows are cut finer where that makes many parts at all, for many workers, and
+# coarser where it makes more than schedulers are quick with.
 _PART_BYTES = 1 << 26
-_PART_STATES = 8
+_PART_STATES = (2, 8)
+_MANY_PARTS = 1 << 6
 _MOST_PARTS = 1 << 13
 _CLASSES_EXPECTED = 10
 
@@ -147,8 +149,8 @@ def accumulate_store(
         take = partial(tasks.take_rows, taking, part, start, slab_rows, sources)
         return dask.delayed(take, pure=False)()
 
-    step = max(1, _part_bytes(rows.n_rows * rows.row_bytes, state) // (slab_rows * rows.row_bytes))
-    cuts = _ranges(rows.n_rows, step * slab_rows)
+    most = _part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
+    cuts = _ranges(rows.n_rows, slab_rows, most)
     return _merged(take, cuts, [b - a for a, b in cuts], rows.n_rows, progress)
 
 
@@ -159,7 +161,7 @@ def _merged(
     total: int | None,
     progress: Progress,
 ) -> ClassMoments:
-    """The moments of all parts. Pairs are merged: few are held at a time, and few are waited for."""
+    """The moments of all parts, merged in pairs: so few are held, and few waited for, at a time."""
     topic = cluster.new_topic() if progress else ""
     parts = [take(tasks.Part(n, topic), *cut) for n, cut in enumerate(cuts)]
     keys = [part.key for part in parts]
@@ -173,7 +175,9 @@ def _merged(
 
 
 def _part_bytes(total: int, state: int) -> int:
-    return max(_PART_BYTES, _PART_STATES * state, total // _MOST_PARTS)
+    least, most = (states * state for states in _PART_STATES)
+    states = min(most, max(least, total // _MANY_PARTS))
+    return max(_PART_BYTES, states, total // _MOST_PARTS)
 
 
 def _cuts(weights: list[int], state: int) -> list[tuple[int, int]]:
@@ -188,7 +192,11 @@ def _cuts(weights: list[int], state: int) -> list[tuple[int, int]]:
     return [*cuts, (start, len(weights))]
 
 
-def _ranges(n_rows: int, step: int) -> list[tuple[int, int]]:
+def _ranges(n_rows: int, unit: int, most: int) -> list[tuple[int, int]]:
+    """Ranges of whole units, all about as large and none larger than it must be above `most`."""
+    units = -(-n_rows // unit)
+    parts = -(-units // max(1, most // unit))
+    step = -(-units // parts) * unit
     return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
@@ -215,7 +223,7 @@ def score(
     dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
     """
     X = as_rows(X)
-    held = cluster.hold(partial(_call, function))
+    held = _held(function)
     shape = (0,) if n_columns is None else (0, n_columns)
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
     if n_columns is None:
@@ -230,9 +238,9 @@ def _apply(
     return function(X, 0 if np.isnan(first_row) else int(first_row))
 
 
-def _call(function: Callable[..., np.ndarray], X: np.ndarray, first_row: int) -> np.ndarray:
-    with threads.limit(1):
-        return function(X, first_row)
+def _held(function: Callable[..., np.ndarray]) -> Any:
+    n_bytes = len(pickle.dumps(function))
+    return cluster.hold(tasks.Scorer(function, n_bytes), n_bytes)
 
 
 def store(scores: Any, out: Any, target: Callable[..., Any]) -> Any:
@@ -307,19 +315,13 @@ def score_store(
         written = as_source(out, "out").unit
         slab_rows = max(1, slab_rows // written) * written if written <= slab_rows else slab_rows
         unit = math.lcm(written, slab_rows)
-    step = max(1, _part_bytes(rows.n_rows * rows.row_bytes, 0) // (unit * rows.row_bytes)) * unit
+    most = _part_bytes(rows.n_rows * rows.row_bytes, 0) // rows.row_bytes
     topic = cluster.new_topic() if progress else ""
-    held = cluster.hold(function)
+    held = _held(function)
     parts, sizes = [], {}
-    for number, (start, stop) in enumerate(_ranges(rows.n_rows, step)):
-        score = partial(
-            tasks.score_rows,
-            tasks.Part(number, topic),
-            start,
-            slab_rows,
-            tasks.window(rows, start, stop),
-            out,
-        )
+    for number, (start, stop) in enumerate(_ranges(rows.n_rows, unit, most)):
+        part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
+        score = partial(tasks.score_rows, part, start, slab_rows, window, out)
         parts.append(dask.delayed(score, pure=False)(held))
         sizes[parts[-1].key] = stop - start
     with reporter(progress, rows.n_rows, "scoring") as report:

@@ -60,18 +60,13 @@ def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
     elsewhere : dict
         What they need and is made elsewhere: delayed objects or futures, by their keys.
     """
-    optimised = dask.optimize(*columns)
     keys: list[list[Any]] = []
-    graphs: dict[int, Any] = {}
-    for column in optimised:
-        collections = column if isinstance(column, list) else [column]
-        keys.append(list(flatten([c.__dask_keys__() for c in collections])))
-        graphs |= {
-            id(graph): graph for c in collections if (graph := c.__dask_graph__()) is not None
-        }
     graph: dict[Any, Any] = {}
-    for each in graphs.values():
-        graph.update(each)
+    for column in dask.optimize(*columns):
+        collections = column if isinstance(column, list) else [column]
+        keys.append(list(flatten([collection.__dask_keys__() for collection in collections])))
+        for collection in collections:
+            graph.update(collection.__dask_graph__())
     wanted = [list(block) for block in zip(*keys, strict=True)]
     user: dict[Any, int] = {}
 

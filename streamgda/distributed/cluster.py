@@ -80,17 +80,17 @@ def check_seen(X: Any) -> None:
         ) from error
 
 
-def hold(function: Any) -> Any:
-    """A function as something that stands in a graph once, however many tasks call it.
+def hold(value: Any, n_bytes: int) -> Any:
+    """A value of that size as something that stands in a graph once, however many tasks take it.
 
     A large one is sent to the active client's scheduler at once, from where workers get it that
     come later, too; what is made with it belongs to that client.
     """
     client = active_client()
-    if client is None or len(pickle.dumps(function)) < _LARGE_BYTES:
-        return dask.delayed(function, pure=False)
+    if client is None or n_bytes < _LARGE_BYTES:
+        return dask.delayed(value, pure=False)
     with _large_graphs(), _failures():
-        return client.submit(_same, function, pure=False)
+        return client.submit(_same, value, pure=False)
 
 
 def _same(value: Any) -> Any:

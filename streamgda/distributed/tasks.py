@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from dask.sizeof import sizeof
 
 from streamgda import threads
 from streamgda.distributed import cluster
@@ -19,8 +20,7 @@ from streamgda.moments import ClassMoments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
 
-
-# A batch's name where its rows have no known numbers, the number of its first row, and its arrays.
+# Its name where rows have no known numbers, the number of its first row, and its arrays.
 Batch = tuple[str, int, Sequence[Any]]
 
 
@@ -75,10 +75,40 @@ class Taking:
         return moments
 
 
+@sizeof.register(ClassMoments)
+def _(moments: ClassMoments) -> int:
+    # Workers spill, and the scheduler chooses where to merge, by how large results are.
+    return moments.nbytes
+
+
 def merge(first: ClassMoments, second: ClassMoments) -> ClassMoments:
     """The moments of both."""
     with threads.limit(1):
         return first + second
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A function that scores rows, on one thread.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)``.
+    nbytes : int
+        Of what it holds, which is a model most often.
+    """
+
+    function: Callable[..., np.ndarray]
+    nbytes: int
+
+    def __call__(self, X: np.ndarray, first_row: int) -> np.ndarray:
+        """Scores of a block."""
+        with threads.limit(1):
+            return self.function(X, first_row)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
 
 
 # --- rows in a store, which workers read themselves ---------------------------------------------
@@ -113,26 +143,20 @@ def take_rows(
 
 
 def score_rows(
-    function: Callable[..., np.ndarray],
-    part: Part,
-    first_row: int,
-    slab_rows: int,
-    rows: RowSource,
-    out: Any,
+    part: Part, first_row: int, slab_rows: int, rows: RowSource, out: Any, function: Scorer
 ) -> Any:
     """The scores of a window of a store, written to `out` slab by slab, or given back."""
     _check_seen([rows])
     if out is not None:
         cluster.check_seen(out)
     made = []
-    with threads.limit(1):
-        for at, (X,) in Slabs(slab_rows).read(rows):
-            scores = function(X, first_row + at)
-            if out is None:
-                made.append(scores)
-            else:
-                out[first_row + at : first_row + at + len(scores)] = scores
-            part.tell(at + len(scores))
+    for at, (X,) in Slabs(slab_rows).read(rows):
+        scores = function(X, first_row + at)
+        if out is None:
+            made.append(scores)
+        else:
+            out[first_row + at : first_row + at + len(scores)] = scores
+        part.tell(at + len(scores))
     return np.concatenate(made) if out is None else None
 
 
