@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
+from dask.delayed import Delayed, delayed
 
 from streamgda.distributed import cluster, tasks
 from streamgda.distributed.blocks import blocks_of
@@ -99,7 +101,7 @@ def accumulate(
         mine = found[start:stop]
         keys = sorted({key for _, _, block in mine for key in block.needs}, key=str)
         take = partial(tasks.take_blocks, taking, part, mine, keys)
-        return dask.delayed(take, pure=False)([elsewhere[key] for key in keys])
+        return delayed(take, pure=False)([elsewhere[key] for key in keys])
 
     taking = tasks.Taking(covariance_type, options)
     cuts = _cuts(weights, state)
@@ -147,7 +149,7 @@ def accumulate_store(
     def take(part: tasks.Part, start: int, stop: int) -> Any:
         sources = [tasks.window(source, start, stop) for source in (rows, *companions)]
         take = partial(tasks.take_rows, taking, part, start, slab_rows, sources)
-        return dask.delayed(take, pure=False)()
+        return delayed(take, pure=False)()
 
     most = _part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
     cuts = _ranges(rows.n_rows, slab_rows, most)
@@ -165,7 +167,7 @@ def _merged(
     topic = cluster.new_topic() if progress else ""
     parts = [take(tasks.Part(n, topic), *cut) for n, cut in enumerate(cuts)]
     keys = [part.key for part in parts]
-    merge = dask.delayed(tasks.merge, pure=False)
+    merge = delayed(tasks.merge, pure=False)
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -196,8 +198,8 @@ def _ranges(n_rows: int, unit: int, most: int) -> list[tuple[int, int]]:
     """Ranges of whole units, all about as large and none larger than it must be above `most`."""
     units = -(-n_rows // unit)
     parts = -(-units // max(1, most // unit))
-    step = -(-units // parts) * unit
-    return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    cuts = [min(units * part // parts * unit, n_rows) for part in range(parts + 1)]
+    return list(pairwise(cuts))
 
 
 # --- scores -------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ def score_store(
     for number, (start, stop) in enumerate(_ranges(rows.n_rows, unit, most)):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
         score = partial(tasks.score_rows, part, start, slab_rows, window, out)
-        parts.append(dask.delayed(score, pure=False)(held))
+        parts.append(delayed(score, pure=False)(held))
         sizes[parts[-1].key] = stop - start
     with reporter(progress, rows.n_rows, "scoring") as report:
         made = cluster.compute(parts, sizes, topic, report)
@@ -339,11 +341,7 @@ def reads_itself(X: Any) -> bool:
 
 def is_partitions(X: Any) -> bool:
     """Whether this is a list of delayed objects."""
-    return (
-        isinstance(X, list | tuple)
-        and bool(X)
-        and all(isinstance(x, dask.delayed.Delayed) for x in X)
-    )
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(x, Delayed) for x in X)
 
 
 def as_rows(X: Any) -> Any:
@@ -365,7 +363,12 @@ def as_rows(X: Any) -> Any:
 
 
 def _as_array(X: Any) -> Any:
-    return X.to_dask_array() if hasattr(X, "to_dask_array") else X
+    if not hasattr(X, "to_dask_array"):
+        return X
+    with warnings.catch_warnings():
+        # Labels that are strings become objects, which are labels as well.
+        warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
+        return X.to_dask_array()
 
 
 def _beside(X: Any, y: Any, what: str) -> Any:

@@ -191,9 +191,10 @@ class _Counting(Callback):
         super().__init__()
         self.rows, self.report, self.done = rows, report, 0
 
-    def _posttask(self, key: str, *_: Any) -> None:
+    def _posttask(self, key: str, value: Any, *_: Any) -> None:
         if key in self.rows:
-            self.done += self.rows[key]
+            # Of blocks of unknown size, those that were counted.
+            self.done += self.rows[key] or int(value.class_count.sum())
             self.report(self.done)
 
 
@@ -201,6 +202,7 @@ class _Counting(Callback):
 def _failures() -> Iterator[None]:
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415
     from distributed.comm import CommClosedError  # noqa: PLC0415
+    from distributed.scheduler import NoValidWorkerError, NoWorkerError  # noqa: PLC0415
 
     try:
         yield
@@ -211,6 +213,8 @@ def _failures() -> Iterator[None]:
             f"(covariance_type='tied' or 'diag', fewer features). If they were taken away, raise "
             f"distributed.scheduler.allowed-failures in dask's configuration"
         ) from error
+    except (NoWorkerError, NoValidWorkerError) as error:
+        raise ClusterError(f"no worker is left that could go on: {error}") from error
     except (CancelledError, CommClosedError) as error:
         raise ClusterError(
             f"the scheduler is gone, or has cancelled this work ({error!r}). No moments were kept; "

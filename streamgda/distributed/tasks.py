@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dask.sizeof import sizeof
 from streamgda import threads
 from streamgda.distributed import cluster
 from streamgda.distributed.blocks import Block
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.moments import ClassMoments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
@@ -111,6 +112,21 @@ class Scorer:
         return self.nbytes
 
 
+def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A task whose errors reach the caller as they are: what led to them often cannot be sent."""
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except StreamGDAError as error:
+            raised = error
+        raised.__cause__ = raised.__context__ = None
+        raise raised
+
+    return run
+
+
 # --- rows in a store, which workers read themselves ---------------------------------------------
 
 
@@ -133,6 +149,7 @@ def window(source: RowSource, start: int, stop: int) -> RowSource:
     return replace(source, values=values, shape=shape, in_memory=not stays)
 
 
+@sendable
 def take_rows(
     taking: Taking, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
 ) -> ClassMoments:
@@ -142,6 +159,7 @@ def take_rows(
     return taking.take(part, (("", first_row + at, arrays) for at, arrays in slabs))
 
 
+@sendable
 def score_rows(
     part: Part, first_row: int, slab_rows: int, rows: RowSource, out: Any, function: Scorer
 ) -> Any:
@@ -169,6 +187,7 @@ def _check_seen(sources: Iterable[RowSource]) -> None:
 # --- blocks that dask makes ---------------------------------------------------------------------
 
 
+@sendable
 def take_blocks(
     taking: Taking,
     part: Part,

@@ -163,6 +163,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """Of rows that are not in memory, what can be said before they are read."""
         if len(X.shape) != 2:
             raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
+        if hasattr(X, "to_dask_array"):  # scikit-learn takes names from pandas' own frames only
+            import pandas as pd  # noqa: PLC0415
+
+            X = pd.DataFrame(columns=X.columns)
         validate_data(self, X, reset=first, skip_check_array=True)
 
     def _validate(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
