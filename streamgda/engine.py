@@ -192,7 +192,8 @@ def score(
 
         if out is not None:
             first = function(rows.read(0, 1), 0)
-            out = target(out, (rows.n_rows, *first.shape[1:]), first.dtype, plan.n_rows)
+            shape = (rows.n_rows, *first.shape[1:])
+            out = target(out, shape, first.dtype, distributed.scored_rows(rows))
         if out is None or distributed.reads_itself(out):
             return distributed.score_store(function, rows, out, plan.n_rows, progress)
     with (

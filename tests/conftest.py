@@ -1,4 +1,4 @@
-"""What all tests share: the oracle's folder on the path, hypothesis settings, real threads and environment."""
+"""What all tests share: the oracle's folder on the path, hypothesis settings, real threads."""
 
 import os
 import sys

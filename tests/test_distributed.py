@@ -88,6 +88,7 @@ def a_task_for_each_block(monkeypatch):
 def use_parts_of(monkeypatch, n_bytes):
     monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
     monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
+    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", n_bytes)
 
 
 def in_blocks(chunks, *arrays):
@@ -518,9 +519,9 @@ def test_small_blocks_are_put_together_and_large_ones_are_not():
     mib = 1 << 20
     assert streamgda_on_dask._cuts([mib] * 100, 0) == [(0, 64), (64, 100)]
     assert streamgda_on_dask._cuts([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
-    assert streamgda_on_dask._part_bytes(mib, 49 * mib) == 2 * 49 * mib
-    assert streamgda_on_dask._part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
-    assert streamgda_on_dask._part_bytes(1 << 50, 49 * mib) == 1 << 37
+    assert streamgda_on_dask.part_bytes(mib, 49 * mib) == 2 * 49 * mib
+    assert streamgda_on_dask.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
+    assert streamgda_on_dask.part_bytes(1 << 50, 49 * mib) == 1 << 37
     assert streamgda_on_dask._ranges(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
     assert streamgda_on_dask._ranges(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
 

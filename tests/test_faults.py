@@ -50,6 +50,7 @@ def client(cluster):
 def small_parts(monkeypatch):
     monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", 1)
     monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
+    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", 1)
     monkeypatch.setattr(slabs, "_SLAB_BYTES", 60 * 32)
 
 

@@ -34,6 +34,7 @@ _PART_STATES = (2, 8)
 _MANY_PARTS = 1 << 6
 _MOST_PARTS = 1 << 13
 _CLASSES_EXPECTED = 10
+_SCORED_BYTES = 1 << 23  # of a part that is scored: more work a row, and nothing to merge
 
 
 # --- moments ------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def accumulate_store(
         take = partial(tasks.take_rows, taking, part, start, slab_rows, sources)
         return delayed(take, pure=False)()
 
-    most = _part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
+    most = part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
     cuts = _ranges(rows.n_rows, slab_rows, most)
     return _merged(take, cuts, [b - a for a, b in cuts], rows.n_rows, progress)
 
@@ -176,7 +177,8 @@ def _merged(
     return moments
 
 
-def _part_bytes(total: int, state: int) -> int:
+def part_bytes(total: int, state: int) -> int:
+    """Bytes of rows that are worth a part, of so many in all and moments of that size."""
     least, most = (states * state for states in _PART_STATES)
     states = min(most, max(least, total // _MANY_PARTS))
     return max(_PART_BYTES, states, total // _MOST_PARTS)
@@ -184,7 +186,7 @@ def _part_bytes(total: int, state: int) -> int:
 
 def _cuts(weights: list[int], state: int) -> list[tuple[int, int]]:
     """Neighbouring blocks put together until they are worth a part, as (start, stop)."""
-    enough = _part_bytes(sum(weights), state)
+    enough = part_bytes(sum(weights), state)
     cuts, start, held = [], 0, 0
     for number, weight in enumerate(weights):
         if held and held + weight > enough:
@@ -281,6 +283,12 @@ def store(scores: Any, out: Any, target: Callable[..., Any]) -> Any:
     return out
 
 
+def scored_rows(rows: RowSource) -> int:
+    """How many rows of a store are worth a task that scores them, as a multiple of its chunks."""
+    most = max(_SCORED_BYTES, rows.n_rows * rows.row_bytes // _MOST_PARTS) // rows.row_bytes
+    return max(1, most // rows.unit) * rows.unit
+
+
 def score_store(
     function: Callable[..., np.ndarray],
     rows: RowSource,
@@ -312,16 +320,16 @@ def score_store(
     ClusterError
         Where the cluster fails, or a worker does not see the store.
     """
-    unit = slab_rows
-    if out is not None:
-        written = as_source(out, "out").unit
-        slab_rows = max(1, slab_rows // written) * written if written <= slab_rows else slab_rows
-        unit = math.lcm(written, slab_rows)
-    most = _part_bytes(rows.n_rows * rows.row_bytes, 0) // rows.row_bytes
+    most = scored_rows(rows)
+    written = 1 if out is None else as_source(out, "out").unit
+    aligned = math.lcm(written, rows.unit)
+    cuts = _ranges(rows.n_rows, aligned if aligned <= most else written, most)
+    if written <= slab_rows:
+        slab_rows -= slab_rows % written
     topic = cluster.new_topic() if progress else ""
     held = _held(function)
     parts, sizes = [], {}
-    for number, (start, stop) in enumerate(_ranges(rows.n_rows, unit, most)):
+    for number, (start, stop) in enumerate(cuts):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
         score = partial(tasks.score_rows, part, start, slab_rows, window, out)
         parts.append(delayed(score, pure=False)(held))
