@@ -179,8 +179,8 @@ def said(rates: Rates) -> str:
         f"taken in, {report.quantity(rates.merge, 's')} to merge two moments of 49 MB, "
         f"{readable(rates.bandwidth)} a second of moments from a worker to another over loopback. "
         f"The rows, {readable(ROWS * FEATURES)} before compression, are cut into {found.parts:,} "
-        f"parts, each of which is read once. What the store can give to all workers together is not "
-        f"in the table, nor is the scheduler's own time."
+        f"parts, each of which is read once. What the store can give to all workers together is "
+        f"not in the table, nor is the scheduler's own time."
     )
 
 

@@ -31,9 +31,10 @@ def accumulate(
 
     Parameters
     ----------
-    X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+    X : array-like, numpy.memmap, zarr.Array, data frame, dask array or dask data frame
         Rows, shape (n_rows, n_features). With `y` omitted: an iterable of batches, each
-        ``(X, y)`` or ``(X, y, sample_weight)``.
+        ``(X, y)`` or ``(X, y, sample_weight)``, or a list of ``dask.delayed`` ones. A zarr array
+        is read by the workers themselves where a `distributed.Client` is active.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
     covariance_type : str
@@ -42,10 +43,11 @@ def accumulate(
         Non-negative weights.
     max_memory : int or str, optional
         Bytes, or a text such as ``"512MB"``: data in flight and state together. Labels are then
-        counted first, and nothing is begun that would need more. Of dask arrays the budget is
-        the cluster's own, and is not looked at here.
+        counted first, and nothing is begun that would need more. On a cluster it bounds each
+        task that reads a zarr array; of dask arrays it is not looked at.
     progress : bool or callable
-        True shows a bar in a terminal; a callable is given ``(rows_done, rows_total)``.
+        True shows a bar in a terminal; a callable is given ``(rows_done, rows_total)``, the total
+        None where it is not known.
 
     Returns
     -------
@@ -57,6 +59,8 @@ def accumulate(
         For rows, labels or weights that cannot be used.
     MemoryBudgetError
         Where `max_memory` is too little.
+    ClusterError
+        Where a cluster fails that does the work.
 
     Examples
     --------

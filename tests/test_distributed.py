@@ -447,9 +447,10 @@ def test_workers_write_where_a_path_says(stored, tmp_path):
     for number, rows in enumerate((group["X"], da.from_zarr(group["X"], chunks=(90, 4)))):
         out = fitted.predict(rows, out=tmp_path / str(number))
         np.testing.assert_array_equal(out[...], fitted.predict(X))
-    kept = np.empty(N_ROWS, y.dtype)
-    assert fitted.predict(group["X"], out=kept) is kept
-    np.testing.assert_array_equal(kept, fitted.predict(X))
+    for rows in (group["X"], da.from_zarr(group["X"])):
+        kept = np.empty(N_ROWS, y.dtype)
+        assert fitted.predict(rows, out=kept) is kept
+        np.testing.assert_array_equal(kept, fitted.predict(X))
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3, 7])

@@ -253,13 +253,14 @@ def store(scores: Any, out: Any, target: Callable[..., Any]) -> Any:
     Parameters
     ----------
     scores : dask.array.Array
-    out : zarr.Array, or path or store for one to create
+    out : zarr.Array, or path or store for one to create; or an array in memory
     target : callable
         ``target(out, shape, dtype, chunk_rows)`` gives the array to write to.
 
     Returns
     -------
-    zarr.Array
+    zarr.Array or ndarray
+        `out`, or what was made in its place.
 
     Raises
     ------
@@ -274,12 +275,13 @@ def store(scores: Any, out: Any, target: Callable[..., Any]) -> Any:
             "X.compute_chunk_sizes() first"
         )
     out = target(out, scores.shape, scores.dtype, max(1, *scores.chunks[0]))
-    unit = as_source(out, "out").unit
-    rows = max(1, max(scores.chunks[0]) // unit) * unit
-    stored = da.store(
-        scores.rechunk((rows, *scores.shape[1:])), out, lock=not cluster.travels(out), compute=False
-    )
-    cluster.compute([stored])
+    if cluster.travels(out):
+        unit = as_source(out, "out").unit
+        rows = max(1, max(scores.chunks[0]) // unit) * unit
+        scores = scores.rechunk((rows, *scores.shape[1:]))
+        cluster.compute([da.store(scores, out, lock=False, compute=False)])
+    else:
+        out[...] = cluster.compute([scores])[0]
     return out
 
 

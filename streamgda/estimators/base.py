@@ -272,7 +272,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy.
+            Where the result goes, slab by slab, or block by block of a dask array, whose result
+            is lazy otherwise. On a cluster each chunk or shard is written by one task.
 
         Returns
         -------
