@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -15,7 +16,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
-from streamgda.outputs import Output, refuse_half_written
+from streamgda.outputs import Output, refuse_half_written, target
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, allowed_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask
@@ -40,9 +41,10 @@ def accumulate(
 
     Parameters
     ----------
-    X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+    X : array-like, numpy.memmap, zarr.Array, data frame, dask array or dask data frame
         Rows, shape (n_rows, n_features). With `y` omitted: an iterable of batches, each
-        ``(X, y)`` or ``(X, y, sample_weight)``.
+        ``(X, y)`` or ``(X, y, sample_weight)``, or a list of ``dask.delayed`` ones. A zarr array
+        is read by the workers themselves where a `distributed.Client` is active.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
     covariance_type : str
@@ -55,13 +57,14 @@ def accumulate(
         Bytes, or a text such as ``"512MB"``: data in flight and state together; by default half
         of what the machine has available or a control group allows. Nothing is begun that would
         need more: labels are counted first, where they could be too many classes. Where slabs must
-        be smaller to fit, floats are summed in another order, and the last bits may differ. Of dask
-        arrays the budget is the cluster's own, and is not looked at here.
+        be smaller to fit, floats are summed in another order, and the last bits may differ. On a
+        cluster it bounds each task that reads a zarr array; of dask arrays it is not looked at.
     for_model : bool
         Plan for a model too that is made of the moments.
     progress : bool or callable
         True shows rates, time left and memory: a bar in a terminal, elsewhere a line every ten
-        seconds, on stderr. A callable is given ``(rows_done, rows_total)``.
+        seconds, on stderr. A callable is given ``(rows_done, rows_total)``, the total None where
+        it is not known.
     on_invalid : {"raise", "skip"}
         Of rows with NaN, infinity or `nodata` in any feature: an error that names the first, or
         they are left out and counted (`ClassMoments.n_skipped`).
@@ -73,6 +76,7 @@ def accumulate(
         bits as one that nothing disturbed. A finished call leaves the file: the same one again
         gives what is in it. All labels and weights, and some of the rows, are compared with
         those that were counted. Of batches, as many as are held are taken and not added again.
+        With a checkpoint the rows are read by this process, whatever cluster there is.
     checkpoint_every : float
         Seconds from one writing of the file to the next, at least.
 
@@ -90,6 +94,8 @@ def accumulate(
         Where `max_memory` is too little.
     CheckpointError
         Where the checkpoint is of other data, labels or parameters, or damaged.
+    ClusterError
+        Where a cluster fails that does the work.
 
     Examples
     --------
@@ -107,16 +113,17 @@ def accumulate(
     """
     structure = structure_of(covariance_type)
     invalid = Invalid(on_invalid, nodata)
-    if is_dask(X) or is_dask(y):
+    how: dict[str, Any] = {"covariance_type": covariance_type, "norms": norms}
+    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
-        if checkpoint is not None or invalid.looked_for:
+        if checkpoint is not None:
             raise InvalidParameterError(
-                "checkpoint, on_invalid and nodata do not go with dask arrays; pass what they "
-                "were made of, such as the zarr array"
+                "checkpoint does not go with dask collections; pass what they were made of, such "
+                "as the zarr array"
             )
         return distributed.accumulate(
-            X, y, covariance_type=covariance_type, norms=norms, sample_weight=sample_weight
+            X, y, sample_weight=sample_weight, progress=progress, invalid=invalid, **how
         )
     made_of = {
         "covariance_type": covariance_type,
@@ -147,6 +154,12 @@ def accumulate(
         merged=norms,
         model=for_model,
     )
+    if checkpoint is None and _on_cluster(rows):
+        from streamgda import distributed  # noqa: PLC0415
+
+        return distributed.accumulate_store(
+            rows, companions, plan.n_rows, progress=progress, invalid=invalid, **how
+        )
     journal = Journal(*journalled, made_of, moments)
     plan = _go_on(journal, plan, rows, companions)
     with (
@@ -179,6 +192,20 @@ def _go_on(
     if work.kept is not None:
         work.seen.check(work.kept, work.done, str(work))
     return plan
+
+
+def _is_delayed(X: Any) -> bool:
+    """Whether these are partitions that dask has yet to make."""
+    return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
+
+
+def _on_cluster(rows: RowSource) -> bool:
+    """Whether workers of an active `distributed.Client` are to read these rows."""
+    if rows.in_memory or "distributed" not in sys.modules:
+        return False
+    from streamgda import distributed  # noqa: PLC0415
+
+    return distributed.reads_itself(rows.values)
 
 
 def _accumulate_batches(
@@ -271,6 +298,15 @@ def score(
     refuse_half_written(rows.values, "X")
     held += rows.n_rows * out_row_bytes if out is None else 0
     plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
+    if _on_cluster(rows):
+        from streamgda import distributed  # noqa: PLC0415
+
+        if out is not None:
+            first = function(rows.read(0, 1), 0)
+            shape = (rows.n_rows, *first.shape[1:])
+            out = target(out, shape, first.dtype, distributed.scored_rows(rows))
+        if out is None or distributed.reads_itself(out):
+            return distributed.score_store(function, rows, out, plan.n_rows, progress)
     output = Output(out, made_of and {**made_of, "X": describe(rows)})
     plan = _go_on(output, plan, rows, [])
     with (

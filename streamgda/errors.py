@@ -47,5 +47,9 @@ class SourceNotFoundError(StreamGDAError, FileNotFoundError):
     """A store or file that is not there."""
 
 
+class ClusterError(StreamGDAError, RuntimeError):
+    """Workers or the scheduler of a cluster that died, or cannot see a store."""
+
+
 class ConstantFeatureWarning(UserWarning):
     """Features that are constant over all the data were left out of the density."""

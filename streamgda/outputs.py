@@ -167,6 +167,16 @@ class Output:
             )
 
 
+def target(out: Any, shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int) -> Any:
+    """The array that scores of that shape go to: `out`, or what is made where it says.
+
+    It bears no mark. Parameters and errors as of `Output`.
+    """
+    output = Output(out)
+    output.prepare(shape, dtype, chunk_rows)
+    return output.array
+
+
 def _replaceable(store: Any) -> bool:
     """Whether a mark there can be written anew; in a zip file it could not."""
     return bool(getattr(getattr(store, "store", store), "supports_deletes", True))

@@ -144,8 +144,9 @@ class RowSource:
 
 
 def is_dask(X: Any) -> bool:
-    """Whether this is a dask array (dask is not loaded to find out)."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "rechunk")
+    """Whether this is a dask array, data frame or series (dask is not loaded to find out)."""
+    kinds = ("rechunk", "to_dask_array")
+    return hasattr(X, "__dask_graph__") and any(hasattr(X, kind) for kind in kinds)
 
 
 def is_store(X: Any) -> bool:

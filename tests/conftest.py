@@ -1,5 +1,6 @@
 """What all tests share: the oracle's folder on the path, hypothesis settings, real threads."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("streamgda")
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[None]:
+    """A nanny of distributed sets the threads of libraries in this process, too: set them back."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

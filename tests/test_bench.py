@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MARKS = ("speed", "skew", "memory", "accuracy")
+MARKS = ("speed", "skew", "memory", "accuracy", "cost")
 
 
 @pytest.fixture
@@ -84,3 +84,20 @@ def test_largest_jump_between_neighbours(bench):
     largest_jump = import_module("bench.curves").largest_jump
     assert largest_jump({1: 1.0, 2: 4.0, 3: 12.0}, {1: 1, 2: 4, 3: 6}) == (2.0, (2, 3))
     assert largest_jump({7: 3.0, 8: 1.0}, {7: 7, 8: 8}) == (3.0, (7, 8))
+
+
+def test_cost_of_a_fit_on_a_cluster(bench):
+    cost = import_module("bench.cost")
+    rates = cost.Rates(rows=1e5, merge=0.02, bandwidth=1e9)
+    alone, ten, many = (cost.cost(rates, workers) for workers in (1, 10, 1000))
+    assert alone.parts == ten.parts == many.parts
+    assert alone.reading == pytest.approx(1e4, rel=0.01)
+    assert alone.merging == pytest.approx((alone.parts - 1) * 0.02)
+    assert alone.moving == 0
+    state = 8 * 10 * (1 + 2 * 784 + 784**2)
+    assert alone.moved == state
+    assert ten.moved == pytest.approx(state + (ten.parts - 1) * 0.9 * state)
+    assert many.last == pytest.approx(10 * (0.02 + state / 1e9) + state / 1e9)
+    assert alone.seconds / 10 == pytest.approx(ten.seconds, rel=0.03)
+    saved = cost.Rates(**json.loads((ROOT / "bench" / "cost.json").read_text()))
+    assert cost.table(saved) in (ROOT / "README.md").read_text()

@@ -5,7 +5,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from distributed import Client, LocalCluster
@@ -20,9 +22,20 @@ from samples import (
     results,
 )
 
-from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis, accumulate
+from streamgda import (
+    ClassMoments,
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    engine,
+    slabs,
+)
 from streamgda import distributed as streamgda_on_dask
+from streamgda.distributed import cluster as streamgda_cluster
+from streamgda.distributed import tasks
+from streamgda.distributed.blocks import blocks_of
 from streamgda.errors import InvalidDataError
+from streamgda.slabs import Slabs
 
 N_ROWS = 300
 NAMES = np.array(["ant", "bee", "a rather long name"])
@@ -46,10 +59,10 @@ def processes():
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(environment):
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as workers,
         Client(workers, set_as_default=False) as client,
     ):
@@ -69,7 +82,13 @@ def scheduler(request):
 
 @pytest.fixture
 def a_task_for_each_block(monkeypatch):
-    monkeypatch.setattr(streamgda_on_dask, "_MOST_TASK_BYTES", 1)
+    use_parts_of(monkeypatch, 1)
+
+
+def use_parts_of(monkeypatch, n_bytes):
+    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
+    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
+    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", n_bytes)
 
 
 def in_blocks(chunks, *arrays):
@@ -139,9 +158,9 @@ class TestBlocks:
         assert_equal_to_rounding(found, make(name).fit(X, y), X)
 
     @EVERY_CHUNKING
-    @pytest.mark.parametrize("task_bytes", [1, 40 * 32, 1 << 27])
-    def test_bytes_are_exact_in_any_blocks_and_tasks(self, monkeypatch, chunks, task_bytes):
-        monkeypatch.setattr(streamgda_on_dask, "_MOST_TASK_BYTES", task_bytes)
+    @pytest.mark.parametrize("part_bytes", [1, 40 * 4, 1 << 27])
+    def test_bytes_are_exact_in_any_blocks_and_parts(self, monkeypatch, chunks, part_bytes):
+        use_parts_of(monkeypatch, part_bytes)
         X, y = blobs(N_ROWS)
         X = bytes_of(X)
         _, found = accumulate(*in_blocks(chunks, X, y)).state()
@@ -220,10 +239,10 @@ class TestBlocks:
 
 
 def test_parts_are_not_changed_when_they_are_merged():
-    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(3)]
+    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
     before = [part.state()[1] for part in parts]
     copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
-    first, second = streamgda_on_dask._merge(parts), streamgda_on_dask._merge(parts)
+    first, second = tasks.merge(*parts), tasks.merge(*parts)
     for arrays, copied in zip(before, copies, strict=True):
         assert_same_bits(arrays, copied)
     assert_same_bits(first.state()[1], second.state()[1])
@@ -310,6 +329,235 @@ def test_learning_later_does_not_change_scores_that_are_lazy(in_this_thread):
     lazy, expected = fitted.predict_proba(in_blocks("three", X)[0]), fitted.predict_proba(X)
     fitted.partial_fit(*blobs(seed=1))
     np.testing.assert_array_equal(lazy.compute(), expected)
+
+
+# --- data frames and delayed partitions ---------------------------------------------------------
+
+
+def test_data_frames(scheduler):
+    X, y = blobs(N_ROWS)
+    frame = pd.DataFrame(X, columns=[*"abcd"]).assign(label=NAMES[y], weight=np.linspace(0, 1, 300))
+    lazy = dd.from_pandas(frame, npartitions=4)
+    features = [*"abcd"]
+    found = GaussianNB().fit(lazy[features], lazy["label"], lazy["weight"])
+    expected = GaussianNB().fit(frame[features], frame["label"], frame["weight"])
+    assert_equal_to_rounding(found, expected, frame[features])
+    assert found.feature_names_in_.tolist() == features
+    predicted = found.predict(lazy[features])
+    assert isinstance(predicted, da.Array)
+    np.testing.assert_array_equal(predicted.compute(), expected.predict(frame[features]))
+    assert found.score(lazy[features], lazy["label"]) == expected.score(frame[features], NAMES[y])
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(lazy[features[::-1]])
+
+
+def in_partitions(*batches):
+    """Delayed objects that give the batches."""
+    make = dask.delayed(lambda batch: batch, pure=False)
+    return [make(batch) for batch in batches]
+
+
+def test_delayed_partitions(scheduler):
+    X, y = blobs(N_ROWS)
+    weights = np.linspace(0, 1, N_ROWS)
+    cuts = [slice(0, 7), slice(7, 150), slice(150, 300)]
+    found = accumulate(in_partitions(*((X[cut], y[cut], weights[cut]) for cut in cuts)))
+    expected = accumulate((X[cut], y[cut], weights[cut]) for cut in cuts)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
+
+
+def test_delayed_partitions_that_cannot_be_used(in_this_thread):
+    X, y = blobs(N_ROWS)
+    match = r"partition 1 is a ndarray; expected a tuple \(X, y\) or \(X, y, weight\)"
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(in_partitions((X, y), X))
+    with pytest.raises(InvalidDataError, match=r"partition 1: .*NaN: row 0, column 0"):
+        accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
+    with pytest.raises(InvalidDataError, match="holds its own weights"):
+        accumulate(in_partitions((X, y)), sample_weight=y)
+
+
+# --- stores that workers read and write themselves ----------------------------------------------
+
+
+@pytest.fixture
+def client(cluster):
+    with cluster["scheduler"].as_current():
+        yield cluster["scheduler"]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    X, y = blobs(N_ROWS)
+    group = zarr.create_group(tmp_path / "rows")
+    group.create_array("X", data=X, chunks=(7, 4))
+    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
+    return group, X, NAMES[y]
+
+
+@pytest.fixture
+def slabs_of_a_chunk(monkeypatch, a_task_for_each_block):
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+
+
+@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
+def test_workers_read_stores(stored, monkeypatch):
+    group, X, y = stored
+    monkeypatch.setattr(Slabs, "read", None)  # not in this process
+    weights = np.linspace(0.5, 1, N_ROWS)
+    for labels in (group["y"], y):
+        found = GaussianNB().fit(group["X"], labels, weights)
+        assert_equal_to_rounding(found, GaussianNB().fit(X, y, weights), X)
+    np.testing.assert_array_equal(found.predict(group["X"]), found.predict(X))
+    assert found.score(group["X"], group["y"]) == found.score(X, y)
+
+
+@pytest.mark.usefixtures("client")
+def test_rows_in_this_process_are_not_sent(stored, monkeypatch):
+    _, X, y = stored
+    monkeypatch.setattr(streamgda_on_dask, "accumulate_store", None)
+    kept = zarr.create_array({}, data=X, chunks=(7, 4))
+    assert_equal_to_rounding(GaussianNB().fit(kept, y), GaussianNB().fit(X, y), X)
+
+
+@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
+@pytest.mark.parametrize("out_chunks", [{"chunks": (10, 3)}, {"chunks": (4, 1), "shards": (16, 2)}])
+def test_workers_write_each_chunk_once(stored, tmp_path, monkeypatch, out_chunks):
+    group, X, y = stored
+    fitted = GaussianNB().fit(X, y)
+    expected = fitted.predict_proba(X)
+    unit = out_chunks.get("shards", out_chunks["chunks"])[0]
+    ranges = []
+    window = tasks.window
+    monkeypatch.setattr(tasks, "window", lambda *w: ranges.append(w[1:]) or window(*w))
+    for rows in (group["X"], da.from_zarr(group["X"])):
+        out = zarr.create_array(
+            tmp_path / type(rows).__module__, shape=expected.shape, dtype="f8", **out_chunks
+        )
+        assert fitted.predict_proba(rows, out=out) is out
+        np.testing.assert_array_equal(out[...], expected)
+    assert len(ranges) > 2
+    assert all(start % unit == 0 for start, _ in ranges)
+
+
+@pytest.mark.usefixtures("client")
+def test_workers_write_where_a_path_says(stored, tmp_path):
+    group, X, y = stored
+    fitted = GaussianNB().fit(X, y)
+    for number, rows in enumerate((group["X"], da.from_zarr(group["X"], chunks=(90, 4)))):
+        out = fitted.predict(rows, out=tmp_path / str(number))
+        np.testing.assert_array_equal(out[...], fitted.predict(X))
+    for rows in (group["X"], da.from_zarr(group["X"])):
+        kept = np.empty(N_ROWS, y.dtype)
+        assert fitted.predict(rows, out=kept) is kept
+        np.testing.assert_array_equal(kept, fitted.predict(X))
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3, 7])
+def test_any_number_of_workers_gives_the_same_bits(
+    environment, stored, slabs_of_a_chunk, n_workers
+):
+    group, X, y = stored
+    with dask.config.set(scheduler="synchronous"):
+        blocks = accumulate(da.from_zarr(group["X"]), y)
+    parts = [
+        ClassMoments().update(X[start : start + 7], y[start : start + 7])
+        for start in range(0, 300, 7)
+    ]
+    while len(parts) > 1:
+        parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
+    with (
+        LocalCluster(n_workers, processes=False, dashboard_address=":0") as workers,
+        Client(workers),
+    ):
+        assert_same_bits(accumulate(group["X"], y).state()[1], parts[0].state()[1])
+        assert_same_bits(accumulate(da.from_zarr(group["X"]), y).state()[1], blocks.state()[1])
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+def test_blocks_are_made_in_the_task_that_takes_them_in():
+    X, y = blobs(N_ROWS)
+    rows = da.from_zarr(zarr.create_array({}, data=X, chunks=(100, 2))).rechunk((100, 4))
+    labels = da.from_array(y, 50).rechunk(100)
+    blocks, elsewhere = blocks_of(rows * 2, labels)
+    assert len(blocks) == 3
+    assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and what is made of them
+    assert len(elsewhere) == 1  # the zarr array
+    blocks, elsewhere = blocks_of(rows - rows.mean(axis=0), labels)
+    made = dask.compute(elsewhere)[0]
+    values = np.vstack([block.values(made)[0] for block in blocks])
+    np.testing.assert_allclose(values, X - X.mean(axis=0), atol=1e-12)
+    assert any("mean" in str(key) for key in elsewhere)
+
+
+@pytest.mark.usefixtures("client")
+def test_rows_that_are_persisted(a_task_for_each_block):
+    X, y = blobs(N_ROWS)
+    blocks, labels = (array.persist() for array in in_blocks("three", X, y))
+    for rows, expected in ((blocks, X), (blocks + 1, X + 1)):
+        found = accumulate(rows, labels)
+        np.testing.assert_allclose(found.means, ClassMoments().update(expected, y).means)
+    fitted = make("full").fit(X, y)
+    persisted = fitted.predict(blocks).persist()
+    np.testing.assert_array_equal(persisted.compute(), fitted.predict(X))
+
+
+@pytest.mark.usefixtures("client")
+def test_a_large_model_is_sent_once(monkeypatch):
+    monkeypatch.setattr(streamgda_cluster, "_LARGE_BYTES", 100)
+    X, y = blobs(N_ROWS)
+    fitted = make("full").fit(X, y)
+    (blocks,) = in_blocks("three", X)
+    lazy = fitted.predict_proba(blocks)
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "100kB"}):
+        np.testing.assert_array_equal(lazy.compute(), fitted.predict_proba(X))
+        np.testing.assert_array_equal(lazy.persist().compute(), fitted.predict_proba(X))
+
+
+def test_small_blocks_are_put_together_and_large_ones_are_not():
+    mib = 1 << 20
+    assert streamgda_on_dask._cuts([mib] * 100, 0) == [(0, 64), (64, 100)]
+    assert streamgda_on_dask._cuts([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
+    assert streamgda_on_dask.part_bytes(mib, 49 * mib) == 2 * 49 * mib
+    assert streamgda_on_dask.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
+    assert streamgda_on_dask.part_bytes(1 << 50, 49 * mib) == 1 << 37
+    assert streamgda_on_dask._ranges(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
+    assert streamgda_on_dask._ranges(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["blocks", "store", "scores"])
+def test_progress(scheduler, stored, slabs_of_a_chunk, kind):
+    group, X, y = stored
+    told = []
+
+    def tell(done, total):
+        told.append((done, total))
+
+    if kind == "blocks":
+        accumulate(da.from_zarr(group["X"]), y, progress=tell)
+    elif kind == "store":
+        accumulate(group["X"], group["y"], progress=tell)
+    else:
+        engine.score(GaussianNB().fit(X, y).model_.predict, group["X"], progress=tell)
+    done = [rows for rows, _ in told]
+    assert {total for _, total in told} == {N_ROWS}
+    assert done == sorted(done)
+    assert done[-1] == N_ROWS
+    assert len(done) > 10
+
+
+def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
+    X, y = blobs(N_ROWS)
+    blocks, labels, mask = in_blocks("three", X, y, y > 0)
+    told = []
+    accumulate(blocks[mask], labels[mask], progress=lambda *rows: told.append(rows))
+    assert told[-1] == ((y > 0).sum(), None)
+    assert len(told) == 3
 
 
 def test_errors_of_what_does_not_fit():

@@ -265,6 +265,10 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         """Of rows that are not in memory, what can be said before they are read."""
         if len(X.shape) != 2:
             raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
+        if hasattr(X, "to_dask_array"):  # scikit-learn takes names from pandas' own frames only
+            import pandas as pd  # noqa: PLC0415
+
+            X = pd.DataFrame(columns=X.columns)
         validate_data(self, X, reset=first, skip_check_array=True)
 
     def _validate(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -332,8 +336,9 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy. A zarr
-            array bears a mark, the attribute ``streamgda_scores``, that says how far it is
+            Where the result goes, slab by slab, or block by block of a dask array, whose result
+            is lazy otherwise. On a cluster each chunk or shard is written by one task. Elsewhere a
+            zarr array bears a mark, the attribute ``streamgda_scores``, that says how far it is
             written: where the process is stopped, the same call goes on from there.
 
         Returns
@@ -409,13 +414,9 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
-            if out is not None:
-                raise InvalidParameterError(
-                    "out does not go with a dask array: the result is lazy; store it with "
-                    "dask.array.to_zarr(result, ...)"
-                )
             self._check_stored(X, first=False)
-            return distributed.score(function, X, dtype, columns)
+            scores = distributed.score(function, X, dtype, columns)
+            return scores if out is None else distributed.store(scores, out)
         if is_store(X):
             self._check_stored(X, first=False)
         else:

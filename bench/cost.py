@@ -1,0 +1,208 @@
+"""What a fit on a cluster costs: ``python -m bench.cost [--save] [--readme]``.
+
+The rates of one worker are measured; seconds and bytes of many follow from them, from how
+`streamgda.distributed` cuts the rows into parts, and from the depth of the tree they are merged in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from copy import copy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import streamgda
+from bench import data, report
+from streamgda import threads
+from streamgda.datasets import convert
+from streamgda.distributed import part_bytes
+from streamgda.moments.structure import structure_of
+from streamgda.slabs import readable
+
+HERE = Path(__file__).resolve().parent
+SAVED = HERE / "cost.json"
+README = HERE.parent / "README.md"
+ROWS, FEATURES, CLASSES = 10**9, 784, 10
+WORKERS = (1, 10, 100, 1000)
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one worker of one thread does, and what lies between two of them.
+
+    Attributes
+    ----------
+    rows : float
+        Rows a second: read from zarr, decoded and taken into full moments.
+    merge : float
+        Seconds to merge two states.
+    bandwidth : float
+        Bytes a second of a state that goes from one worker to another over loopback.
+    """
+
+    rows: float
+    merge: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one fit.
+
+    Attributes
+    ----------
+    parts : int
+    reading, merging, moving : float
+        Seconds of the busiest worker.
+    last : float
+        Seconds of what waits for the last part: a path through the tree, and the way back.
+    moved : float
+        Bytes that go between machines: moments, never rows.
+    """
+
+    parts: int
+    reading: float
+    merging: float
+    moving: float
+    last: float
+    moved: float
+
+    @property
+    def seconds(self) -> float:
+        """From beginning to end."""
+        return self.reading + self.merging + self.moving + self.last
+
+
+def cost(rates: Rates, workers: int, rows: int = ROWS) -> Cost:
+    """The cost of a fit to that many uint8 rows on so many workers."""
+    state = structure_of("full").state_bytes(CLASSES, FEATURES)
+    part_rows = part_bytes(rows * FEATURES, state) / FEATURES
+    parts = math.ceil(rows / part_rows)
+    each = math.ceil(parts / workers)  # of the busiest worker
+    moves = state / rates.bandwidth
+    elsewhere = 1 - 1 / workers  # the chance that the other of a pair is on another worker
+    return Cost(
+        parts,
+        each * part_rows / rates.rows,
+        (each - 1) * rates.merge,
+        (each - 1) * elsewhere * moves,
+        math.ceil(math.log2(workers)) * (rates.merge + moves) + moves,
+        (parts - 1) * elsewhere * state + state,
+    )
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+
+def measured() -> Rates:
+    """The rates of this machine."""
+    _, X, y, _, _ = data.mnist(False)
+    with tempfile.TemporaryDirectory() as folder, threads.limit(1):
+        convert(X, Path(folder) / "rows.zarr", labels=y)
+        rows, labels = streamgda.open_store(Path(folder) / "rows.zarr")
+        taken = _fastest(lambda: streamgda.accumulate(rows, labels))
+        state = streamgda.accumulate(rows, labels)
+        merged = _fastest(lambda: state + state)
+    return Rates(len(X) / taken, merged, state.nbytes / _moved(state))
+
+
+def _fastest(call: Callable[[], object]) -> float:
+    call()
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _moved(state: streamgda.ClassMoments) -> float:
+    """Seconds that a state takes from a worker to another, with all that is done to send it."""
+    from distributed import Client, LocalCluster, wait
+
+    def fetched(value: Any) -> float:
+        held = client.scatter(value, workers=[here], direct=False)
+
+        def fetch() -> float:
+            fresh = client.submit(copy, held, workers=[here], pure=False)
+            wait(fresh)
+            start = time.perf_counter()
+            wait(client.submit(id, fresh, workers=[there], pure=False))
+            return time.perf_counter() - start
+
+        return min(fetch() for _ in range(REPEATS + 1))
+
+    with (
+        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        here, there = client.scheduler_info()["workers"]
+        return fetched(state) - fetched(None)
+
+
+# --- showing ------------------------------------------------------------------------------------
+
+
+def table(rates: Rates) -> str:
+    """The cost on each number of workers, as Markdown."""
+    head = (
+        "workers",
+        "seconds",
+        "of them reading",
+        "merging",
+        "moving",
+        "the end",
+        "moments moved",
+    )
+    lines = []
+    for workers in WORKERS:
+        found = cost(rates, workers)
+        parts = (found.seconds, found.reading, found.merging, found.moving, found.last)
+        seconds = (report.quantity(part, "s") if part else "0 s" for part in parts)
+        lines.append((f"{workers:,}", *seconds, readable(found.moved)))
+    return report.Table(head, lines).markdown()
+
+
+def said(rates: Rates) -> str:
+    """What the table is made from."""
+    found = cost(rates, 1)
+    return (
+        f"Measured on one thread: {rates.rows:,.0f} rows a second read from zarr, decoded and "
+        f"taken in, {report.quantity(rates.merge, 's')} to merge two moments of 49 MB, "
+        f"{readable(rates.bandwidth)} a second of moments from a worker to another over loopback. "
+        f"The rows, {readable(ROWS * FEATURES)} before compression, are cut into {found.parts:,} "
+        f"parts, each of which is read once. What the store can give to all workers together is "
+        f"not in the table, nor is the scheduler's own time."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__)
+    parser.add_argument(
+        "--save", action="store_true", help=f"measure, and write bench/{SAVED.name}"
+    )
+    parser.add_argument("--readme", action="store_true", help="renew the table from what is saved")
+    options = parser.parse_args()
+    if options.save or not options.readme:
+        warnings.simplefilter("ignore")  # on constant pixels
+        rates = measured()
+        if options.save:
+            SAVED.write_text(json.dumps(asdict(rates), indent=1) + "\n")
+    else:
+        rates = Rates(**json.loads(SAVED.read_text()))
+    text = f"{table(rates)}\n\n{said(rates)}"
+    print(text)
+    if options.readme:
+        README.write_text(report.between(README.read_text(), "cost", text))
+
+
+if __name__ == "__main__":
+    main()
