@@ -30,6 +30,8 @@ def cluster(environment):
     settings = {
         "distributed.worker.multiprocessing-method": "forkserver",
         "distributed.scheduler.allowed-failures": 100,
+        # The cluster gives a worker up that is down so long after it was first seen to be.
+        "distributed.deploy.lost-worker-timeout": "1 hour",
     }
     with dask.config.set(settings):
         get_mp_context().set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
@@ -64,13 +66,12 @@ class Killer:
         self.thread = threading.Thread(target=self.run)
 
     def __enter__(self):
-        self.cluster.scale(N_WORKERS)
         self.thread.start()
         return self
 
     def run(self):
         while self.killed < self.most and not self.over.wait(self.random.uniform(0, 0.3)):
-            # A nanny whose worker dies while it starts gives up, and with it the last of them.
+            # A nanny whose worker dies while it starts gives up.
             running = [
                 nanny.pid
                 for nanny in list(self.cluster.workers.values())
