@@ -179,7 +179,7 @@ def sample(
     shape = (n_rows, sampler.means.shape[1])
     slab_rows = max(1, _SLAB_BYTES // (8 * _BLOCK * shape[1])) * _BLOCK
     X, y = _targets(out, shape, sampler.classes.dtype, slab_rows)
-    unit = as_source(X).unit  # whole chunks are written once
+    unit = as_source(X).shard  # whole chunks or shards are written once
     entropy = random.randint(0, 1 << 32, 4, np.uint64).tolist()
     step = -(-slab_rows // unit) * unit
     with threads.serial_blas():  # more threads would change its bits

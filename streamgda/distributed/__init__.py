@@ -278,7 +278,7 @@ def store(scores: Any, out: Any) -> Any:
         )
     out = target(out, scores.shape, scores.dtype, max(1, *scores.chunks[0]))
     if cluster.travels(out):
-        unit = as_source(out, "out").unit
+        unit = as_source(out, "out").shard
         rows = max(1, max(scores.chunks[0]) // unit) * unit
         scores = scores.rechunk((rows, *scores.shape[1:]))
         cluster.compute([da.store(scores, out, lock=False, compute=False)])
@@ -325,7 +325,7 @@ def score_store(
         Where the cluster fails, or a worker does not see the store.
     """
     most = scored_rows(rows)
-    written = 1 if out is None else as_source(out, "out").unit
+    written = 1 if out is None else as_source(out, "out").shard
     aligned = math.lcm(written, rows.unit)
     cuts = _ranges(rows.n_rows, aligned if aligned <= most else written, most)
     if written <= slab_rows:
