@@ -33,6 +33,7 @@ SUITES = {
     "skew": "skew",
     "curves": "curves",
     "memory": "memory",
+    "select": "select",
     "accuracy": "accuracy",
 }
 WIDTH = 200  # characters that the tables need

@@ -8,7 +8,15 @@ from typing import Any
 
 Rows = list[dict[str, Any]]
 
-TIMED = ("fit", "score", "stream", "zarr", "startup", "skew")  # suites whose rows have targets
+TIMED = (
+    "fit",
+    "score",
+    "stream",
+    "zarr",
+    "startup",
+    "skew",
+    "select",
+)  # suites whose rows have targets
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,10 @@ class FoldedRows:
         structure = structure_of(covariance_type)
         return _state_bytes(structure, self.rows, self.companions[0], self.allowed)
 
+    def held_bytes(self, covariance_type: str) -> int:
+        """Bytes of all folds' moments, and of what is made of them at a time: sums and parts."""
+        return (self.n_folds + 5) * self.state_bytes(covariance_type)
+
     def read(self, state: int, what: str) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
         """Yield slabs: which rows, and the rows, labels and weights of each fold among them.
 
@@ -117,8 +121,7 @@ class FoldedRows:
             Where the moments of all folds are more than what is allowed.
         """
         folds = [ClassMoments(covariance_type, norms=norms) for _ in range(self.n_folds)]
-        # Beside the folds, one that is added to, with norms also the rows that are added to it.
-        state = (self.n_folds + (3 if norms else 1)) * self.state_bytes(covariance_type)
+        state = self.held_bytes(covariance_type)
         for rows, slab in self.read(state, "accumulating"):
             try:
                 for moments, part in zip(folds, slab, strict=True):

@@ -44,7 +44,7 @@ _NUMBERS = "a row's fold is told by its number, which leaving others out changes
 @parametrize_with_checks(
     [
         GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]}),
-        GaussianDiscriminantCV(scoring="joint_log_likelihood"),
+        GaussianDiscriminantCV({"reg_param": [0.1]}, scoring="joint_log_likelihood"),
     ],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": _NUMBERS

@@ -62,7 +62,7 @@ def select(
         best = {"params": search.best_params_, "score": search.best_score_}
         screen.show_json({"scoring": scoring.value, "best": best, "candidates": ranked})
         return
-    names = list(dict.fromkeys(name for row in ranked for name in row["params"]))
+    names = sorted({name for row in ranked for name in row["params"]})
     screen.show_table(
         ["rank", *names, scoring.value, "+-"],
         [

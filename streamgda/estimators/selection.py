@@ -343,7 +343,7 @@ class _Splits:
         right = dict.fromkeys(models, 0.0)
         log_loss = dict.fromkeys(models, 0.0)
         weight = dict.fromkeys(models, 0.0)
-        state = sum(moments.nbytes for moments in self.folds)
+        state = rows.held_bytes(self.folds[0].covariance_type)
         state += sum(_bytes_of(model) for model in models.values())
         for _, slab in rows.read(state, "scoring"):
             for (c, f), model in models.items():
@@ -389,7 +389,9 @@ def _models_at_once(
         )
         for params in candidates
     )
-    room = _MODEL_BYTES if rows.allowed is None else rows.allowed // 2 - n_folds * total.nbytes
+    room = _MODEL_BYTES
+    if rows.allowed is not None:
+        room = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
     return int(max(1, room // (2 * n_folds * largest)))
 
 
