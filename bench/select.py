@@ -29,6 +29,8 @@ def run(plan: Plan) -> Iterator[Row]:
         {"scikit-learn": faster(50)},
         headline=True,
     )
+    n = plan.rows(50_000)
+    title, X, y = f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
     grid = {"shrinkage": SHRINKAGES[::5].tolist()}
     yield from compare(
         plan,
