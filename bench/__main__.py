@@ -34,6 +34,7 @@ SUITES = {
     "curves": "curves",
     "memory": "memory",
     "scale": "scale",
+    "select": "select",
     "accuracy": "accuracy",
 }
 WIDTH = 200  # characters that the tables need

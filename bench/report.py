@@ -9,7 +9,7 @@ from typing import Any
 Rows = list[dict[str, Any]]
 
 # Suites whose rows have targets.
-TIMED = ("fit", "score", "stream", "zarr", "startup", "skew", "scale")
+TIMED = ("fit", "score", "stream", "zarr", "startup", "skew", "scale", "select")
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
     Examples
     --------
     >>> fold_of(0, 10, 5, 0)
-    array([0, 0, 4, 4, 2, 0, 3, 0, 4, 0])
+    array([4, 3, 0, 4, 1, 0, 3, 2, 3, 1])
     >>> fold_of(4, 10, 5, 0)
-    array([2, 0, 3, 0, 4, 0])
+    array([1, 0, 3, 2, 3, 1])
     """
-    x = np.arange(first, last, dtype=np.uint64) + np.uint64(1)
-    # Each seed is the state of a stream of its own, far from the others'.
-    x = (x + np.uint64(seed) * np.uint64(1 << 32)) * np.uint64(0x9E3779B97F4A7C15)
+    # Seeds begin far from each other in the stream of all hashes.
+    begin = (seed + 1) * 0xD1342543DE82EF95 % 2**64
+    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(begin)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((x ^ (x >> np.uint64(31))) % np.uint64(n_folds)).astype(np.int64)
@@ -86,6 +86,10 @@ class FoldedRows:
         structure = structure_of(covariance_type)
         return structure.state_bytes(count_classes(self.companions[0]), self.rows.shape[1])
 
+    def held_bytes(self, covariance_type: str) -> int:
+        """Bytes of all folds' moments, and of what is made of them at a time: sums and parts."""
+        return (self.n_folds + 5) * self.state_bytes(covariance_type)
+
     def read(self, state: int, what: str) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
         """Yield slabs: which rows, and the rows, labels and weights of each fold among them.
 
@@ -116,8 +120,7 @@ class FoldedRows:
             Where the moments of all folds are more than what is allowed.
         """
         folds = [ClassMoments(covariance_type, norms=norms) for _ in range(self.n_folds)]
-        # Beside the folds, one that is added to, with norms also the rows that are added to it.
-        state = (self.n_folds + (3 if norms else 1)) * self.state_bytes(covariance_type)
+        state = self.held_bytes(covariance_type)
         for rows, slab in self.read(state, "accumulating"):
             try:
                 for moments, part in zip(folds, slab, strict=True):

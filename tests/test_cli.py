@@ -288,6 +288,9 @@ ESTIMATORS = {
     ("kind", "options"),
     [
         ("qda", {"shrinkage": 0.1, "tol": 1e-3}),
+        ("qda", {"shrinkage": "auto"}),
+        ("lda", {"shrinkage": "ledoit_wolf"}),
+        ("gda", {"shrinkage": "oas", "covariance_type": "tied"}),
         ("lda", {"priors": [0.5, 0.25, 0.25]}),
         ("nb", {"var_smoothing": 0.5}),
         (
@@ -309,6 +312,53 @@ def test_fit_is_the_estimators_fit(
     saved, expected = streamgda.load(tmp_path / "m"), ESTIMATORS[kind](**options).fit(X, y)
     assert saved.get_params() == expected.get_params()
     np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+def test_select_saves_the_best_of_what_it_shows(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    shown = done("select", data / "rows.zarr", "--model", tmp_path / "m.zip", "--cv=3", "--seed=7")
+    search = streamgda.GaussianDiscriminantCV(cv=3, random_state=7).fit(X, y)
+    lines = shown.splitlines()
+    assert lines[0].split() == [
+        *("rank", "covariance_type", "pooling", "shrinkage", "var_smoothing", "accuracy", "+-")
+    ]
+    assert lines[1].split()[:2] == ["1", search.best_params_["covariance_type"]]
+    assert f"{search.best_score_:.5g}" in lines[1].split()
+    assert lines[21] == "and 11 more"
+    saved = streamgda.load(tmp_path / "m.zip")
+    assert saved.get_params() == search.best_estimator_.get_params()
+    np.testing.assert_allclose(saved.predict_proba(X), search.predict_proba(X), rtol=1e-9)
+
+
+def test_select_of_a_grid_for_programs(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    grid = ["--grid", "covariance-type=full,diag", "--grid", "shrinkage=none,0,0.5"]
+    options = ["--scoring=joint_log_likelihood", "--json", *grid]
+    shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "m", *options))
+    params = {"covariance_type": ["full", "diag"], "shrinkage": [None, 0, 0.5]}
+    search = streamgda.GaussianDiscriminantCV(params, scoring="joint_log_likelihood").fit(*rows())
+    assert shown["scoring"] == "joint_log_likelihood"
+    assert shown["best"]["params"] == search.best_params_
+    assert shown["best"]["score"] == pytest.approx(search.best_score_)
+    scores = [row["score"] for row in shown["candidates"]]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 6
+    assert [row["rank"] for row in shown["candidates"]][-1] in (5, 6)
+
+
+def test_select_says_which_candidates_are_singular(
+    done: Callable[..., str], tmp_path: Path
+) -> None:
+    X, y = rows()
+    convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
+    arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]
+    shown = done(*arguments, "--grid", "reg_param=0,0.1")
+    assert shown.splitlines()[2].split() == ["2", "0", "singular"]
+    told = json.loads(done(*arguments, "--grid", "reg_param=0,0.1", "--json"))
+    assert told["candidates"][1]["score"] is None
 
 
 @pytest.mark.parametrize(
@@ -733,6 +783,16 @@ def test_demo_of_mnist_keeps_what_can_be_gone_on_with(
         ("fit {data}/rows.zarr --model m.zip --kind gda --covariance-type round", "'round'"),
         ("fit --moments-in {data}/qda.zip --model m.zip", "expected 'moments'"),
         ("fit {data}/rows.zarr --model {file}", "it will not be replaced"),
+        (
+            "fit {data}/rows.zarr --model m.zip --kind gda --covariance-type diag --shrinkage oas",
+            "use 'full' or 'tied'",
+        ),
+        ("select nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
+        ("select {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
+        ("select {data}/rows.zarr --model m.zip --cv 1", "cv=1"),
+        ("select {data}/rows.zarr --model m.zip --grid shrinkage=much", "shrinkage='much'"),
+        ("select {data}/rows.zarr --model m.zip --grid colour=red", "is not parameters of"),
+        ("select {data}/rows.zarr --model {file}", "it will not be replaced"),
         ("predict {data}/truncated.zip {data}/rows.zarr --out o", "not a zip file"),
         ("predict {data}/rows.zarr {data}/rows.zarr --out o", "not one that streamgda saved"),
         ("predict {data}/qda.zip {data}/narrow.zarr --out o", "expects rows of 3 features"),
@@ -774,6 +834,10 @@ def test_failures_are_one_line_and_leave_nothing(
         "fit rows.zarr",
         "fit rows.zarr --model m.zip --kind svm",
         "fit rows.zarr --model m.zip --kind lda --priors half,half",
+        "select rows.zarr",
+        "select rows.zarr --model m.zip --scoring f1",
+        "select rows.zarr --model m.zip --grid shrinkage",
+        "select rows.zarr --model m.zip --grid shrinkage=",
         "predict m.zip rows.zarr --out o --proba --density",
         "predict m.zip rows.zarr --out o.zip",
         "convert rows.csv rows.zarr --chunk-rows 0",

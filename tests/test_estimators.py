@@ -13,6 +13,7 @@ from samples import (
     assert_equal_to_rounding,
     assert_same_bits,
     blobs,
+    bytes_of,
     make,
     results,
     snapshot,
@@ -276,6 +277,45 @@ def test_from_moments(name):
     before = results(made, X)
     moments.update(*blobs(seed=1))  # a copy was taken
     assert_same_bits(results(made, X), before)
+
+
+VIEWS = {
+    "some features": (lambda m: m.select_features([2, 0]), lambda X, y: (X[:, [2, 0]], y)),
+    "some classes": (lambda m: m.select_classes([0, 2]), lambda X, y: (X[y != 1], y[y != 1])),
+    "classes merged": (
+        lambda m: m.relabel({k: k % 2 for k in range(3)}),
+        lambda X, y: (X, y % 2),
+    ),
+    "all of it": (
+        lambda m: m.relabel({2: 0}).select_features([True, False, True, True]),
+        lambda X, y: (X[:, [0, 2, 3]], np.where(y == 2, 0, y)),
+    ),
+}
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_from_moments_of_some_features_or_classes_or_merged_ones(name, view, dtype):
+    X, y = blobs()
+    X = bytes_of(X) if dtype == np.uint8 else X
+    of_moments, of_rows = VIEWS[view]
+    rows, labels = of_rows(X, y)
+    fitted = make(name).fit(rows, labels)
+    moments = of_moments(ClassMoments("full").update(X, y))
+    made = type(fitted).from_moments(moments, **fitted.get_params())
+    assert_equal_to_rounding(made, fitted, rows, rtol=1e-11)
+
+
+@EVERY_ESTIMATOR
+def test_from_moments_with_other_priors_and_regularisation(name):
+    X, y = blobs()
+    fitted = make(name).set_params(priors=[0.6, 0.3, 0.1])
+    for other in ("shrinkage", "reg_param", "var_smoothing"):
+        if other in fitted.get_params():
+            fitted.set_params(**{other: 0.3})
+    made = type(fitted).from_moments(ClassMoments().update(X, y), **fitted.get_params())
+    assert_equal_to_rounding(made, fitted.fit(X, y), X)
 
 
 def test_from_moments_that_do_not_suffice():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streamgda.kernels.grouping import group_rows, number_labels
+from streamgda.kernels.norms import add_norms
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
 from streamgda.kernels.triangles import clear_upper, mirror
@@ -208,3 +209,24 @@ def test_centre_squares(tied):
         for j in range(4):
             error = abs(Fraction(scatter[g, j]) - variances[j])
             assert error <= Fraction(float(np.spacing(float(variances[j]))))
+
+
+# --- norms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_add_norms(dtype, weighted):
+    rng = np.random.default_rng(0)
+    X, codes = rng.integers(0, 100, (40, 5)).astype(dtype), rng.integers(0, 3, 40)
+    mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
+    weights = rng.integers(1, 4, 40).astype(float) if weighted else NO_WEIGHTS
+    norms = np.zeros((3, 6))
+    X.flags.writeable = False
+    add_norms(X, codes, weights, mean, low, norms)
+    t = X.astype(float) - mean[codes] - low[codes]
+    square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)
+    for k in range(3):
+        rows = codes == k
+        np.testing.assert_allclose(norms[k, :5], (w * square)[rows] @ t[rows], rtol=1e-13)
+        np.testing.assert_allclose(norms[k, 5], (w * square**2)[rows].sum(), rtol=1e-14)

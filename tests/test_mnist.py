@@ -11,8 +11,10 @@ import zarr
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     accumulate,
     open_store,
 )
@@ -127,3 +129,36 @@ def test_black_margins_are_left_out_and_put_back(moments):
     assert drawn.shape == (20, 784)
     assert not drawn[:, gda.constant_features_].any()
     assert gda.score(drawn, labels) > 0.9
+
+
+def test_model_choice_finds_nearly_the_best_setting(moments, images):
+    X, y, X_test, y_test = images
+    components = (moments[0] + moments[1]).pca(40).astype(np.float32)
+    rows, test = (Z.astype(np.float32) @ components.T for Z in (X, X_test))
+    grid = [
+        {"shrinkage": [0.001, 0.02, 0.1, 0.4], "pooling": [0.0, 0.2]},
+        {"covariance_type": ["tied", "diag"], "shrinkage": [0.001]},
+    ]
+    search = GaussianDiscriminantCV(grid, cv=3).fit(rows, y)
+    held = accumulate(rows, y)
+    scores = [
+        GaussianDiscriminantAnalysis.from_moments(held, **params).score(test, y_test)
+        for params in search.cv_results_["params"]
+    ]
+    assert max(scores) > 0.96
+    assert search.score(test, y_test) >= max(scores) - 0.002
+    # What the candidates are held to be worth is what they are worth on the test images.
+    assert np.corrcoef(search.cv_results_["mean_test_score"], scores)[0, 1] > 0.99
+
+
+def test_shrinkage_of_the_stream_is_that_of_the_images(store, images):
+    X, y, *_ = images
+    qda = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(*open_store(store))
+    ones = X[y == 1].astype(float)
+    ones -= ones.mean(axis=0)
+    # As scikit-learn's ledoit_wolf_shrinkage, which would square the rows once more.
+    S = ones.T @ ones / len(ones)
+    squares, square = (S**2).sum(), S.trace() ** 2 / 784
+    fourth = (np.einsum("ij,ij->i", ones, ones) ** 2).mean()
+    expected = (fourth - squares) / len(ones) / (squares - square)
+    assert qda.shrinkage_[1] == pytest.approx(expected, rel=1e-9)

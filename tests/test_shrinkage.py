@@ -26,12 +26,10 @@ from streamgda.errors import (
     MemoryBudgetError,
     MergeError,
 )
-from streamgda.kernels.norms import add_norms
 from streamgda.shrinkage import shrinkage_of
 
 RULES = ["ledoit_wolf", "oas"]
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
-NO_WEIGHTS = np.empty(0)
 
 
 def centred(X, y, weights=None):
@@ -140,24 +138,6 @@ def test_shrinkage_mends_classes_with_few_rows():
 
 
 # --- norms merge ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "float32", "float64"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_kernel(dtype, weighted):
-    rng = np.random.default_rng(0)
-    X, codes = rng.integers(0, 100, (40, 5)).astype(dtype), rng.integers(0, 3, 40)
-    mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
-    weights = rng.integers(1, 4, 40).astype(float) if weighted else NO_WEIGHTS
-    norms = np.zeros((3, 6))
-    X.flags.writeable = False
-    add_norms(X, codes, weights, mean, low, norms)
-    t = X.astype(float) - mean[codes] - low[codes]
-    square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)
-    for k in range(3):
-        rows = codes == k
-        np.testing.assert_allclose(norms[k, :5], (w * square)[rows] @ t[rows], rtol=1e-13)
-        np.testing.assert_allclose(norms[k, 5], (w * square**2)[rows].sum(), rtol=1e-14)
 
 
 @st.composite

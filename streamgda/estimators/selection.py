@@ -33,6 +33,7 @@ _GRID: tuple[dict[str, list[Any]], ...] = (
         "pooling": [0.0, 0.1, 0.5],
         "shrinkage": [1e-3, 1e-2, 0.05, 0.2, 0.5],
     },
+    {"covariance_type": ["full"], "var_smoothing": [1e-3, 1e-2, 0.1, 0.3]},
     {"covariance_type": ["tied"], "shrinkage": [1e-3, 1e-2, 0.1, 0.5]},
     {"covariance_type": ["diag", "tied_diag"], "var_smoothing": [1e-9, 1e-3, 1e-2, 0.1]},
 )
@@ -58,7 +59,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     ----------
     param_grid : dict of str to list, or list of such dicts, optional
         Parameters of `GaussianDiscriminantAnalysis` and the values to try, all combinations; a
-        list of grids is gone through one by one. By default 27 of covariance type, pooling,
+        list of grids is gone through one by one. By default 31 of covariance type, pooling,
         shrinkage and smoothing.
     cv : int
         Number of folds, at least 2.
@@ -100,7 +101,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     >>> grid = {"covariance_type": ["full", "tied", "diag"], "shrinkage": [0.0, 0.1]}
     >>> search = GaussianDiscriminantCV(grid).fit(X, y)
     >>> search.best_params_
-    {'covariance_type': 'full', 'shrinkage': 0.0}
+    {'covariance_type': 'full', 'shrinkage': 0.1}
     >>> search.predict(X[:2])
     array([0, 0])
     """
@@ -203,6 +204,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         template: GaussianDiscriminantAnalysis,
     ) -> Self:
         total = reduce(add, folds)
+        if total.n_features is None:
+            raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
         present = total.classes[total.class_count > 0]
         if present.size < 2:
             raise InvalidDataError(
@@ -340,13 +343,15 @@ class _Splits:
         right = dict.fromkeys(models, 0.0)
         log_loss = dict.fromkeys(models, 0.0)
         weight = dict.fromkeys(models, 0.0)
-        state = sum(moments.nbytes for moments in self.folds)
+        state = rows.held_bytes(self.folds[0].covariance_type)
         state += sum(_bytes_of(model) for model in models.values())
         for _, slab in rows.read(state, "scoring"):
             for (c, f), model in models.items():
                 X, labels, *weights = slab[f]
                 codes = find(as_labels(labels), model.classes)
-                known = (codes >= 0) & (model.priors[codes] > 0)
+                known = (codes >= 0) & ~np.isnan(model.means[codes, 0])
+                if weights:
+                    known &= weights[0] > 0
                 if not known.any():
                     continue
                 w = weights[0][known] if weights else np.ones(known.sum())
@@ -380,11 +385,13 @@ def _models_at_once(
     """How many candidates there is room for, with a model for each fold."""
     largest = max(
         structure_of(params.get("covariance_type", "full")).state_bytes(
-            total.classes.size, total.n_features or 1
+            total.classes.size, rows.rows.shape[1]
         )
         for params in candidates
     )
-    room = _MODEL_BYTES if rows.allowed is None else rows.allowed // 2 - n_folds * total.nbytes
+    room = _MODEL_BYTES
+    if rows.allowed is not None:
+        room = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
     return int(max(1, room // (2 * n_folds * largest)))
 
 
@@ -404,9 +411,11 @@ def _results(
         for f, split in enumerate(table.T):
             results[f"split{f}_test_{name}"] = split.copy()
         used = table[:, ~np.isnan(table).all(axis=0)]
-        mean = used.mean(axis=1) if used.size else np.full(len(candidates), np.nan)
+        nothing = np.full(len(candidates), np.nan)
+        mean = used.mean(axis=1) if used.size else nothing
         order = np.nan_to_num(mean, nan=-np.inf)
         results[f"mean_test_{name}"] = mean
-        results[f"std_test_{name}"] = used.std(axis=1) if used.size else mean.copy()
+        with np.errstate(invalid="ignore"):  # a likelihood of zero is minus infinity
+            results[f"std_test_{name}"] = used.std(axis=1) if used.size else nothing
         results[f"rank_test_{name}"] = 1 + (order[None, :] > order[:, None]).sum(axis=1)
     return results

@@ -1,0 +1,61 @@
+"""Suite `select`: many models from one pass, and the choice among them, against refitting each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn import discriminant_analysis as sklearn
+from sklearn.model_selection import GridSearchCV
+
+import streamgda
+from bench import data, limits
+from bench.measure import Plan, Row, compare, faster
+
+SHRINKAGES = np.geomspace(1e-3, 0.9, 50)
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    n = plan.rows(200_000)
+    title = f"{n:,} x 32 float64, 10 classes"
+    X, y = data.rows(n, 32, 10, "float64")
+    yield from compare(
+        plan,
+        f"{title}, one pass and 50 QDA models",
+        limits.fit(X, y, 10, "full"),
+        lambda: from_one_pass(X, y),
+        {"scikit-learn QDA (eigen), 50 fits": lambda: fit_each(X, y)},
+        {"scikit-learn": faster(50)},
+        headline=True,
+    )
+    n = plan.rows(50_000)
+    title, X, y = f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
+    grid = {"shrinkage": SHRINKAGES[::5].tolist()}
+    yield from compare(
+        plan,
+        f"{title}, choice among 10 QDA models, 5 folds",
+        limits.score(X, 32, 100, "full"),
+        lambda: streamgda.GaussianDiscriminantCV(grid).fit(X, y),
+        {"scikit-learn GridSearchCV": lambda: search(grid).fit(X, y)},
+        {"scikit-learn": faster(10)},
+        headline=True,
+    )
+
+
+def from_one_pass(X: np.ndarray, y: np.ndarray) -> list[Any]:
+    moments = streamgda.accumulate(X, y)
+    make = streamgda.QuadraticDiscriminantAnalysis.from_moments
+    return [make(moments, shrinkage=amount) for amount in SHRINKAGES]
+
+
+def fit_each(X: np.ndarray, y: np.ndarray) -> list[Any]:
+    return [qda(shrinkage=amount).fit(X, y) for amount in SHRINKAGES]
+
+
+def search(grid: dict[str, list[float]]) -> GridSearchCV:
+    return GridSearchCV(qda(), grid, n_jobs=None)
+
+
+def qda(**params: Any) -> sklearn.QuadraticDiscriminantAnalysis:
+    return sklearn.QuadraticDiscriminantAnalysis(solver="eigen", **params)

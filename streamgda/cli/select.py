@@ -1,0 +1,125 @@
+"""`streamgda select`: the best of many models, by rows held out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamgda.cli import screen
+from streamgda.cli.options import Json, MaxMemory, Store, XName, YName
+from streamgda.cli.paths import refuse_other_kind, stored_bytes
+
+_SHOWN = 20
+
+
+class Scoring(StrEnum):
+    """What is to be largest over the rows held out."""
+
+    ACCURACY = "accuracy"
+    LOG_LOSS = "neg_log_loss"
+    LIKELIHOOD = "joint_log_likelihood"
+
+
+def select(
+    *,
+    store: Store,
+    model: Annotated[Path, typer.Option(metavar="PATH", help="Where the best is saved.")],
+    scoring: Annotated[
+        Scoring,
+        typer.Option(help="joint_log_likelihood takes one pass over the rows, the others two."),
+    ] = Scoring.ACCURACY,
+    cv: Annotated[int, typer.Option(help="Number of folds.")] = 5,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Values of a parameter to try, as covariance_type=full,tied or "
+            "shrinkage=0.01,0.1,auto; of several, all combinations. Many of all kinds by default.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Tells which rows are in which fold.")] = 0,
+    x: XName = "X",
+    y: YName = "y",
+    max_memory: MaxMemory = None,
+    json: Json = False,
+) -> None:
+    """Try many models of all covariance types, and save the best, fitted to all rows."""
+    params = _grid(grid) if grid else None
+    from streamgda import GaussianDiscriminantCV, open_store  # noqa: PLC0415
+    from streamgda.slabs import readable  # noqa: PLC0415
+
+    refuse_other_kind(model, "estimator")
+    search = GaussianDiscriminantCV(
+        params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
+    )
+    search.fit(*open_store(store, x, y))
+    search.best_estimator_.save(model)
+    ranked = _ranked(search.cv_results_)
+    if json:
+        best = {"params": search.best_params_, "score": search.best_score_}
+        screen.show_json({"scoring": scoring.value, "best": best, "candidates": ranked})
+        return
+    names = sorted({name for row in ranked for name in row["params"]})
+    screen.show_table(
+        ["rank", *names, scoring.value, "+-"],
+        [
+            (
+                row["rank"],
+                *(row["params"].get(name, "") for name in names),
+                "singular" if row["score"] is None else f"{row['score']:.5g}",
+                "" if row["score"] is None else f"{row['std']:.2g}",
+            )
+            for row in ranked[:_SHOWN]
+        ],
+    )
+    if len(ranked) > _SHOWN:
+        screen.say(f"and {len(ranked) - _SHOWN:,} more")
+    screen.say()
+    screen.say(
+        f"{' '.join(repr(search.best_estimator_).split())}: saved to {model} "
+        f"({readable(stored_bytes(model) or 0)})"
+    )
+
+
+def _ranked(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The candidates, best first; a score is null where there is none."""
+    import numpy as np  # noqa: PLC0415
+
+    order = np.argsort(results["rank_test_score"], kind="stable")
+    means, deviations = results["mean_test_score"], results["std_test_score"]
+    return [
+        {
+            "rank": int(results["rank_test_score"][c]),
+            "params": results["params"][c],
+            "score": float(means[c]) if np.isfinite(means[c]) else None,
+            "std": float(deviations[c]) if np.isfinite(deviations[c]) else None,
+        }
+        for c in order
+    ]
+
+
+def _grid(options: list[str]) -> dict[str, list[Any]]:
+    grid = {}
+    for option in options:
+        name, equals, values = option.partition("=")
+        if not equals or not name or not values:
+            raise typer.BadParameter(
+                f"{option!r}; expected a parameter and values, as shrinkage=0.01,0.1",
+                param_hint="--grid",
+            )
+        grid[name.strip().replace("-", "_")] = [_value(text.strip()) for text in values.split(",")]
+    return grid
+
+
+def _value(text: str) -> Any:
+    if text.lower() == "none":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
