@@ -11,7 +11,7 @@ from streamgda.estimators import (
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.model import GaussianModel
-from streamgda.moments import ClassMoments, SlidingWindow
+from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
 from streamgda.saved import load
 from streamgda.sources import open_store
 
@@ -24,6 +24,7 @@ __all__ = [
     "GaussianModel",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
+    "PairwiseMoments",
     "QuadraticDiscriminantAnalysis",
     "SlidingWindow",
     "accumulate",
