@@ -137,15 +137,24 @@ def test_a_covariance_that_is_not_positive_definite_is_mended():
     X, y = np.vstack([X, X * 2 + 1]), np.repeat([0, 1], 120)
     pairs = PairwiseMoments().update(X, y)
     assert np.linalg.eigvalsh(pairs.covariance()[0])[0] < -0.1
-    for least in (1e-4, 0.05):
-        moments = pairs.to_moments(least_eigenvalue=least)
-        mended, variances = moments.covariance()[0], pairs.covariance()[0].diagonal()
-        np.testing.assert_allclose(mended.diagonal(), variances, rtol=1e-12)
-        scale = np.sqrt(variances)
-        values = np.linalg.eigvalsh(mended / np.outer(scale, scale))
-        assert least / 3 < values[0] <= least
-        model = QuadraticDiscriminantAnalysis.from_moments(moments)
-        assert np.isfinite(model.predict_proba(np.zeros((1, 3)))).all()
+    moments = pairs.to_moments()
+    mended, variances = moments.covariance()[0], pairs.covariance()[0].diagonal()
+    np.testing.assert_allclose(mended.diagonal(), variances, rtol=1e-12)
+    deviations = np.sqrt(np.outer(variances, variances))
+    least = -np.linalg.eigvalsh(pairs.covariance()[0] / deviations)[0]
+    assert least / 3 < np.linalg.eigvalsh(mended / deviations)[0] <= least
+    model = QuadraticDiscriminantAnalysis.from_moments(moments)
+    assert np.isfinite(model.predict_proba(np.zeros((1, 3)))).all()
+
+
+@pytest.mark.parametrize("least", [1e-4, 0.05])
+def test_small_eigenvalues_are_raised(least):
+    X, y = gappy(share=0)
+    X[:, 3] = X[:, 2] + 1e-4 * X[:, 3]
+    mended = PairwiseMoments().update(X, y).to_moments(least_eigenvalue=least).covariance()
+    for S in mended:
+        values = np.linalg.eigvalsh(S / np.sqrt(np.outer(S.diagonal(), S.diagonal())))
+        assert least / 2 < values[0] <= least
 
 
 def test_a_covariance_that_is_positive_definite_stays():

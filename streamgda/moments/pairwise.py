@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage
+from streamgda import storage, threads
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
 from streamgda.kernels.merging import two_sum
 from streamgda.moments import labels as label_codes
@@ -178,11 +178,15 @@ class PairwiseMoments:
         held = self._held()
         if not held["count"].any():
             held["origin"] = _means(X, (codes >= 0) * 1.0)
-        for k in np.unique(codes[codes >= 0]):
+
+        def take(k: int) -> None:
             mine = codes == k
             count, *parts = _centred_sums(X[mine], weights[mine], held["origin"])
             held["count"][k] += count
             _merge([held[name][k] for name in ("pairs", "means", "products")], parts)
+
+        with threads.serial_blas():  # as many threads as there are classes need no more
+            threads.run(take, ((k,) for k in np.unique(codes[codes >= 0])))
 
     @classmethod
     def _of(cls, classes: np.ndarray, origin: np.ndarray, k: int) -> Self:
@@ -255,8 +259,11 @@ class PairwiseMoments:
         Eigenvalues of a correlation matrix that are less than `least_eigenvalue` are raised to it,
         and what comes of that is scaled to be a correlation matrix again (Rousseeuw and
         Molenberghs, "Transformation of non positive semidefinite correlation matrices", 1993).
-        Matrices that have no such eigenvalues stay as they are. Where no row has both of two
-        features, they count as uncorrelated.
+        Where there are negative ones, all are raised to the size of the least of them: what is
+        smaller than the entries' disagreement is not known, and a direction in which a class
+        seems to have next to no spread would decide everything. Matrices that have no such
+        eigenvalues stay as they are. Where no row has both of two features, they count as
+        uncorrelated.
 
         Parameters
         ----------
@@ -388,6 +395,6 @@ def _mended(covariance: np.ndarray, least: float) -> np.ndarray:
     values, vectors = linalg.eigh(correlation)
     if values[0] >= least:
         return covariance
-    raised = (vectors * np.maximum(values, least)) @ vectors.T
+    raised = (vectors * np.maximum(values, max(least, -values[0]))) @ vectors.T
     unit = np.sqrt(raised.diagonal())
     return raised / np.outer(unit, unit) * np.outer(deviations, deviations)
