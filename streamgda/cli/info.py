@@ -75,9 +75,13 @@ def _describe(path: str) -> dict[str, Any]:
 
     node = _opened(path)
     if isinstance(node, zarr.Group) and storage.FORMAT in node.attrs:
-        return {"estimator": _estimator, "moments": _moments, "model": _model}[
-            storage.kind_of(path)
-        ](path)
+        return {
+            "estimator": _estimator,
+            "moments": _moments,
+            "model": _model,
+            "pairwise": _pairwise,
+            "window": _window,
+        }[storage.kind_of(path)](path)
     return _data(node)
 
 
@@ -113,10 +117,24 @@ def _moments(path: str) -> dict[str, Any]:
     return {"kind": "moments", **_of_moments(ClassMoments.load(path))}
 
 
+def _pairwise(path: str) -> dict[str, Any]:
+    from streamgda import PairwiseMoments  # noqa: PLC0415
+
+    return {"kind": "pairwise moments", **_of_moments(PairwiseMoments.load(path))}
+
+
+def _window(path: str) -> dict[str, Any]:
+    from streamgda import SlidingWindow  # noqa: PLC0415
+
+    window = SlidingWindow.load(path)
+    blocks = f"{len(window)} of {window.n_blocks}"
+    return {"kind": "sliding window", "blocks": blocks, **_of_moments(window.moments)}
+
+
 def _of_moments(moments: Any) -> dict[str, Any]:
     counts = zip(moments.classes.tolist(), moments.class_count.tolist(), strict=True)
     return {
-        "covariance_type": moments.covariance_type,
+        "covariance_type": getattr(moments, "covariance_type", None),
         "features": moments.n_features,
         "rows": moments.class_count.sum().item(),
         "bytes": moments.nbytes,

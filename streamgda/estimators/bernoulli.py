@@ -32,8 +32,8 @@ class BernoulliNB(MomentClassifier):
     force_alpha : bool
         False raises an `alpha` below 1e-10 to that.
     binarize : float or None
-        Values above it are ones. None where the rows hold zeros and ones already; others are then
-        refused.
+        Values above it are ones. None where the rows hold zeros and ones already, as what `sample`
+        draws; others are then refused.
     fit_prior : bool
         False gives all classes that have rows the same prior.
     class_prior : array-like, shape (n_classes,), optional
