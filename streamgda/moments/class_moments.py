@@ -21,7 +21,7 @@ from streamgda.moments.structure import check_covers, structure_of
 from streamgda.moments.sums import NO_WEIGHTS, read_dtype
 
 _NO_CLASSES = np.empty(0, np.int64)
-_FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
+FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 
 class ClassMoments:
@@ -347,7 +347,7 @@ class ClassMoments:
         if self._sums is None:
             return self.copy()
         sums = self._sums.centred().scaled(float(gamma))
-        gone = sums.count < _FORGOTTEN
+        gone = sums.count < FORGOTTEN
         for array in (sums.count, sums.mean, sums.mean_low):
             array[gone] = 0
         if self._structure.per_class:
