@@ -14,7 +14,7 @@ from streamgda.estimators import (
 )
 from streamgda.fisher import FisherDiscriminant
 from streamgda.model import GaussianModel
-from streamgda.moments import ClassMoments, SlidingWindow
+from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
 from streamgda.saved import load
 from streamgda.sources import open_store
 from streamgda.streams import Checkpoint
@@ -32,6 +32,7 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "LinearDiscriminants",
+    "PairwiseMoments",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "SlidingWindow",

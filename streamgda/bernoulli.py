@@ -92,7 +92,7 @@ class BinaryRows:
         self.chunks, self.shards = getattr(X, "chunks", None), getattr(X, "shards", None)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        return binarise(self._values[rows], self._threshold, rows.start)
+        return binarise(self._values[rows], self._threshold, rows.start or 0)
 
 
 @dataclass(frozen=True)

@@ -190,9 +190,10 @@ def test_what_cannot_be_used_is_refused(tmp_path):
         type(fitted.model_).from_state({}, arrays)
 
 
-def test_saved_with_its_threshold(tmp_path):
+@pytest.mark.parametrize("binarize", [2.5, np.float32(2.5), np.float64(2.5)])
+def test_saved_with_its_threshold(tmp_path, binarize):
     X, y = rows()
-    BernoulliNB(binarize=2.5).fit(X, y).save(tmp_path / "nb.zip")
+    BernoulliNB(binarize=binarize).fit(X, y).save(tmp_path / "nb.zip")
     loaded = streamgda.load(tmp_path / "nb.zip")
     expected = BernoulliNB(binarize=2.5).fit(X, y).predict_proba(X)
     np.testing.assert_array_equal(loaded.predict_proba(X), expected)

@@ -29,7 +29,7 @@ from streamgda import (
     SlidingWindow,
 )
 from streamgda.datasets import GaussianStream
-from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
 
 SOME_TYPES = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 
@@ -104,6 +104,16 @@ def test_a_class_that_is_forgotten_becomes_one_without_rows():
     assert (model.predict(X) == without.predict(X)).mean() > 0.95
     model.partial_fit(X[gone], y[gone], half_life=40)
     assert (model.predict(X[gone]) == 0).mean() > 0.8
+
+
+def test_rows_may_be_forgotten_within_a_batch():
+    X, y = blobs(2400, 3, n_classes=4)
+    late = np.argsort(y == 0, kind="stable")[::-1]  # class 0 long before the others
+    model = QuadraticDiscriminantAnalysis().fit(X, y)
+    model.partial_fit(X[late], y[late], half_life=2)
+    assert model.class_count_[0] == 0
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert model.class_count_.sum() == pytest.approx(1 / (1 - 0.5**0.5))
 
 
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
@@ -230,6 +240,33 @@ def test_a_window_does_not_grow():
     assert "4 of 4 blocks" in repr(window)
     model = QuadraticDiscriminantAnalysis.from_moments(window.moments)
     assert model.class_count_.sum() == 400
+
+
+@pytest.mark.parametrize("n_updates", [0, 2, 3, 5])
+def test_a_window_that_was_saved_slides_on(tmp_path, n_updates):
+    X, y = blobs()
+    blocks = np.array_split(np.arange(300), 12)
+    window = SlidingWindow(3, "diag")
+    for block in blocks[:n_updates]:
+        window.update(X[block], y[block])
+    window.save(tmp_path / "window.zip")
+    loaded = SlidingWindow.load(tmp_path / "window.zip")
+    assert repr(loaded) == repr(window)
+    assert_same_moments(loaded.moments, window.moments)
+    for block in blocks[n_updates:]:
+        assert_same_moments(
+            loaded.update(X[block], y[block]).moments, window.update(X[block], y[block]).moments
+        )
+    attributes, arrays = window.state()
+    damaged = [
+        ({**attributes, "moments": attributes["moments"][:-1]}, arrays),
+        ({**attributes, "n_blocks": None}, arrays),
+        (attributes, dict(list(arrays.items())[1:])),
+        ({}, arrays),
+    ]
+    for state in damaged:
+        with pytest.raises(FormatError, match="damaged"):
+            SlidingWindow.from_state(*state)
 
 
 # --- unlearning -------------------------------------------------------------------------------

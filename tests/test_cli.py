@@ -721,6 +721,12 @@ def test_info_tells_saved_things_from_rows(
     held = described(tmp_path / "moments")
     assert (held["kind"], held["covariance_type"], held["features"]) == ("moments", "full", 3)
     assert held["rows"] == 240
+    streamgda.PairwiseMoments().update(X, y).save(tmp_path / "pairs")
+    pairs = described(tmp_path / "pairs")
+    assert (pairs["kind"], pairs["rows"], pairs["classes"]) == ("pairwise moments", 240, listed)
+    streamgda.SlidingWindow(3).update(X, y).save(tmp_path / "window")
+    window = described(tmp_path / "window")
+    assert (window["kind"], window["blocks"], window["rows"]) == ("sliding window", "1 of 3", 240)
     model = described(tmp_path / "model.zip")
     assert [entry["prior"] for entry in model["classes"]] == pytest.approx(np.divide(counts, 240))
     store = described(data / "rows.zarr")

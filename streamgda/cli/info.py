@@ -79,6 +79,8 @@ def _describe(path: str) -> dict[str, Any]:
             "moments": _moments,
             "model": _model,
             "checkpoint": _checkpoint,
+            "pairwise": _pairwise,
+            "window": _window,
         }
         return describe[storage.kind_of(path)](path)
     return _data(node)
@@ -125,13 +127,27 @@ def _checkpoint(path: str) -> dict[str, Any]:
     return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
 
 
+def _pairwise(path: str) -> dict[str, Any]:
+    from streamgda import PairwiseMoments  # noqa: PLC0415
+
+    return {"kind": "pairwise moments", **_of_moments(PairwiseMoments.load(path))}
+
+
+def _window(path: str) -> dict[str, Any]:
+    from streamgda import SlidingWindow  # noqa: PLC0415
+
+    window = SlidingWindow.load(path)
+    blocks = f"{len(window)} of {window.n_blocks}"
+    return {"kind": "sliding window", "blocks": blocks, **_of_moments(window.moments)}
+
+
 def _of_moments(moments: Any) -> dict[str, Any]:
     counts = zip(moments.classes.tolist(), moments.class_count.tolist(), strict=True)
     return {
-        "covariance_type": moments.covariance_type,
+        "covariance_type": getattr(moments, "covariance_type", None),
         "features": moments.n_features,
         "rows": moments.class_count.sum().item(),
-        "skipped": moments.n_skipped or None,
+        "skipped": getattr(moments, "n_skipped", 0) or None,
         "bytes": moments.nbytes,
         "classes": [{"label": label, "rows": rows} for label, rows in counts],
     }

@@ -32,8 +32,8 @@ class BernoulliNB(MomentClassifier):
     force_alpha : bool
         False raises an `alpha` below 1e-10 to that.
     binarize : float or None
-        Values above it are ones. None where the rows hold zeros and ones already; others are then
-        refused.
+        Values above it are ones. None where the rows hold zeros and ones already, as what `sample`
+        draws; others are then refused.
     fit_prior : bool
         False gives all classes that have rows the same prior.
     class_prior : array-like, shape (n_classes,), optional
@@ -89,13 +89,17 @@ class BernoulliNB(MomentClassifier):
                 f"binarize={self.binarize!r}; expected a number, or None for zeros and ones"
             )
 
+    @property
+    def _threshold(self) -> float | None:
+        return None if self.binarize is None else float(self.binarize)
+
     def _make_model(self) -> BernoulliModel:
         alpha = self.alpha if self.force_alpha else max(self.alpha, _LEAST_ALPHA)
         priors = self.class_prior
         if priors is None and not self.fit_prior:
             seen = self.class_count_ > 0
             priors = seen / max(1, seen.sum())
-        return BernoulliModel.from_moments(self.moments_, alpha, self.binarize, priors)
+        return BernoulliModel.from_moments(self.moments_, alpha, self._threshold, priors)
 
     def _is_stored(self, X: Any) -> bool:
         large = isinstance(X, np.ndarray) and X.ndim == 2 and X.nbytes > _LARGE
@@ -105,11 +109,11 @@ class BernoulliNB(MomentClassifier):
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
-            function = partial(_binarised, threshold=self.binarize)
+            function = partial(_binarised, threshold=self._threshold)
             return distributed.score(function, X, np.uint8, X.shape[1])
         if self._is_stored(X):
-            return BinaryRows(X, self.binarize)
-        return binarise(X, self.binarize)
+            return BinaryRows(X, self._threshold)
+        return binarise(X, self._threshold)
 
     @property
     def class_log_prior_(self) -> np.ndarray:

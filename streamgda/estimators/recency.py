@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.moments.class_moments import FORGOTTEN
 from streamgda.moments.inputs import as_weights
 
 
@@ -47,6 +48,7 @@ def recency(half_life: float, X: Any, sample_weight: Any = None) -> tuple[np.nda
             "X.compute_chunk_sizes() first"
         )
     weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
+    weights[weights < FORGOTTEN] = 0
     if sample_weight is not None:
         weights *= as_weights(sample_weight, n_rows)
     return weights, 0.5 ** (n_rows / half_life)

@@ -23,7 +23,7 @@ from streamgda.moments.sums import NO_WEIGHTS, check_array, read_dtype
 
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
-_FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
+FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 
 class ClassMoments:
@@ -439,7 +439,7 @@ class ClassMoments:
             return self.copy()
         sums = self._sums.centred().scaled(float(gamma))
         norms = self._norms * float(gamma) if self._norms is not None else None
-        gone = sums.count < _FORGOTTEN
+        gone = sums.count < FORGOTTEN
         for array in (sums.count, sums.mean, sums.mean_low, *([] if norms is None else [norms])):
             array[gone] = 0
         if self._structure.per_class:

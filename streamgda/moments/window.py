@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
-from streamgda.errors import InvalidParameterError
+import numpy as np
+
+from streamgda import storage
+from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.moments.class_moments import ClassMoments
 
 
@@ -103,8 +107,11 @@ class SlidingWindow:
             self._drop_oldest()
         self._newer.append(block)
         self._newer_total = self._newer_total + block
-        self._total = self._older[-1] + self._newer_total if self._older else self._newer_total
+        self._sum_up()
         return self
+
+    def _sum_up(self) -> None:
+        self._total = self._older[-1] + self._newer_total if self._older else self._newer_total
 
     def _drop_oldest(self) -> None:
         if not self._older:
@@ -114,3 +121,54 @@ class SlidingWindow:
                 self._older.append(total)
             self._newer_total = ClassMoments(self.covariance_type)
         self._older.pop()
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def save(self, store: Any) -> None:
+        """Write the window as a zarr group; see `ClassMoments.save`."""
+        storage.write(store, "window", *self.state())
+
+    @classmethod
+    def load(cls, store: Any) -> Self:
+        """Read a window that `save` wrote, which slides on as it would have; as `ClassMoments`."""
+        return cls.from_state(*storage.read(store, "window"))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes an equal window of."""
+        held = [*self._older, self._newer_total, *self._newer]
+        states = [moments.state() for moments in held]
+        arrays = {
+            f"{i}/{name}": array for i, (_, own) in enumerate(states) for name, array in own.items()
+        }
+        return {
+            "n_blocks": self.n_blocks,
+            "covariance_type": self.covariance_type,
+            "older": len(self._older),
+            "moments": [attributes for attributes, _ in states],
+        }, arrays
+
+    @classmethod
+    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Make a window from what `state` gave.
+
+        Raises
+        ------
+        FormatError
+            Where the parts do not fit each other.
+        """
+        try:
+            window = cls(attributes["n_blocks"], attributes["covariance_type"])
+            own: list[dict[str, np.ndarray]] = [{} for _ in attributes["moments"]]
+            for name, array in arrays.items():
+                i, _, key = name.partition("/")
+                own[int(i)][key] = array
+            held = [
+                ClassMoments.from_state(*state)
+                for state in zip(attributes["moments"], own, strict=True)
+            ]
+            window._older, rest = held[: attributes["older"]], held[attributes["older"] :]
+            window._newer_total, *window._newer = rest
+            window._sum_up()
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"the saved window is damaged: {error}") from None
+        return window

@@ -1,0 +1,400 @@
+"""`PairwiseMoments`: moments of rows with missing values, each from all rows that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda import storage, threads
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.kernels.merging import two_sum
+from streamgda.moments import labels as label_codes
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.class_moments import ClassMoments
+from streamgda.moments.inputs import as_matrix, as_weights
+from streamgda.moments.structure import STRUCTURES
+from streamgda.moments.sums import check_array
+
+_BLOCK_ELEMENTS = 1 << 21  # of rows, of which a few copies are in hand at a time
+
+
+class PairwiseMoments:
+    r"""Moments of rows with missing values (NaN), of each pair of features from all rows with both.
+
+    For the rows of class k that have both features i and j, with weights :math:`w`
+
+    .. math:: n_{ij} = \sum w, \quad m_{ij} = \sum w x_i / n_{ij}, \quad
+              S_{ij} = \sum w (x_i - m_{ij}) (x_j - m_{ji})
+
+    centred throughout and merged as `ClassMoments` are, pair by pair. Values should be missing
+    at random: whether one is missing must not depend on what it would be.
+
+    Such a covariance need not be positive definite, as its entries come from different rows;
+    `to_moments` mends that. Leaving out rows with missing values instead needs no mending, and
+    wastes what the rows do hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import PairwiseMoments, QuadraticDiscriminantAnalysis
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y = np.arange(200) % 2
+    >>> X[y == 1] += 2
+    >>> X[::3, 0] = X[1::5, 1] = np.nan
+    >>> pairs = PairwiseMoments().update(X[:100], y[:100]) + PairwiseMoments().update(
+    ...     X[100:], y[100:]
+    ... )
+    >>> pairs.pair_count[0]
+    array([[ 66.,  53.,  66.],
+           [ 53.,  80.,  80.],
+           [ 66.,  80., 100.]])
+    >>> qda = QuadraticDiscriminantAnalysis.from_moments(pairs.to_moments())
+    >>> qda.predict([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]])
+    array([0, 1])
+    """
+
+    def __init__(self) -> None:
+        self._classes = np.empty(0, np.int64)
+        self._arrays: dict[str, np.ndarray] | None = None
+
+    # --- what is held -------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self._classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class, or their total weight, shape (n_classes,); rows with gaps count."""
+        return self._arrays["count"].copy() if self._arrays else np.zeros(0)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+        return self._arrays["origin"].size if self._arrays else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments: three matrices a class."""
+        return sum(array.nbytes for array in (self._arrays or {}).values())
+
+    @property
+    def pair_count(self) -> np.ndarray:
+        """Rows that have both features, shape (n_classes, d, d); on the diagonal those with one."""
+        return self._held()["pairs"].copy()
+
+    @property
+    def means(self) -> np.ndarray:
+        """Means of the values that are there, shape (n_classes, d); NaN where there are none."""
+        held = self._held()
+        means = held["origin"] + held["means"].diagonal(axis1=1, axis2=2)
+        return np.where(held["pairs"].diagonal(axis1=1, axis2=2) > 0, means, np.nan)
+
+    def covariance(self, ddof: int = 0) -> np.ndarray:
+        r"""Covariances :math:`S_{ij} / (n_{ij} - ddof)`, as they are: not mended.
+
+        Returns
+        -------
+        ndarray, shape (n_classes, d, d)
+            NaN where no more than `ddof` rows have both features.
+        """
+        held = self._held()
+        weight = held["pairs"] - float(ddof)
+        products = held["products"]
+        symmetric = (products + products.transpose(0, 2, 1)) / 2
+        return symmetric / np.where(weight > 0, weight, np.nan)
+
+    def _held(self) -> dict[str, np.ndarray]:
+        if self._arrays is None:
+            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+        return self._arrays
+
+    # --- taking rows in -----------------------------------------------------------------------
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in rows.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            NaN, or what a masked array masks, is missing.
+        y : array-like, shape (n_rows,)
+            Class labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative; a row of weight zero counts as not there.
+
+        Returns
+        -------
+        PairwiseMoments
+            Itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The moments stay as they were.
+        """
+        return self._update(X, y, sample_weight)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any = None, first_row: int = 0) -> Self:
+        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
+        X, y = as_matrix(X), label_codes.as_labels(y)
+        if not 0 < X.shape[0] == y.size or not X.shape[1]:
+            raise InvalidDataError(
+                f"X has shape {X.shape} and y has {y.size} labels; expected at least one row and "
+                f"feature, and one label a row"
+            )
+        weights = np.ones(y.size) if sample_weight is None else as_weights(sample_weight, y.size)
+        seen = weights > 0
+        classes = np.unique(y[seen])
+        codes = np.where(seen, label_codes.find(y, classes), -1)
+        k, d = classes.size, X.shape[1]
+        taken = PairwiseMoments._of(classes, np.zeros(d), k)
+        step = max(1, _BLOCK_ELEMENTS // d)
+        for start in range(0, y.size, step):
+            rows = slice(start, start + step)
+            block = X[rows].astype(np.float64)
+            infinite = np.argwhere(np.isinf(block))
+            if infinite.size:
+                r, j = infinite[0]
+                raise InvalidDataError(
+                    f"Input X contains infinity: row {first_row + start + r}, column {j}. NaN is "
+                    f"a missing value, every other must be finite"
+                )
+            taken._take(block, codes[rows], weights[rows])
+        if not all(np.isfinite(array).all() for array in taken._held().values()):
+            raise InvalidDataError(
+                "Input X contains values whose sums or squares overflow float64; scale them down"
+            )
+        return self.__iadd__(taken) if k else self
+
+    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        held = self._held()
+        if not held["count"].any():
+            held["origin"] = _means(X, (codes >= 0) * 1.0)
+
+        def take(k: int) -> None:
+            mine = codes == k
+            count, *parts = _centred_sums(X[mine], weights[mine], held["origin"])
+            held["count"][k] += count
+            _merge([held[name][k] for name in ("pairs", "means", "products")], parts)
+
+        with threads.serial_blas():  # as many threads as there are classes need no more
+            threads.run(take, ((k,) for k in np.unique(codes[codes >= 0])))
+
+    @classmethod
+    def _of(cls, classes: np.ndarray, origin: np.ndarray, k: int) -> Self:
+        """Moments of no rows."""
+        moments = cls()
+        shape = k, origin.size, origin.size
+        moments._classes = classes
+        moments._arrays = {
+            "origin": origin,
+            "count": np.zeros(k),
+            **{name: np.zeros(shape) for name in ("pairs", "means", "products")},
+        }
+        return moments
+
+    # --- algebra ------------------------------------------------------------------------------
+
+    def __add__(self, other: PairwiseMoments) -> PairwiseMoments:
+        """The moments of both sets of rows; neither operand changes.
+
+        Raises
+        ------
+        MergeError
+            Where the widths differ.
+        """
+        if not isinstance(other, PairwiseMoments):
+            return NotImplemented
+        return self.copy().__iadd__(other)
+
+    def __iadd__(self, other: PairwiseMoments) -> Self:
+        if not isinstance(other, PairwiseMoments):
+            return NotImplemented
+        if other._arrays is None:
+            return self
+        origin = other._arrays["origin"] if self._arrays is None else self._arrays["origin"]
+        if origin.size != other.n_features:
+            raise MergeError(
+                f"moments of {origin.size} features and of {other.n_features} features do not "
+                f"combine; both must describe the same columns"
+            )
+        classes = label_codes.join_labels(self._classes, other._classes)
+        if self._arrays is None or classes.size > self._classes.size:
+            grown = self._of(classes, origin, classes.size)
+            if self._arrays is not None:
+                grown._place(self)
+            self._arrays = grown._arrays
+        self._classes = classes
+        self._place(other)
+        return self
+
+    def _place(self, other: PairwiseMoments) -> None:
+        """Add `other`, whose classes are all here."""
+        mine, theirs = self._held(), other._held()
+        moved = (theirs["origin"] - mine["origin"])[:, None]
+        for k, at in enumerate(label_codes.find(other._classes, self._classes)):
+            mine["count"][at] += theirs["count"][k]
+            parts = theirs["pairs"][k], theirs["means"][k] + moved, theirs["products"][k]
+            _merge([mine[name][at] for name in ("pairs", "means", "products")], parts)
+
+    def copy(self) -> PairwiseMoments:
+        """Moments of their own with the same values."""
+        return PairwiseMoments.from_state(*self.state())
+
+    # --- Gaussians without missing values -----------------------------------------------------
+
+    def to_moments(
+        self, covariance_type: str = "full", *, least_eigenvalue: float = 1e-4
+    ) -> ClassMoments:
+        """Class moments with these means and variances, and covariances mended where they must be.
+
+        Eigenvalues of a correlation matrix that are less than `least_eigenvalue` are raised to it,
+        and what comes of that is scaled to be a correlation matrix again (Rousseeuw and
+        Molenberghs, "Transformation of non positive semidefinite correlation matrices", 1993).
+        Where there are negative ones, all are raised to the size of the least of them: what is
+        smaller than the entries' disagreement is not known, and a direction in which a class
+        seems to have next to no spread would decide everything. Matrices that have no such
+        eigenvalues stay as they are. Where no row has both of two features, they count as
+        uncorrelated.
+
+        Parameters
+        ----------
+        covariance_type : str
+        least_eigenvalue : float > 0
+
+        Returns
+        -------
+        ClassMoments
+            As if of complete rows, as many in each class as it has with and without gaps.
+
+        Raises
+        ------
+        InvalidDataError
+            Where a class has no value at all of a feature.
+        InvalidParameterError
+            For an eigenvalue that is not between 0 and 1.
+        """
+        if not isinstance(least_eigenvalue, Real) or not 0 < least_eigenvalue < 1:
+            raise InvalidParameterError(
+                f"least_eigenvalue={least_eigenvalue!r}; expected a number between 0 and 1"
+            )
+        held = self._held()
+        none = np.argwhere(held["pairs"].diagonal(axis1=1, axis2=2) == 0)
+        if none.size:
+            k, j = none[0]
+            raise InvalidDataError(
+                f"class {self._classes[k]!s} has no value of feature {j}: leave out the feature, "
+                f"or retire the class"
+            )
+        covariances = np.nan_to_num(self.covariance())
+        scatter = np.array([_mended(S, least_eigenvalue) for S in covariances])
+        scatter *= held["count"][:, None, None]
+        gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
+        mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
+        sums = CentredSums(
+            STRUCTURES["full"], held["count"].copy(), mean, mean_low, np.tril(scatter)
+        )
+        return ClassMoments._of("full", self._classes, sums).reduce(covariance_type)
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def save(self, store: Any) -> None:
+        """Write the moments as a zarr group; see `ClassMoments.save`."""
+        storage.write(store, "pairwise", *self.state())
+
+    @classmethod
+    def load(cls, store: Any) -> Self:
+        """Read moments that `save` wrote; see `ClassMoments.load`."""
+        return cls.from_state(*storage.read(store, "pairwise"))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
+        return {"classes": storage.pack_labels(self._classes)}, dict(self._arrays or {})
+
+    @classmethod
+    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Moments from copies of what `state` gave.
+
+        Raises
+        ------
+        FormatError
+            Where the parts do not fit each other.
+        """
+        moments = cls()
+        try:
+            moments._classes = storage.unpack_labels(attributes["classes"])
+            if arrays:
+                k, d = moments._classes.size, arrays["origin"].size
+                check_array("origin", arrays["origin"], (d,), "f8")
+                check_array("count", arrays["count"], (k,), "f8")
+                for name in ("pairs", "means", "products"):
+                    check_array(name, arrays[name], (k, d, d), "f8")
+                moments._arrays = {name: array.copy() for name, array in arrays.items()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"saved moments are damaged: {error}") from None
+        return moments
+
+    def __repr__(self) -> str:
+        if self._arrays is None:
+            return "PairwiseMoments: empty"
+        return (
+            f"PairwiseMoments: {self.class_count.sum():g} rows x {self.n_features} features in "
+            f"{self._classes.size} classes, {self.nbytes / 2**20:.3g} MiB"
+        )
+
+
+def _means(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Means of the values that are there, zero where there are none, shape (d,)."""
+    there = ~np.isnan(X)
+    n = weights @ there
+    with np.errstate(over="ignore"):
+        return np.asarray(weights @ np.where(there, X, 0.0) / np.where(n > 0, n, 1.0))
+
+
+def _centred_sums(
+    X: np.ndarray, weights: np.ndarray, origin: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Of rows of a class: their weight; of pairs the weight, means (less origin) and products."""
+    there = ~np.isnan(X)
+    shift = _means(X - origin, weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = np.where(there, X - origin - shift, 0.0)
+        M, wZ = there.astype(np.float64), weights[:, None] * Z
+        pairs, sums, products = (weights[:, None] * M).T @ M, wZ.T @ M, wZ.T @ Z
+        means = sums / np.where(pairs > 0, pairs, 1.0)
+        products -= means * sums.T
+        means += shift[:, None]
+    return weights.sum(), pairs, means, products
+
+
+def _merge(mine: Any, theirs: Any) -> None:
+    """Add the second part's pairs, means and products to the first's, in place."""
+    (n, mean, products), (m, other_mean, other_products) = mine, theirs
+    share = m / np.where(n + m > 0, n + m, 1.0)
+    gap = other_mean - mean
+    with np.errstate(over="ignore", invalid="ignore"):
+        products += other_products + gap * gap.T * (n * share)
+        mean += gap * share
+    n += m
+
+
+def _mended(covariance: np.ndarray, least: float) -> np.ndarray:
+    """A positive definite covariance with the same variances."""
+    deviations = np.sqrt(covariance.diagonal())
+    scale = np.where(deviations > 0, deviations, 1.0)
+    correlation = covariance / np.outer(scale, scale)
+    np.fill_diagonal(correlation, 1.0)  # of constant features too
+    values, vectors = linalg.eigh(correlation)
+    if values[0] >= least:
+        return covariance
+    raised = (vectors * np.maximum(values, max(least, -values[0]))) @ vectors.T
+    unit = np.sqrt(raised.diagonal())
+    return raised / np.outer(unit, unit) * np.outer(deviations, deviations)

@@ -1,0 +1,235 @@
+"""Missing values: pairwise complete moments against pandas, and what is made of them."""
+
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import blobs
+
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    PairwiseMoments,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.moments import pairwise
+
+
+def gappy(n=300, d=4, share=0.3, seed=0, offset=0.0):
+    X, y = blobs(n, d, seed=seed)
+    X = X + offset
+    X[np.random.default_rng(seed + 100).random(X.shape) < share] = np.nan
+    return X, y
+
+
+def assert_as_pandas_says(moments, X, y, rtol=1e-12):
+    frame = pd.DataFrame(X)
+    for k, label in enumerate(moments.classes):
+        rows = frame[y == label]
+        there = rows.notna().to_numpy(float)
+        n = there.T @ there
+        expected = rows.cov().to_numpy()  # which heeds no other ddof where values are missing
+        scale = np.nanmax(np.abs(expected))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            biased = np.where(n > 1, expected * (n - 1) / n, np.where(n == 1, 0, np.nan))
+        for found, wanted in (
+            (moments.covariance(1)[k], expected),
+            (moments.covariance()[k], biased),
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=rtol * scale)
+        np.testing.assert_allclose(moments.means[k], rows.mean(), rtol=1e-12)
+        np.testing.assert_array_equal(moments.pair_count[k], n)
+        assert moments.class_count[k] == len(rows)
+
+
+@given(
+    cuts=st.sets(st.integers(1, 299), max_size=6),
+    seed=st.integers(0, 3),
+    share=st.sampled_from([0.0, 0.3, 0.7]),
+)
+def test_any_chunks_give_what_pandas_gives(cuts, seed, share):
+    X, y = gappy(seed=seed, share=share)
+    whole, parts = PairwiseMoments(), []
+    for rows in np.split(np.arange(300), sorted(cuts)):
+        whole.update(X[rows], y[rows])
+        parts.append(PairwiseMoments().update(X[rows], y[rows]))
+    assert_as_pandas_says(whole, X, y)
+    assert_as_pandas_says(sum(parts[1:], parts[0]), X, y)
+    assert_as_pandas_says(parts[0] + PairwiseMoments() if not cuts else whole, X, y)
+
+
+@pytest.mark.parametrize("block", [64, 1 << 21])
+def test_far_from_zero(block, monkeypatch):
+    monkeypatch.setattr(pairwise, "_BLOCK_ELEMENTS", block)
+    X, y = gappy(offset=2.0**27)
+    near = PairwiseMoments().update(X - 2.0**27, y)
+    far = PairwiseMoments().update(X[:100], y[:100]).update(X[100:], y[100:])
+    np.testing.assert_allclose(far.covariance(), near.covariance(), rtol=0, atol=1e-11)
+    moments = far.to_moments()
+    np.testing.assert_allclose(moments.means, near.means + 2.0**27, rtol=1e-15)
+    moved = moments.project(np.eye(4), np.full(4, 2.0**27))  # the means in two parts
+    np.testing.assert_allclose(moved.means, near.means, rtol=0, atol=1e-12)
+
+
+def test_sums_that_are_not_there_at_first():
+    X, y = gappy()
+    X[:120, 2] = np.nan  # no row has it at first, nor class 0 with another
+    X[(y == 0) & ~np.isnan(X[:, 1]), 3] = np.nan
+    moments = PairwiseMoments()
+    for start in range(0, 300, 30):
+        moments.update(X[start : start + 30], y[start : start + 30])
+    assert_as_pandas_says(moments, X, y)
+    assert np.isnan(moments.covariance()[0, 1, 3])
+    assert moments.to_moments().covariance()[0, 1, 3] == pytest.approx(0, abs=0.1)
+
+
+def test_complete_rows_are_as_class_moments():
+    X, y = blobs()
+    for weights in (None, np.random.default_rng(0).uniform(0, 2, 300)):
+        found = PairwiseMoments().update(X, y, weights).to_moments()
+        expected = naive.moments(X, y, weights)
+        np.testing.assert_allclose(found.class_count, expected.count)
+        np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
+        scatter = naive.covariance(X, y, weights=weights)
+        np.testing.assert_allclose(found.covariance(), scatter, rtol=0, atol=1e-12)
+    for covariance_type in naive.COVARIANCE_TYPES:
+        reduced = PairwiseMoments().update(X, y).to_moments(covariance_type)
+        expected = naive.covariance(X, y, covariance_type)
+        np.testing.assert_allclose(reduced.covariance(), expected, rtol=0, atol=1e-12)
+
+
+def test_integer_weights_are_repetitions():
+    X, y = gappy()
+    weights = np.random.default_rng(0).integers(0, 4, 300)
+    weighted = PairwiseMoments().update(X, y, weights)
+    assert_as_pandas_says(weighted, np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    assert repr(PairwiseMoments().update(X, y, np.zeros(300))) == "PairwiseMoments: empty"
+
+
+@pytest.mark.parametrize("kind", ["float32", "masked", "frame", "integers"])
+def test_what_may_hold_missing_values(kind):
+    X, y = gappy()
+    if kind == "integers":
+        X = np.round(np.nan_to_num(X)).astype(np.int16)
+        given_rows = X
+    elif kind == "float32":
+        X = given_rows = X.astype(np.float32)
+    elif kind == "masked":
+        given_rows = np.ma.masked_array(np.nan_to_num(X, nan=7), np.isnan(X))
+    else:
+        given_rows = pd.DataFrame(X)
+    assert_as_pandas_says(PairwiseMoments().update(given_rows, y), X.astype(float), y)
+
+
+# --- mending ----------------------------------------------------------------------------------
+
+
+def test_a_covariance_that_is_not_positive_definite_is_mended():
+    # Three features, each pair of them from rows of its own: correlations 1, 1 and -1.
+    base = np.random.default_rng(0).normal(size=(40, 1))
+    X = np.full((120, 3), np.nan)
+    X[:40, [0, 1]] = base * [1, 1]
+    X[40:80, [1, 2]] = base * [1, 1]
+    X[80:, [0, 2]] = base * [1, -1]
+    X, y = np.vstack([X, X * 2 + 1]), np.repeat([0, 1], 120)
+    pairs = PairwiseMoments().update(X, y)
+    assert np.linalg.eigvalsh(pairs.covariance()[0])[0] < -0.1
+    moments = pairs.to_moments()
+    mended, variances = moments.covariance()[0], pairs.covariance()[0].diagonal()
+    np.testing.assert_allclose(mended.diagonal(), variances, rtol=1e-12)
+    deviations = np.sqrt(np.outer(variances, variances))
+    least = -np.linalg.eigvalsh(pairs.covariance()[0] / deviations)[0]
+    assert least / 3 < np.linalg.eigvalsh(mended / deviations)[0] <= least
+    model = QuadraticDiscriminantAnalysis.from_moments(moments)
+    assert np.isfinite(model.predict_proba(np.zeros((1, 3)))).all()
+
+
+@pytest.mark.parametrize("least", [1e-4, 0.05])
+def test_small_eigenvalues_are_raised(least):
+    X, y = gappy(share=0)
+    X[:, 3] = X[:, 2] + 1e-4 * X[:, 3]
+    mended = PairwiseMoments().update(X, y).to_moments(least_eigenvalue=least).covariance()
+    for S in mended:
+        values = np.linalg.eigvalsh(S / np.sqrt(np.outer(S.diagonal(), S.diagonal())))
+        assert least / 2 < values[0] <= least
+
+
+def test_a_covariance_that_is_positive_definite_stays():
+    X, y = gappy(share=0.1)
+    pairs = PairwiseMoments().update(X, y)
+    mended = pairs.to_moments().covariance()
+    np.testing.assert_allclose(mended, pairs.covariance(), rtol=1e-14)
+
+
+def test_constant_features_stay_constant():
+    X, y = gappy()
+    X[:, 1] = np.where(np.isnan(X[:, 1]), np.nan, 3.0)
+    moments = PairwiseMoments().update(X, y).to_moments()
+    assert (moments.covariance()[:, 1] == 0).all()
+    with pytest.warns(UserWarning, match="1 of 4 features are constant"):
+        QuadraticDiscriminantAnalysis.from_moments(moments)
+
+
+def test_nearly_as_good_as_if_nothing_were_missing():
+    X, y = blobs(3000)
+    test, truth = blobs(3000)
+    train = X.copy()
+    train[np.random.default_rng(5).random(X.shape) < 0.3] = np.nan
+    complete = ~np.isnan(train).any(axis=1)
+    assert complete.mean() < 0.3
+    pairs = PairwiseMoments().update(train, y)
+    for covariance_type in ("full", "tied", "diag"):
+        kept = pairs.to_moments(covariance_type)
+        found = GaussianDiscriminantAnalysis.from_moments(kept, covariance_type=covariance_type)
+        best = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+        assert found.score(test, truth) > best.score(test, truth) - 0.01
+
+
+# --- failing, saving --------------------------------------------------------------------------
+
+
+def test_what_cannot_be_used_changes_nothing(tmp_path):
+    X, y = gappy()
+    moments = PairwiseMoments().update(X[:200], y[:200])
+    before = {name: array.tobytes() for name, array in moments.state()[1].items()}
+    bad = X.copy()
+    bad[130, 2] = np.inf
+    failures = [
+        ((bad, y), InvalidDataError, "infinity: row 130, column 2"),
+        ((np.where(np.isnan(X), X, X * 1e200), y), InvalidDataError, "overflow"),
+        ((X, y[:-1]), InvalidDataError, "one label a row"),
+        ((X[:0], y[:0]), InvalidDataError, "at least one row"),
+        ((X[:, :2], y), MergeError, "4 features and of 2 features"),
+        ((X, y.astype(str)), InvalidDataError, "do not mix"),
+        ((X, y, np.full(300, -1.0)), InvalidDataError, "finite and >= 0"),
+    ]
+    for arguments, error, message in failures:
+        with pytest.raises(error, match=message):
+            moments.update(*arguments)
+    assert before == {name: array.tobytes() for name, array in moments.state()[1].items()}
+    for least in (0, 1, -1, "small"):
+        with pytest.raises(InvalidParameterError, match="between 0 and 1"):
+            moments.to_moments(least_eigenvalue=least)
+    with pytest.raises(InvalidDataError, match="hold no rows"):
+        PairwiseMoments().to_moments()
+    X[y == 2, 3] = np.nan
+    with pytest.raises(InvalidDataError, match="class 2 has no value of feature 3"):
+        PairwiseMoments().update(X, y).to_moments()
+
+
+def test_saved_and_loaded(tmp_path):
+    X, y = gappy()
+    labels = np.array(["a", "bb", "c"])[y]
+    PairwiseMoments().update(X[:200], labels[:200]).save(tmp_path / "pairs.zip")
+    loaded = PairwiseMoments.load(tmp_path / "pairs.zip").update(X[200:], labels[200:])
+    assert_as_pandas_says(loaded, X, labels)
+    assert loaded.n_features == 4
+    assert "300 rows x 4 features in 3 classes" in repr(loaded)
+    with pytest.raises(FormatError, match="expected 'moments'"):
+        ClassMoments.load(tmp_path / "pairs.zip")
+    attributes, arrays = loaded.state()
+    with pytest.raises(FormatError, match="damaged"):
+        PairwiseMoments.from_state(attributes, {**arrays, "pairs": arrays["pairs"][:1]})
