@@ -9,6 +9,7 @@ from streamgda.estimators import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
 )
 from streamgda.fisher import FisherDiscriminant
 from streamgda.model import GaussianModel
@@ -28,6 +29,7 @@ __all__ = [
     "LinearDiscriminants",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
+    "ThresholdClassifier",
     "accumulate",
     "load",
     "open_store",

@@ -50,9 +50,9 @@ def accumulate(
     if y is None:
         raise InvalidDataError("y is missing: labels are needed beside a dask array of rows")
     X = as_rows(X)
-    companions = [_beside(X, y, "y")]
+    companions = [beside(X, y, "y")]
     if sample_weight is not None:
-        companions.append(_beside(X, sample_weight, "sample_weight"))
+        companions.append(beside(X, sample_weight, "sample_weight"))
     blocks = list(
         zip(
             _first_rows(X),
@@ -157,7 +157,7 @@ def as_rows(X: Any) -> Any:
     return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
 
 
-def _beside(X: Any, y: Any, what: str) -> Any:
+def beside(X: Any, y: Any, what: str) -> Any:
     """`y` as a dask array in the row blocks of `X`."""
     unknown = any(np.isnan(n) for n in X.chunks[0])
     if not is_dask(y):

@@ -6,10 +6,12 @@ from streamgda.estimators.discriminant import (
 )
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
+from streamgda.estimators.threshold import ThresholdClassifier
 
 __all__ = [
     "GaussianDiscriminantAnalysis",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "ThresholdClassifier",
 ]
