@@ -149,7 +149,9 @@ def _cheapest(cells: Cells, costs: tuple[float, float]) -> tuple[float, float, n
     after = np.concatenate([cells.low, [np.inf]])
     possible = np.where(before < after, cost, np.inf)  # not below a score of minus infinity
     limit = possible.min() + _ROUNDING * (costs[0] * above[0] + costs[1] * below[-1])
-    distance = np.where(possible <= limit, np.maximum(np.maximum(before, -after), 0), np.inf)
+    # From zero; the upper end does not belong to an interval of thresholds.
+    distance = np.maximum(before, np.where(after > 0, 0.0, np.nextafter(-after, np.inf)))
+    distance = np.where(possible <= limit, np.maximum(distance, 0), np.inf)
     best = int(np.argmin(distance))
     least = cost[:-1] - costs[0] * cells.first
     mixed = (cells.low < cells.high) & (cells.first > 0) & (cells.second > 0)

@@ -242,7 +242,8 @@ def _costs(cost: Any) -> tuple[float, float]:
 
 
 def _block(fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any) -> Block:
-    labels = as_labels(np.asarray(y))
+    labels = np.asarray(y)
+    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels)
     codes = find(labels, fitted.classes_)
     if codes.shape != np.shape(scores):
         raise InvalidDataError(f"X has {len(scores)} rows but y has {labels.size} labels")
