@@ -15,6 +15,7 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
+from streamgda.cli.plot import plot
 from streamgda.cli.predict import predict
 from streamgda.errors import StreamGDAError
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, convert, fit, predict, evaluate, info):
+for command in (demo, convert, fit, predict, evaluate, info, plot):
     app.command()(command)
 
 
