@@ -415,6 +415,22 @@ def test_what_is_written_is_what_is_predicted_in_memory(
     assert described["columns"] == (NAMES.tolist() if written.ndim == 2 else None)
 
 
+@pytest.mark.parametrize(("store", "label"), [("rows.zarr", "none"), ("numbers.zarr", -1)])
+def test_predict_rejects_rows(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any
+) -> None:
+    X, y = streamgda.open_store(data / store)
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X[:], y[:])
+    estimator.save(tmp_path / "m.zip")
+    arguments = ("predict", tmp_path / "m.zip", data / store, "--reject", "0.2")
+    done(*arguments, "--reject-label", label, "--out", tmp_path / "out.zarr")
+    expected = estimator.predict(X, reject=0.2, reject_label=label)
+    assert 0 < (expected == label).sum() < len(expected)
+    written = zarr.open_array(tmp_path / "out.zarr", mode="r")[:]
+    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
+    assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

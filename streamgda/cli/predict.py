@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +36,15 @@ def predict(
     density: Annotated[
         bool, typer.Option("--density", help="Log-density of each row under the model.")
     ] = False,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Classes: reject rows whose p-value for theirs is below this."
+        ),
+    ] = None,
+    reject_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="What rejected rows get.")
+    ] = "-1",
     x: XName = "X",
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
@@ -42,6 +52,8 @@ def predict(
     """Write what a model says of each row to a zarr array; its class, unless asked otherwise."""
     if proba + log_proba + density > 1:
         raise typer.BadParameter("choose one of --proba, --log-proba and --density")
+    if reject is not None and (proba or log_proba or density):
+        raise typer.BadParameter("only classes are rejected", param_hint="--reject")
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip is not written slab by slab; name a directory")
 
@@ -52,10 +64,22 @@ def predict(
     refuse_occupied(out, overwrite)
     _refuse_others_arrays(out)
     estimator, X, _ = open_both(model, store, x, None)
+    function = getattr(estimator.model_, _OF_THE_MODEL[wanted])
+    if reject is not None:
+        named = estimator.classes_.dtype.kind in "US"
+        try:
+            given = reject_label if named else int(reject_label)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{reject_label!r} is no whole number, as the classes are",
+                param_hint="--reject-label",
+            ) from None
+        label = estimator._check_rejection(reject, given)
+        function = functools.partial(estimator.model_.predict_or_reject, reject=reject, label=label)
     started = time.perf_counter()
     with replacing(out) as partial:
         written = engine.score(
-            getattr(estimator.model_, _OF_THE_MODEL[wanted]),
+            function,
             X,
             partial,
             out_row_bytes=8 * (estimator.classes_.size if proba or log_proba else 1),
