@@ -11,6 +11,7 @@ from streamgda.estimators import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
 )
 from streamgda.fisher import FisherDiscriminant
 from streamgda.model import GaussianModel
@@ -36,6 +37,7 @@ __all__ = [
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "SlidingWindow",
+    "ThresholdClassifier",
     "accumulate",
     "load",
     "open_store",

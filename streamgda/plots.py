@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.moments.labels import as_labels, find, join_labels
 from streamgda.moments.structure import structure_of
@@ -294,6 +294,145 @@ def plot_samples(
     return axes
 
 
+def plot_spectra(
+    estimator: GaussianClassifier, ax: Axes | None = None, *, n: int | None = None
+) -> Axes:
+    """Show the variances along the principal axes of each class's covariance, or of the common one.
+
+    Parameters
+    ----------
+    estimator : GaussianClassifier
+        Fitted; covariances are as it regularises them.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    n : int, optional
+        How many axes, those of the largest variances; all by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A line for each covariance, with a logarithmic scale; variances of zero are not on it.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where `n` is below one.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import QuadraticDiscriminantAnalysis
+    >>> from streamgda.plots import plot_spectra
+    >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+    >>> ax = plot_spectra(qda, Figure().subplots())
+    >>> ax.lines[0].get_ydata().round(3)  # of the first class
+    array([0.232, 0.036, 0.026, 0.009])
+    """
+    if n is not None and n < 1:
+        raise InvalidParameterError(f"n={n}; expected at least 1")
+    ax = _axes(ax)
+    structure = structure_of(estimator.moments_.covariance_type)
+    seen = estimator.class_count_ > 0
+    values = _covariance_values(estimator)
+    values = values[seen] if structure.per_class else values
+    labels = [str(k) for k in estimator.classes_[seen]] if structure.per_class else ["all"]
+    for covariance, label, colour in zip(values, labels, _colours(len(labels)), strict=True):
+        if structure.matrix:
+            variances = np.linalg.eigvalsh(covariance)
+        else:
+            variances = np.sort(np.broadcast_to(covariance, estimator.n_features_in_))
+        variances = variances[::-1][:n]
+        # What is no more than rounding is no variance.
+        shown = np.where(variances > variances[0] * 1e-15, variances, np.nan)
+        marker = "." if variances.size <= 50 else ""
+        ax.plot(np.arange(1, shown.size + 1), shown, marker=marker, color=colour, label=label)
+    ax.set(yscale="log", xlabel="principal axis", ylabel="variance")
+    if len(labels) <= _MOST_IN_LEGEND:
+        ax.legend(title="class", loc="best")
+    return ax
+
+
+def plot_learning_curve(
+    estimator: GaussianClassifier,
+    batches: Iterable[tuple[Any, Any]],
+    X: Any,
+    y: Any,
+    ax: Axes | None = None,
+    *,
+    n: int = 20,
+    label: str | None = None,
+) -> Axes:
+    """Show how the accuracy on held-out rows grows while an estimator learns from a stream.
+
+    The rows are read once: after some of the batches the model is made of the moments so far.
+
+    Parameters
+    ----------
+    estimator : GaussianClassifier
+        It learns on with `partial_fit`, from where it is.
+    batches : iterable of (X, y)
+    X, y
+        Held-out rows and their labels.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default. Further curves go on the same axes.
+    n : int
+        About so many points for each tenfold number of rows.
+    label : str, optional
+        What the legend calls the curve; the estimator's name by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidDataError
+        Where no model could be made of the batches.
+    InvalidParameterError
+        Where `n` is below one.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import GaussianNB
+    >>> from streamgda.plots import plot_learning_curve
+    >>> X, y = load_iris(return_X_y=True)
+    >>> stream = ((X[i::10], y[i::10]) for i in range(1, 10))
+    >>> ax = plot_learning_curve(GaussianNB(), stream, X[::10], y[::10], Figure().subplots())
+    >>> ax.lines[0].get_xdata()
+    array([ 15.,  30.,  45.,  60.,  75.,  90., 105., 120., 135.])
+    """
+    if n < 1:
+        raise InvalidParameterError(f"n={n}; expected at least 1")
+    ax = _axes(ax)
+    rows, accuracy, due = [], [], 0.0
+    reason = "there were no batches"
+    for batch in batches:
+        estimator.partial_fit(*batch)
+        seen = float(estimator.class_count_.sum())
+        if seen < due:
+            continue
+        try:
+            accuracy.append(estimator.score(X, y))
+        except (SingularCovarianceError, InvalidDataError) as error:  # too few rows so far
+            reason = str(error)
+            continue
+        rows.append(seen)
+        due = seen * 10 ** (1 / n)
+    if not rows:
+        raise InvalidDataError(f"no model could be made of the batches: {reason}")
+    if seen > rows[-1]:
+        rows.append(seen)
+        accuracy.append(estimator.score(X, y))
+    ax.plot(rows, accuracy, marker=".", label=label or type(estimator).__name__)
+    ax.set(xscale="log", xlabel="rows seen", ylabel="accuracy on held-out rows")
+    ax.legend(loc="lower right")
+    ax.grid(alpha=0.3)
+    return ax
+
+
 # --- figures and axes -----------------------------------------------------------------------------
 
 
@@ -430,9 +569,7 @@ def _limits(
 def _plane_covariances(estimator: Any, plane: list[int]) -> np.ndarray:
     """Covariance of two features in each class, shape (n_classes, 2, 2), of any covariance type."""
     structure = structure_of(estimator.moments_.covariance_type)
-    values = getattr(estimator, "covariance_", None)
-    values = estimator.var_ if values is None else values
-    values = np.asarray(values if structure.per_class else [values])
+    values = _covariance_values(estimator)
     if structure.matrix:
         values = values[:, plane][:, :, plane]
     elif structure.isotropic:
@@ -440,6 +577,13 @@ def _plane_covariances(estimator: Any, plane: list[int]) -> np.ndarray:
     else:
         values = values[:, plane, None] * np.eye(2)
     return np.broadcast_to(values, (estimator.classes_.size, 2, 2))
+
+
+def _covariance_values(estimator: Any) -> np.ndarray:
+    """Regularised covariances, or variances: one for each class, or a single one."""
+    values = getattr(estimator, "covariance_", None)
+    values = np.asarray(estimator.var_ if values is None else values)
+    return values if structure_of(estimator.moments_.covariance_type).per_class else values[None]
 
 
 def _log_posterior(

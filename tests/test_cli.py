@@ -589,6 +589,62 @@ def test_what_is_written_is_what_is_predicted_in_memory(
     assert described["columns"] == (NAMES.tolist() if written.ndim == 2 else None)
 
 
+@pytest.mark.parametrize(("store", "label"), [("rows.zarr", "none"), ("numbers.zarr", -1)])
+def test_predict_rejects_rows(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any
+) -> None:
+    X, y = streamgda.open_store(data / store)
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X[:], y[:])
+    estimator.save(tmp_path / "m.zip")
+    arguments = ("predict", tmp_path / "m.zip", data / store, "--reject", "0.2")
+    done(*arguments, "--reject-label", label, "--out", tmp_path / "out.zarr")
+    expected = estimator.predict(X, reject=0.2, reject_label=label)
+    assert 0 < (expected == label).sum() < len(expected)
+    written = zarr.open_array(tmp_path / "out.zarr", mode="r")[:]
+    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
+    assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "confusion --store rows.zarr",
+        "boundary --store rows.zarr --features 2,0",
+        "boundary",
+        "means --shape 1,3",
+        "samples --shape 1,3 --n 2 --seed 1",
+        "spectra",
+    ],
+)
+def test_plot_draws_pictures(
+    done: Callable[..., str], data: Path, tmp_path: Path, arguments: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    picture, *options = arguments.split()
+    options = [str(data / o) if o.endswith(".zarr") else o for o in options]
+    out = tmp_path / "picture.png"
+    said = done("plot", picture, data / "qda.zip", "--out", out, *options)
+    assert said.startswith(f"{picture} of QuadraticDiscriminantAnalysis: drawn to")
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_replaces_nothing_unasked(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "picture.svg"
+    done("plot", "spectra", data / "qda.zip", "--out", out)
+    refused = command("plot", "boundary", data / "qda.zip", "--out", out)
+    assert refused.code == 1
+    assert "--overwrite replaces it" in refused.err
+    done("plot", "boundary", data / "qda.zip", "--out", out, "--overwrite")
+    unknown = command("plot", "spectra", data / "qda.zip", "--out", tmp_path / "picture.xyz")
+    assert unknown.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.svg"]
+    square = command("plot", "means", data / "qda.zip", "--out", tmp_path / "means.png")
+    assert "does not make an image of 3 features" in square.err
+
+
 def test_predict_replaces_nothing_but_predictions(
     command: Command, done: Callable[..., str], data: Path, tmp_path: Path
 ) -> None:
@@ -848,6 +904,9 @@ def test_failures_are_one_line_and_leave_nothing(
         "predict m.zip rows.zarr --out o.zip",
         "convert rows.csv rows.zarr --chunk-rows 0",
         "evaluate m.zip",
+        "plot confusion m.zip --out p.png",
+        "plot boundary m.zip --out p.png --features a,b",
+        "plot everything m.zip --out p.png",
         "elect",
     ],
 )

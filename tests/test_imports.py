@@ -17,7 +17,7 @@ PACKAGE = Path(streamgda.__file__).parent
 # From the ground up; rooms on one level do not know each other.
 LEVELS = [
     {"errors"},
-    {"threads", "lapack", "patience", "machine"},
+    {"threads", "lapack", "patience", "machine", "threshold"},
     {"guarded"},
     {"kernels"},
     {"storage"},

@@ -334,3 +334,56 @@ def test_matplotlib_is_imported_only_to_draw() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.count("pip install streamgda[plot]") == 2
+
+
+# --- spectra and learning curves ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str) -> None:
+    X, y = blobs(4)
+    estimator = GaussianDiscriminantAnalysis(covariance_type, reg_param=0.1).fit(X, NAMES[y])
+    ax = plots.plot_spectra(estimator)
+    covariances = estimator.covariance_ if covariance_type != "tied" else [estimator.covariance_]
+    assert legend(ax) == (["all"] if covariance_type == "tied" else NAMES.tolist())
+    for line, S in zip(ax.lines, covariances, strict=True):
+        matrix = S if np.ndim(S) == 2 else np.diag(S * np.ones(4))
+        np.testing.assert_allclose(line.get_ydata(), np.linalg.eigvalsh(matrix)[::-1], rtol=1e-9)
+        assert line.get_xdata().tolist() == [1, 2, 3, 4]
+    assert ax.get_yscale() == "log"
+
+
+def test_spectra_leave_out_what_does_not_vary() -> None:
+    X, y = blobs(3)
+    estimator = QuadraticDiscriminantAnalysis().partial_fit(np.hstack([X, X[:, :1]]), y)
+    mine = plt.figure().subplots()
+    assert plots.plot_spectra(estimator, mine) is mine
+    assert np.isfinite(mine.lines[0].get_ydata()).tolist() == [True, True, True, False]
+    assert plots.plot_spectra(estimator, n=2).lines[0].get_xdata().tolist() == [1, 2]
+    with pytest.raises(InvalidParameterError, match="n=0; expected at least 1"):
+        plots.plot_spectra(estimator, n=0)
+
+
+def test_a_learning_curve_is_the_accuracy_of_what_was_learned_so_far() -> None:
+    X, y = blobs(4)
+    batches = [(X[i : i + 20], y[i : i + 20]) for i in range(0, 200, 20)]
+    ax = plots.plot_learning_curve(GaussianNB(), batches, X[200:], y[200:], n=4)
+    rows, accuracy = ax.lines[0].get_data()
+    assert rows[0] == 20
+    assert rows[-1] == 200
+    assert len(rows) < 8  # points thin out as rows grow in number
+    for n, found in zip(rows.astype(int), accuracy, strict=True):
+        assert found == GaussianNB().fit(X[:n], y[:n]).score(X[200:], y[200:])
+
+
+def test_a_learning_curve_begins_where_a_model_can_be_made() -> None:
+    X, y = blobs(4)
+    order = np.argsort(y, kind="stable")
+    batches = [(X[i : i + 5], y[i : i + 5]) for i in order.reshape(-1, 5)[:, 0]]
+    ax = plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), batches, X, y)
+    assert 5 < ax.lines[0].get_xdata()[0] <= 300
+    for none in ([], [(X[y == 0], y[y == 0])]):
+        with pytest.raises(InvalidDataError, match="no model could be made of the batches"):
+            plots.plot_learning_curve(GaussianNB(), none, X, y)
+    with pytest.raises(InvalidParameterError, match="n=0"):
+        plots.plot_learning_curve(GaussianNB(), batches, X, y, n=0)

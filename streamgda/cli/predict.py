@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 from pathlib import Path
@@ -35,6 +36,15 @@ def predict(
     density: Annotated[
         bool, typer.Option("--density", help="Log-density of each row under the model.")
     ] = False,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Classes: reject rows whose p-value for theirs is below this."
+        ),
+    ] = None,
+    reject_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="What rejected rows get.")
+    ] = "-1",
     x: XName = "X",
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
@@ -46,6 +56,8 @@ def predict(
     """
     if proba + log_proba + density > 1:
         raise typer.BadParameter("choose one of --proba, --log-proba and --density")
+    if reject is not None and (proba or log_proba or density):
+        raise typer.BadParameter("only classes are rejected", param_hint="--reject")
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip is not written slab by slab; name a directory")
 
@@ -56,6 +68,18 @@ def predict(
     refuse_occupied(out, overwrite)
     _refuse_others_arrays(out)
     estimator, X, _ = open_both(model, store, x, None)
+    method, options = _OF_THE_MODEL[wanted], {}
+    if reject is not None:
+        named = estimator.classes_.dtype.kind in "US"
+        try:
+            given = reject_label if named else int(reject_label)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{reject_label!r} is no whole number, as the classes are",
+                param_hint="--reject-label",
+            ) from None
+        label = estimator._check_rejection(reject, given)
+        method, options = "predict_or_reject", {"reject": reject, "label": label}
     started = time.perf_counter()
     columns = None
     if proba or log_proba:  # dates and bytes as JSON can hold them
@@ -64,14 +88,13 @@ def predict(
             label if isinstance(label, int | float | str) else str(label) for label in labels
         ]
     partial = out.with_name(f"{out.name}.partial")
-    method = _OF_THE_MODEL[wanted]
 
     def write() -> Any:
         return engine.score(
-            getattr(estimator.model_, method),
+            functools.partial(getattr(estimator.model_, method), **options),
             X,
             partial,
-            made_of=identity.made_by(method, estimator.model_)
+            made_of=identity.made_by(method, estimator.model_, options)
             | {"method": wanted, "columns": columns},
             out_row_bytes=8 * len(columns or [0]),
             held=estimator.model_.packed_bytes,

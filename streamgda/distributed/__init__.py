@@ -87,9 +87,9 @@ def accumulate(
         raise InvalidDataError("y is missing: labels are needed beside rows in dask")
     else:
         X = as_rows(X)
-        companions = [_beside(X, y, "y")]
+        companions = [beside(X, y, "y")]
         if sample_weight is not None:
-            companions.append(_beside(X, sample_weight, "sample_weight"))
+            companions.append(beside(X, sample_weight, "sample_weight"))
         blocks, elsewhere = blocks_of(X, *companions)
         sizes, row_bytes, name = list(X.chunks[0]), X.shape[1] * X.dtype.itemsize, "block"
         state = structure_of(covariance_type).state_bytes(_CLASSES_EXPECTED, X.shape[1])
@@ -383,7 +383,7 @@ def _as_array(X: Any) -> Any:
         return X.to_dask_array()
 
 
-def _beside(X: Any, y: Any, what: str) -> Any:
+def beside(X: Any, y: Any, what: str) -> Any:
     """`y` as a dask array in the row blocks of `X`."""
     y = _as_array(y)
     unknown = any(np.isnan(n) for n in X.chunks[0])

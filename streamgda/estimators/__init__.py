@@ -8,6 +8,7 @@ from streamgda.estimators.discriminant import (
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.selection import GaussianDiscriminantCV
+from streamgda.estimators.threshold import ThresholdClassifier
 
 __all__ = [
     "BernoulliNB",
@@ -16,4 +17,5 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "ThresholdClassifier",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -388,25 +388,18 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
         sample_weight : array-like, shape (n_rows,), optional
         """
-        from sklearn.metrics import accuracy_score  # noqa: PLC0415  (slow to import)
-
-        predicted = np.asarray(self.predict(X))
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)
-        return float(
-            accuracy_score(as_labels(_in_memory(y)), predicted, sample_weight=sample_weight)
-        )
+        return score_labels(self.predict(X), y, sample_weight)
 
     def _evaluate(
         self,
-        method: str,
+        method: str | Callable[..., np.ndarray],
         X: Any,
         out: Any = None,
         dtype: Any = np.float64,
         columns: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Any:
-        function = getattr(self.model_, method)
+        function = getattr(self.model_, method) if isinstance(method, str) else method
         if options:
             function = partial(function, **options)
         width = np.dtype(dtype).itemsize * (columns or 1)
@@ -424,7 +417,8 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
             X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
             if out is None:
                 return function(X)
-        made_of = None if out is None else made_by(method, self.model_, options)
+        named = out is not None and isinstance(method, str)
+        made_of = made_by(str(method), self.model_, options) if named else None
         return engine.score(function, X, out, made_of=made_of, **needs)
 
     def sample(
@@ -698,6 +692,16 @@ class DiscriminantAnalysis(GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means
+
+
+def score_labels(predicted: Any, y: Any, sample_weight: Any) -> float:
+    """Share of rows, or of their weight, whose label is right."""
+    from sklearn.metrics import accuracy_score  # noqa: PLC0415  (slow to import)
+
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight)
+    true = as_labels(_in_memory(y))
+    return float(accuracy_score(true, np.asarray(predicted), sample_weight=sample_weight))
 
 
 def _plain(value: Any) -> Any:
