@@ -594,7 +594,7 @@ def test_predict_rejects_rows(
     command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any
 ) -> None:
     X, y = streamgda.open_store(data / store)
-    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X[:], y[:])
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
     estimator.save(tmp_path / "m.zip")
     arguments = ("predict", tmp_path / "m.zip", data / store, "--reject", "0.2")
     done(*arguments, "--reject-label", label, "--out", tmp_path / "out.zarr")
