@@ -143,4 +143,5 @@ def main() -> None:
     print(json.dumps(measured))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -50,6 +50,7 @@ ESTIMATORS = {
     "BernoulliNB": BernoulliNB(),
 }
 EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
+EVERY_GAUSSIAN = pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "BernoulliNB"])
 METHODS = [
     "predict",
     "predict_proba",

@@ -571,3 +571,16 @@ def test_errors_of_what_does_not_fit():
         accumulate(blocks, da.stack([labels, labels], axis=1))
     with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
         accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)
+
+
+def test_invalid_rows_are_left_out_and_counted():
+    X, y = blobs(N_ROWS, 4)
+    X[[5, 130, 299], [0, 1, 2]] = np.nan, np.inf, -9999
+    options = {"on_invalid": "skip", "nodata": -9999}
+    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
+    found, expected = accumulate(*lazy, **options), accumulate(X, y, **options)
+    assert found.n_skipped == expected.n_skipped == 3
+    assert found.class_count.tolist() == expected.class_count.tolist()
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
+    with pytest.raises(InvalidDataError, match="row 5"):
+        accumulate(*lazy)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from samples import (
     EVERY_ESTIMATOR,
+    EVERY_GAUSSIAN,
     METHODS,
     PARAMETERS,
     assert_equal_to_rounding,
@@ -293,7 +294,7 @@ VIEWS = {
 }
 
 
-@EVERY_ESTIMATOR
+@EVERY_GAUSSIAN
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
 def test_from_moments_of_some_features_or_classes_or_merged_ones(name, view, dtype):
@@ -307,7 +308,7 @@ def test_from_moments_of_some_features_or_classes_or_merged_ones(name, view, dty
     assert_equal_to_rounding(made, fitted, rows, rtol=1e-11)
 
 
-@EVERY_ESTIMATOR
+@EVERY_GAUSSIAN
 def test_from_moments_with_other_priors_and_regularisation(name):
     X, y = blobs()
     fitted = make(name).set_params(priors=[0.6, 0.3, 0.1])

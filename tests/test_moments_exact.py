@@ -227,23 +227,6 @@ def test_origins():
         assert ClassMoments().update(X, y).state()[0]["origin"] == origin
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-@pytest.mark.parametrize("covariance_type", TYPES)
-def test_bytes_about_another_origin(covariance_type, product, multiply):
-    """Sums that were saved when the origin of bytes was the middle of their range."""
-    multiply(product)
-    X, y = sample(400, 3, "uint8")
-    now = ClassMoments(covariance_type).update(X[:200], y[:200])
-    then = ClassMoments(covariance_type).update((X[:200] ^ 128).view(np.int8), y[:200])
-    attributes, arrays = then.state()
-    assert attributes["origin"] == 0
-    then = ClassMoments.from_state(attributes | {"origin": 128, "reach": 128}, arrays)
-    assert bits(then) == bits(now)
-    assert_exact(then + now, np.vstack([X[:200]] * 2), np.append(y[:200], y[:200]))
-    for moments in (then.copy().update(X[200:], y[200:]), now.copy().update(X[200:], y[200:])):
-        assert_exact(moments, X, y)
-
-
 def test_small_covariances_of_many_rows():
     """The last fraction must not drown what is left of the integers."""
     X = np.zeros((1000, 2), np.int8)

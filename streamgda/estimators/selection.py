@@ -38,8 +38,6 @@ _GRID: tuple[dict[str, list[Any]], ...] = (
     {"covariance_type": ["diag", "tied_diag"], "var_smoothing": [1e-9, 1e-3, 1e-2, 0.1]},
 )
 
-_MODEL_BYTES = 1 << 30  # of models that are held at a time, where nothing else is said
-
 
 class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
@@ -48,7 +46,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     folds; the candidates of each split are made of the other folds' moments, which are added. With
     ``scoring="joint_log_likelihood"`` that is all: the mean of ln p(x, y) over the rows held out
     follows from their moments exactly. Otherwise one further pass holds all candidates against
-    each row; where their models are more than `max_memory` (1 GiB by default), as many passes as
+    each row; where their models are more than half of `max_memory`, as many passes as
     it takes.
 
     Which fold a row is in is told by a hash of its number and of `random_state`: it does not
@@ -389,9 +387,7 @@ def _models_at_once(
         )
         for params in candidates
     )
-    room = _MODEL_BYTES
-    if rows.allowed is not None:
-        room = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
+    room = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
     return int(max(1, room // (2 * n_folds * largest)))
 
 
