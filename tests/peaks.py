@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import zarr
 
-from streamgda import GaussianDiscriminantAnalysis, accumulate, engine
+from streamgda import GaussianDiscriminantAnalysis, accumulate, engine, threads
 from streamgda.errors import MemoryBudgetError
 from streamgda.slabs import as_bytes
 
@@ -105,6 +106,16 @@ def stored_as(path: Path, X: np.ndarray) -> Any:
     return zarr.create_array(path, data=X, chunks=(1000, D))
 
 
+def blocks_in(folder: Path) -> tuple[Any, Any]:
+    """Rows and labels as dask arrays; the rows are in zarr."""
+    stored = zarr.create_array(
+        folder / "blocks", shape=(200_000, 40), dtype="f8", chunks=(5000, 40)
+    )
+    for start in range(0, 200_000, 5000):
+        stored[start : start + 5000] = np.random.default_rng(start).normal(size=(5000, 40))
+    return da.from_zarr(stored), da.arange(200_000, chunks=5000) % 3
+
+
 def main() -> None:
     measured: dict[str, tuple[int, int]] = {}
 
@@ -140,6 +151,11 @@ def main() -> None:
     for n_rows in (10**6, 10**7):
         X, y = Made((n_rows, 2), 10**6), Made((n_rows,), 10**6)
         measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
+    X, y = blocks_in(folder)
+    accumulate(X[:5000], y[:5000], **diag)
+    # A thread has a block, what it is decoded from, what dask makes of it, and the one before.
+    allowed = threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
+    measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
     print(json.dumps(measured))
 
 

@@ -474,6 +474,19 @@ def test_any_number_of_workers_gives_the_same_bits(
         assert_same_bits(accumulate(da.from_zarr(group["X"]), y).state()[1], blocks.state()[1])
 
 
+@pytest.mark.usefixtures("environment", "slabs_of_a_chunk")
+def test_workers_that_come_and_go_change_no_bit(stored):
+    group, _, y = stored
+    with (
+        LocalCluster(1, processes=False, dashboard_address=":0") as workers,
+        Client(workers),
+    ):
+        expected = accumulate(group["X"], y).state()[1]
+        workers.adapt(minimum=1, maximum=3, interval="20ms")
+        for _ in range(3):
+            assert_same_bits(accumulate(group["X"], y).state()[1], expected)
+
+
 # --- graphs -------------------------------------------------------------------------------------
 
 
