@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg, special
+from scipy import special
 
 from streamgda import storage, threads
 from streamgda.covariance import Regularisation, estimate, factorise
@@ -407,42 +407,6 @@ class GaussianModel:
     ) -> np.ndarray:
         out = np.empty((len(X), self.classes.size))
         return self._score(X, scores_of, finish, out, first_row)
-
-    # --- the Gaussians themselves -------------------------------------------------------------
-
-    def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        """Draw one row for each label.
-
-        Parameters
-        ----------
-        labels : ndarray, shape (n_rows,)
-            Of classes that have rows.
-        random : numpy.random.RandomState
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows, n_features)
-            Features that were left out of the density have their constant value.
-        """
-        codes = np.searchsorted(self.classes, labels)
-        codes[codes == self.classes.size] = 0
-        wrong = (self.classes[codes] != labels) | np.isnan(self.means[codes, 0])
-        if wrong.any():
-            raise InvalidParameterError(
-                f"cannot sample class {labels[wrong][0]!s}; the classes with rows are "
-                f"{self.classes[~np.isnan(self.means[:, 0])].tolist()}"
-            )
-        X = self.means[codes]
-        noise = random.standard_normal((codes.size, self.features.size))
-        for k in np.unique(codes):
-            rows = codes == k
-            root = self.roots[k if self.structure.per_class else 0]
-            if self.structure.matrix:
-                drawn = linalg.solve_triangular(root, noise[rows].T, lower=True).T
-            else:
-                drawn = noise[rows] / np.sqrt(root)
-            X[np.ix_(rows, self.features)] += drawn
-        return X
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -575,11 +575,8 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
-        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy. A zarr
-            array bears a mark, the attribute ``streamgda_scores``, that says how far it is
-            written: where the process is stopped, the same call goes on from there.
+        X, out
+            As of the other estimators: any array of rows, and where the result goes.
         reject : float in [0, 1)
             Rows are rejected whose p-value (see `p_values`) for the class predicted is below
             this: about so large a share of good rows is lost to it, if the classes are Gaussian.
