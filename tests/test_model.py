@@ -14,7 +14,6 @@ from streamgda.covariance import Regularisation
 from streamgda.errors import (
     FormatError,
     InvalidDataError,
-    InvalidParameterError,
     SourceNotFoundError,
 )
 from streamgda.moments.structure import structure_of
@@ -291,44 +290,6 @@ def test_the_number_of_threads_does_not_matter(
     for n in (1, 2, 5):
         use_threads(n)
         assert_same_bits(scores(fitted, X), expected)
-
-
-# --- sampling ---------------------------------------------------------------------------------
-
-
-@EVERY_TYPE
-@pytest.mark.parametrize("n_features", [1, 4])
-def test_samples_have_the_means_and_covariances(covariance_type, n_features):
-    X, y = blobs(500, n_features)
-    fitted = fit(X, y, covariance_type)
-    n = 20_000
-    labels = np.repeat([2, 0, 1], n)
-    drawn = fitted.sample(labels, np.random.RandomState(5))
-    S = naive.regularised_covariances(X, y, covariance_type)
-    for k in range(3):
-        rows = drawn[labels == k]
-        error = (rows.mean(axis=0) - fitted.means[k]) / np.sqrt(np.diag(S[k]) / n)
-        assert (np.abs(error) < 5).all()
-        # The variance of an entry of a sample covariance is (s_ii s_jj + s_ij^2) / n.
-        variances = np.diag(S[k])
-        deviation = np.sqrt((np.outer(variances, variances) + S[k] ** 2) / n)
-        found = np.cov(rows.T, ddof=0).reshape(n_features, n_features)
-        assert (np.abs(found - S[k]) < 5 * deviation).all()
-
-
-def test_samples_are_seeded():
-    fitted = fit(*blobs(100, 3), "full")
-    labels = np.arange(30) % 3
-    first, again, other = (fitted.sample(labels, np.random.RandomState(s)) for s in (1, 1, 2))
-    assert np.array_equal(first, again)
-    assert (first != other).all()
-
-
-def test_samples_of_labels_that_are_no_classes_are_refused():
-    fitted = fit(*blobs(100, 3), "full")
-    for wrong in (-1, 3, 99):
-        with pytest.raises(InvalidParameterError, match=rf"class {wrong}; .* \[0, 1, 2\]"):
-            fitted.sample(np.array([0, wrong]), np.random.RandomState(0))
 
 
 # --- errors -----------------------------------------------------------------------------------
