@@ -13,20 +13,22 @@ from streamgda import storage, threads
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.tiles import panel_width
-from streamgda.model import (
-    _copy,
-    _difference,
-    _log_posterior,
-    _log_sum_exp,
-    _posterior,
-    _Strips,
-    check_priors,
-)
+from streamgda.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
 from streamgda.moments.spread import diagonals
 from streamgda.moments.sums import as_rows
+from streamgda.scores import (
+    Strips,
+    check_width,
+    copied,
+    difference,
+    log_posterior,
+    log_sum_exp,
+    most_probable,
+    posterior,
+)
 
 _CHUNK_ELEMENTS = 1 << 17  # of rows and scores that a thread has in hand at a time
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
@@ -184,19 +186,19 @@ class BernoulliModel:
             return np.log(self.priors)
 
     @cached_property
-    def _linear(self) -> tuple[_Strips, np.ndarray]:
+    def _linear(self) -> tuple[Strips, np.ndarray]:
         """Coefficients and intercepts of the joint log-likelihood, without what is certain."""
         open_ = np.isfinite(self.log_one) & np.isfinite(self.log_zero)
         one, zero = np.where(open_, self.log_one, 0.0), np.where(open_, self.log_zero, 0.0)
-        return _Strips(one - zero), zero.sum(axis=1) + self.log_priors
+        return Strips(one - zero), zero.sum(axis=1) + self.log_priors
 
     @cached_property
-    def _certain(self) -> tuple[_Strips, np.ndarray] | None:
+    def _certain(self) -> tuple[Strips, np.ndarray] | None:
         """What counts the values of a row that a class cannot have; without smoothing there are."""
         never, always = self.log_one == -np.inf, self.log_zero == -np.inf
         if not (never.any() or always.any()):
             return None
-        return _Strips(never.astype(np.float64) - always), always.sum(axis=1).astype(np.float64)
+        return Strips(never.astype(np.float64) - always), always.sum(axis=1).astype(np.float64)
 
     # --- scores of rows -----------------------------------------------------------------------
 
@@ -207,7 +209,7 @@ class BernoulliModel:
         panels = np.empty((-(-len(bits) // width), self.n_features, width))
         scoring.pack_rows(bits, np.arange(self.n_features), panels)
 
-        def products(vectors: _Strips, offsets: np.ndarray) -> np.ndarray:
+        def products(vectors: Strips, offsets: np.ndarray) -> np.ndarray:
             out, centre = np.empty((self.classes.size, len(bits))), np.zeros(self.n_features)
             scoring.linear_scores(panels, centre, vectors[_FLOAT64], 1.0, offsets, out)
             return out
@@ -226,11 +228,7 @@ class BernoulliModel:
     ) -> np.ndarray:
         """Run chunk by chunk, on all threads, into `out`."""
         X = as_matrix(X)
-        if X.shape[1] != self.n_features:
-            raise InvalidDataError(
-                f"X has {X.shape[1]} features, but this model is expecting {self.n_features} "
-                f"features as input"
-            )
+        check_width(X, self.n_features)
         step = max(64, _CHUNK_ELEMENTS // (self.n_features + self.classes.size))
 
         def work(start: int) -> None:
@@ -255,34 +253,31 @@ class BernoulliModel:
             Where the rows stand in a larger array: errors name rows by it.
         """
 
-        def finish(scores: np.ndarray, out: np.ndarray) -> None:
-            codes = np.empty(out.size, np.int64)
-            scoring.largest(scores, codes)
-            np.take(self.classes, codes, out=out, mode="clip")
-
-        return self._score(X, finish, np.empty(len(X), self.classes.dtype), first_row)
+        return self._score(
+            X, most_probable(self.classes), np.empty(len(X), self.classes.dtype), first_row
+        )
 
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Probability of each class given the row, shape (n_rows, n_classes)."""
-        return self._by_class(X, _posterior, first_row)
+        return self._by_class(X, posterior, first_row)
 
     def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Logarithm of `posterior`, exact also where that is rounded to zero."""
-        return self._by_class(X, _log_posterior, first_row)
+        return self._by_class(X, log_posterior, first_row)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln p(x, y=k)`, shape (n_rows, n_classes)."""
-        return self._by_class(X, _copy, first_row)
+        return self._by_class(X, copied, first_row)
 
     relative_scores = joint_log_likelihood
 
     def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Log-odds of the second of two classes, shape (n_rows,)."""
-        return self._score(X, _difference, np.empty(len(X)), first_row)
+        return self._score(X, difference, np.empty(len(X)), first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln p(x) = \ln \sum_k p(x, y=k)`, shape (n_rows,)."""
-        return self._score(X, _log_sum_exp, np.empty(len(X)), first_row)
+        return self._score(X, log_sum_exp, np.empty(len(X)), first_row)
 
     def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         """Draw one row of zeros and ones for each label: float64, shape (n_rows, n_features)."""

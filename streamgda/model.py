@@ -20,6 +20,16 @@ from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import as_rows, check_array, read_dtype
+from streamgda.scores import (
+    Strips,
+    check_width,
+    copied,
+    difference,
+    log_posterior,
+    log_sum_exp,
+    most_probable,
+    posterior,
+)
 
 # A thread has about so many rows and scores in hand at a time; of wide rows, so many that the root
 # of a class is used several times while it is in the cache.
@@ -151,12 +161,12 @@ class GaussianModel:
         return np.nan_to_num(means[:, self.features])
 
     @cached_property
-    def _root_strips(self) -> _Strips:
-        return _Strips(self.roots)
+    def _root_strips(self) -> Strips:
+        return Strips(self.roots)
 
     @cached_property
-    def _linear_strips(self) -> _Strips:
-        return _Strips(self.linear[0])
+    def _linear_strips(self) -> Strips:
+        return Strips(self.linear[0])
 
     @cached_property
     def _constants(self) -> np.ndarray:
@@ -197,7 +207,7 @@ class GaussianModel:
         scoring.diagonal_distances(panels, centres, self.roots, scale, offsets, out)
         return out
 
-    def _products(self, X: np.ndarray, vectors: _Strips, offsets: np.ndarray) -> np.ndarray:
+    def _products(self, X: np.ndarray, vectors: Strips, offsets: np.ndarray) -> np.ndarray:
         """Rows less `xbar` times vectors, and an offset for each vector added."""
         centre = self.xbar[self.features]
         return self._multiply(scoring.linear_scores, X, centre, vectors, 1.0, offsets)
@@ -207,7 +217,7 @@ class GaussianModel:
         kernel: Callable[..., None],
         X: np.ndarray,
         centre: np.ndarray,
-        vectors: _Strips,
+        vectors: Strips,
         scale: float,
         offsets: np.ndarray,
     ) -> np.ndarray:
@@ -251,11 +261,7 @@ class GaussianModel:
     ) -> np.ndarray:
         """Run chunk by chunk, on all threads, into `out`."""
         X = as_matrix(X)
-        if X.shape[1] != self.n_features:
-            raise InvalidDataError(
-                f"X has {X.shape[1]} features, but this model is expecting {self.n_features} "
-                f"features as input"
-            )
+        check_width(X, self.n_features)
         step = max(
             _CHUNK_ELEMENTS // (self.n_features + self.classes.size),
             min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
@@ -282,13 +288,8 @@ class GaussianModel:
             Where the rows stand in a larger array: errors name rows by it.
         """
 
-        def finish(scores: np.ndarray, out: np.ndarray) -> None:
-            codes = np.empty(out.size, np.int64)
-            scoring.largest(scores, codes)
-            np.take(self.classes, codes, out=out, mode="clip")  # without a copy, as others are
-
         out = np.empty(len(X), self.classes.dtype)
-        return self._score(X, self._relative_scores, finish, out, first_row)
+        return self._score(X, self._relative_scores, most_probable(self.classes), out, first_row)
 
     def predict_or_reject(
         self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray
@@ -326,29 +327,29 @@ class GaussianModel:
 
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Probability of each class given the row, shape (n_rows, n_classes)."""
-        return self._by_class(X, self._relative_scores, _posterior, first_row)
+        return self._by_class(X, self._relative_scores, posterior, first_row)
 
     def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Logarithm of `posterior`, exact also where that is rounded to zero."""
-        return self._by_class(X, self._relative_scores, _log_posterior, first_row)
+        return self._by_class(X, self._relative_scores, log_posterior, first_row)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln \pi_k N(x; m_k, \Sigma_k)`, shape (n_rows, n_classes)."""
-        return self._by_class(X, self._joint, _copy, first_row)
+        return self._by_class(X, self._joint, copied, first_row)
 
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Discriminants: linear ones of a common covariance, else joint log-likelihoods.
 
         Without the term that is the same for all models, :math:`-(d/2) \\ln 2\\pi`.
         """
-        scores = self._by_class(X, self._relative_scores, _copy, first_row)
+        scores = self._by_class(X, self._relative_scores, copied, first_row)
         if self.structure.per_class:
             scores += 0.5 * self.features.size * np.log(2 * np.pi)
         return scores
 
     def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Log-odds of the second of two classes, shape (n_rows,)."""
-        return self._score(X, self._relative_scores, _difference, np.empty(len(X)), first_row)
+        return self._score(X, self._relative_scores, difference, np.empty(len(X)), first_row)
 
     def project(self, X: Any, first_row: int = 0, *, directions: np.ndarray) -> np.ndarray:
         """Rows less `xbar` along directions, shape (n_rows, n_directions).
@@ -358,22 +359,22 @@ class GaussianModel:
         X : array-like, shape (n_rows, n_features)
         directions : ndarray, shape (n_features, n_directions)
         """
-        vectors = _Strips(directions[self.features].T)
+        vectors = Strips(directions[self.features].T)
         out = np.empty((len(X), directions.shape[1]))
         zeros = np.zeros(directions.shape[1])
         return self._score(
-            X, lambda rows: self._products(rows, vectors, zeros), _copy, out, first_row
+            X, lambda rows: self._products(rows, vectors, zeros), copied, out, first_row
         )
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`\ln p(x) = \ln \sum_k \pi_k N(x; m_k, \Sigma_k)`, shape (n_rows,)."""
-        return self._score(X, self._joint, _log_sum_exp, np.empty(len(X)), first_row)
+        return self._score(X, self._joint, log_sum_exp, np.empty(len(X)), first_row)
 
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
         r""":math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes), in squared
         standard deviations; NaN for a class without rows.
         """
-        return self._distances_to_means(X, _copy, first_row)
+        return self._distances_to_means(X, copied, first_row)
 
     def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Share of a class's rows that are further from its mean, shape (n_rows, n_classes).
@@ -492,74 +493,3 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
             f"class {classes[without][0]!s} has a prior of {values[without][0]:g} but no rows"
         )
     return values
-
-
-class _Strips(dict[np.dtype, np.ndarray]):
-    """Vectors packed for `multiply_tile`, once for each type that is asked for.
-
-    Parameters
-    ----------
-    vectors : ndarray, shape (n_vectors, d) or (groups, n_vectors, d)
-
-    Notes
-    -----
-    Shape ([groups,] n_strips, d, ROWS): a strip is `ROWS` vectors side by side, the last filled
-    up with zeros.
-    """
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        super().__init__()
-        self.vectors = vectors
-        self.n_vectors = vectors.shape[-2]
-
-    def __missing__(self, dtype: np.dtype) -> np.ndarray:
-        *groups, n, d = self.vectors.shape
-        strips = np.zeros((*groups, -(-n // ROWS), d, ROWS), dtype)
-        with np.errstate(over="ignore"):
-            for a in range(min(ROWS, n)):
-                rows = self.vectors[..., a::ROWS, :]
-                strips[..., : rows.shape[-2], :, a] = rows
-        self[dtype] = strips
-        return strips
-
-
-# --- from scores, class by class, to what is said of rows; scores are overwritten ----------------
-
-
-def _copy(scores: np.ndarray, out: np.ndarray) -> None:
-    out[...] = scores.T
-
-
-def _difference(scores: np.ndarray, out: np.ndarray) -> None:
-    np.subtract(scores[1], scores[0], out=out)
-
-
-def _subtract_largest(scores: np.ndarray) -> np.ndarray:
-    """Each row's largest score, which is subtracted; of nothing but -inf, zeros are left."""
-    top: np.ndarray = scores.max(axis=0)
-    with np.errstate(invalid="ignore"):
-        scores -= top
-    scores[:, top == -np.inf] = 0.0
-    return top
-
-
-def _posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    _subtract_largest(scores)
-    total = np.empty(out.shape[0])
-    scoring.exponentials(scores, total)
-    scores /= total
-    out[...] = scores.T
-
-
-def _log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    _subtract_largest(scores)
-    total = np.empty(out.shape[0])
-    scoring.exponentials(scores.copy(), total)
-    np.subtract(scores, np.log(total), out=out.T)
-
-
-def _log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
-    top = _subtract_largest(scores)
-    scoring.exponentials(scores, out)
-    np.log(out, out=out)
-    out += top

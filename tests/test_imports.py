@@ -23,7 +23,7 @@ LEVELS = [
     {"storage"},
     {"moments"},
     {"shrinkage"},
-    {"covariance"},
+    {"covariance", "scores"},
     {"model"},
     {"likelihood", "bernoulli", "discriminants", "fisher"},
     {"sources"},

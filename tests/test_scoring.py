@@ -4,10 +4,10 @@ import naive
 import numpy as np
 import pytest
 
-from streamgda import model
+from streamgda import scores
 from streamgda.kernels import scoring
 from streamgda.kernels.tiles import ROWS, panel_width
-from streamgda.model import _Strips
+from streamgda.scores import Strips
 
 FLOATS = ["float32", "float64"]
 EVERY_FLOAT = pytest.mark.parametrize("dtype", FLOATS)
@@ -45,7 +45,7 @@ def test_pack_rows(n, width, dtype):
 @pytest.mark.parametrize("groups", [(), (2,)])
 def test_strips(groups, n, dtype):
     vectors = np.random.default_rng(0).normal(size=(*groups, n, 3))
-    strips = _Strips(vectors)[np.dtype(dtype)]
+    strips = Strips(vectors)[np.dtype(dtype)]
     assert strips.shape == (*groups, -(-n // ROWS), 3, ROWS)
     assert strips.dtype == dtype
     for s in range(strips.shape[-3]):
@@ -62,7 +62,7 @@ def test_matrix_distances(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets = np.array([0.5, -np.inf, 2.0])
-    strips = _Strips(roots)[np.dtype(dtype)]
+    strips = Strips(roots)[np.dtype(dtype)]
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d)
         out = np.full((3, n), np.nan)
@@ -84,7 +84,7 @@ def test_linear_scores(d, n_vectors, dtype):
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d)
         out = np.full((n_vectors, n), np.nan)
-        strips = _Strips(vectors)[np.dtype(dtype)]
+        strips = Strips(vectors)[np.dtype(dtype)]
         panels = packed(X, panel_width(dtype), dtype)
         scoring.linear_scores(panels, centre, strips, 2.0, offsets, out)
         for k in range(n_vectors):
@@ -117,12 +117,12 @@ def test_more_panels_than_a_block(monkeypatch):
     panels, offsets = packed(X, 12, "float64"), np.zeros(2)
     monkeypatch.setattr(scoring, "_BLOCK_BYTES", 0)  # of effect where nothing is compiled
     out = np.full((2, n), np.nan)
-    strips = _Strips(np.tril(roots))[np.dtype("float64")]
+    strips = Strips(np.tril(roots))[np.dtype("float64")]
     scoring.matrix_distances(panels, centres, strips, 1.0, offsets, out)
     for k in range(2):
         z = (X - centres[k]) @ np.tril(roots[k]).T
         assert (out[k] == (z**2).sum(axis=1)).all()
-    vectors = _Strips(roots[0])[np.dtype("float64")]
+    vectors = Strips(roots[0])[np.dtype("float64")]
     out = np.full((3, n), np.nan)
     scoring.linear_scores(panels, centres[0], vectors, 1.0, np.zeros(3), out)
     assert (out == roots[0] @ (X - centres[0]).T).all()
@@ -177,19 +177,19 @@ def by_row(finish, *shape):
 
 
 def test_log_sum_exp():
-    out = by_row(model._log_sum_exp, 6)
+    out = by_row(scores.log_sum_exp, 6)
     np.testing.assert_allclose(out[:5], naive.log_density(SCORES[:5]), rtol=1e-15)
     assert out[5] == -np.inf
 
 
 def test_log_posterior():
-    out = by_row(model._log_posterior, 6, 3)
+    out = by_row(scores.log_posterior, 6, 3)
     np.testing.assert_allclose(out[:5], naive.log_posterior(SCORES[:5]), rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(out[5], -np.log(3))
 
 
 def test_posterior():
-    out = by_row(model._posterior, 6, 3)
+    out = by_row(scores.posterior, 6, 3)
     np.testing.assert_allclose(out[:5], naive.posterior(SCORES[:5]), rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(out[5], 1 / 3)
     np.testing.assert_allclose(out.sum(axis=1), 1, rtol=1e-15)

@@ -1,0 +1,111 @@
+"""What models share: vectors packed for scoring, and what is made of scores.
+
+Scores lie class by class, shape (n_classes, n_rows); whoever makes something of them may overwrite
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.kernels import scoring
+from streamgda.kernels.tiles import ROWS
+
+
+class Strips(dict[np.dtype, np.ndarray]):
+    """Vectors packed for `multiply_tile`, once for each type that is asked for.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (n_vectors, d) or (groups, n_vectors, d)
+
+    Notes
+    -----
+    Shape ([groups,] n_strips, d, ROWS): a strip is `ROWS` vectors side by side, the last filled
+    up with zeros.
+    """
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        super().__init__()
+        self.vectors = vectors
+        self.n_vectors = vectors.shape[-2]
+
+    def __missing__(self, dtype: np.dtype) -> np.ndarray:
+        *groups, n, d = self.vectors.shape
+        strips = np.zeros((*groups, -(-n // ROWS), d, ROWS), dtype)
+        with np.errstate(over="ignore"):
+            for a in range(min(ROWS, n)):
+                rows = self.vectors[..., a::ROWS, :]
+                strips[..., : rows.shape[-2], :, a] = rows
+        self[dtype] = strips
+        return strips
+
+
+# --- from scores, class by class, to what is said of rows; scores are overwritten ----------------
+
+
+def most_probable(classes: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
+    """What writes the class with the largest score, the first of equal ones."""
+
+    def finish(scores: np.ndarray, out: np.ndarray) -> None:
+        codes = np.empty(out.size, np.int64)
+        scoring.largest(scores, codes)
+        np.take(classes, codes, out=out, mode="clip")  # without a copy, as other modes are
+
+    return finish
+
+
+def check_width(X: np.ndarray, n_features: int) -> None:
+    """Raise `InvalidDataError` for rows of another width than the model's."""
+    if X.shape[1] != n_features:
+        raise InvalidDataError(
+            f"X has {X.shape[1]} features, but this model is expecting {n_features} features as "
+            f"input"
+        )
+
+
+def copied(scores: np.ndarray, out: np.ndarray) -> None:
+    """Scores as they are."""
+    out[...] = scores.T
+
+
+def difference(scores: np.ndarray, out: np.ndarray) -> None:
+    """Of two classes, how much the second has more."""
+    np.subtract(scores[1], scores[0], out=out)
+
+
+def _subtract_largest(scores: np.ndarray) -> np.ndarray:
+    """Each row's largest score, which is subtracted; of nothing but -inf, zeros are left."""
+    top: np.ndarray = scores.max(axis=0)
+    with np.errstate(invalid="ignore"):
+        scores -= top
+    scores[:, top == -np.inf] = 0.0
+    return top
+
+
+def posterior(scores: np.ndarray, out: np.ndarray) -> None:
+    """Probabilities."""
+    _subtract_largest(scores)
+    total = np.empty(out.shape[0])
+    scoring.exponentials(scores, total)
+    scores /= total
+    out[...] = scores.T
+
+
+def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
+    """Logarithms of probabilities, exact also where these are rounded to zero."""
+    _subtract_largest(scores)
+    total = np.empty(out.shape[0])
+    scoring.exponentials(scores.copy(), total)
+    np.subtract(scores, np.log(total), out=out.T)
+
+
+def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
+    """The logarithm of what the classes have together."""
+    top = _subtract_largest(scores)
+    scoring.exponentials(scores, out)
+    np.log(out, out=out)
+    out += top
