@@ -14,7 +14,8 @@ from streamgda import storage, threads
 from streamgda.covariance import Regularisation, estimate, factorise
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.kernels.tiles import ROWS, panel_width
+from streamgda.kernels.small import GROUP, SMALL
+from streamgda.kernels.tiles import panel_width
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
 from streamgda.moments.inputs import as_matrix
@@ -47,8 +48,9 @@ class GaussianModel:
     Documents 000 (eq. 4-5), 002 (eq. 8) and 003 of the field's lecture notes; all in logarithms,
     posteriors by log-sum-exp.
 
-    Rows are scored in float64, with one exception: float32 rows are multiplied in float32, after
-    they were centred in float64. Each entry of :math:`W (x - m)`, whose squares are summed (in
+    Rows are scored in float64, with one exception: float32 rows are multiplied by matrices of more
+    than 12 features, and by coefficients of a common covariance, in float32, after they were
+    centred in float64. Each entry of :math:`W (x - m)`, whose squares are summed (in
     float64) to the Mahalanobis distance, is then right to :math:`(d + 3)\, 2^{-24} \sum_j
     |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; so is, with its coefficients in the
     place of W, a linear score of a common covariance. How far rows and means are from zero does
@@ -158,7 +160,11 @@ class GaussianModel:
     @cached_property
     def _centres(self) -> np.ndarray:
         means = self.means if self.structure.per_class else self.xbar[None]
-        return np.nan_to_num(means[:, self.features])
+        return self._of_features(means)
+
+    def _of_features(self, means: np.ndarray) -> np.ndarray:
+        """Of the features in the density; zeros for classes without rows."""
+        return np.ascontiguousarray(np.nan_to_num(means[:, self.features]))
 
     @cached_property
     def _root_strips(self) -> Strips:
@@ -197,14 +203,17 @@ class GaussianModel:
         self, X: np.ndarray, centres: np.ndarray, scale: float, offsets: np.ndarray
     ) -> np.ndarray:
         """Squared Mahalanobis distances to the centres, scaled, and an offset for each added."""
-        if self.structure.matrix:
+        if self.structure.matrix and self.features.size > SMALL:
             kernel, strips = scoring.matrix_distances, self._root_strips
             return self._multiply(kernel, X, centres, strips, scale, offsets)
         # In float64 whatever the rows are: for so little work, float32 would save nothing.
-        width = min(_BLOCK, -(-X.shape[0] // ROWS) * ROWS)
-        panels = self._panels(X, width, X.dtype if X.dtype.kind == "f" else _FLOAT64)
+        panels = self._panels(X, min(_BLOCK, -(-X.shape[0] // GROUP) * GROUP), _FLOAT64)
         out = np.empty((offsets.size, X.shape[0]))
-        scoring.diagonal_distances(panels, centres, self.roots, scale, offsets, out)
+        if self.structure.matrix:
+            roots = self._root_strips[_FLOAT64]
+            scoring.small_matrix_distances(panels, centres, roots, scale, offsets, out)
+        else:
+            scoring.diagonal_distances(panels, centres, self.roots, scale, offsets, out)
         return out
 
     def _products(self, X: np.ndarray, vectors: Strips, offsets: np.ndarray) -> np.ndarray:
@@ -391,7 +400,7 @@ class GaussianModel:
     def _distances_to_means(
         self, X: Any, finish: Callable[[np.ndarray, np.ndarray], None], first_row: int
     ) -> np.ndarray:
-        means = np.nan_to_num(self.means[:, self.features])
+        means = self._of_features(self.means)
         zeros = np.zeros(self.classes.size)
         said = self._by_class(
             X, lambda rows: self._distances(rows, means, 1.0, zeros), finish, first_row

@@ -91,8 +91,7 @@ def posterior(scores: np.ndarray, out: np.ndarray) -> None:
     _subtract_largest(scores)
     total = np.empty(out.shape[0])
     scoring.exponentials(scores, total)
-    scores /= total
-    out[...] = scores.T
+    scoring.shares(scores, total, out)
 
 
 def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from streamgda import scores
 from streamgda.kernels import scoring
+from streamgda.kernels.small import GROUP, SMALL
 from streamgda.kernels.tiles import ROWS, panel_width
 from streamgda.scores import Strips
 
@@ -74,6 +75,27 @@ def test_matrix_distances(d, tied, dtype):
                 assert out[k, r] == offsets[k] - 0.5 * (z @ z)
 
 
+@pytest.mark.parametrize("width", [GROUP, 3 * GROUP])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("d", range(1, SMALL + 1))
+def test_small_matrix_distances(d, tied, width):
+    rng = np.random.default_rng(d)
+    centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
+    offsets = np.array([0.5, -np.inf, 2.0])
+    strips = Strips(roots)[np.dtype("float64")]
+    for n in (1, GROUP - 1, GROUP, width, width + 1, 50):
+        X = whole_numbers(rng, n, d)
+        out = np.full((3, n), np.nan)
+        panels = packed(X, width, "float64")
+        scoring.small_matrix_distances(panels, centres, strips, -0.5, offsets, out)
+        z = np.einsum("kij,knj->kni", roots, X - centres[:, None])
+        assert (out == offsets[:, None] - 0.5 * (z * z).sum(axis=2)).all()
+        plain = np.full((3, n), np.nan)
+        panels = packed(X, panel_width("float64"), "float64")
+        scoring.matrix_distances(panels, centres, strips, -0.5, offsets, plain)
+        assert (out == plain).all()
+
+
 @EVERY_FLOAT
 @pytest.mark.parametrize("n_vectors", [1, 2, 4, 5])
 @pytest.mark.parametrize("d", FEATURES)
@@ -92,17 +114,16 @@ def test_linear_scores(d, n_vectors, dtype):
                 assert out[k, r] == offsets[k] + 2 * vectors[k] @ (X[r] - centre)
 
 
-@EVERY_FLOAT
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(("n", "width"), [(1, 4), (4, 4), (95, 96), (97, 96)])
 @pytest.mark.parametrize("d", [1, 3])
-def test_diagonal_distances(d, n, width, tied, dtype):
+def test_diagonal_distances(d, n, width, tied):
     rng = np.random.default_rng(10)
     X, centres = whole_numbers(rng, n, d), whole_numbers(rng, 3, d)
     precisions = whole_numbers(rng, 1 if tied else 3, d) ** 2
     offsets = np.array([0.5, -np.inf, 2.0])
     out = np.full((3, n), np.nan)
-    panels = packed(X, width, dtype)
+    panels = packed(X, width, "float64")
     scoring.diagonal_distances(panels, centres, precisions, -0.5, offsets, out)
     for k in range(3):
         for r in range(n):

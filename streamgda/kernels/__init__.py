@@ -29,6 +29,8 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 kernel = _compiled
 fast_kernel = partial(_compiled, fastmath=FASTMATH)
+# For arithmetic whose order matters: multiply-adds may be fused, no more.
+contracting_kernel = partial(_compiled, fastmath={"contract"})
 # Compiled as part of its caller, which takes the compiler less time than a kernel of its own.
 inline_kernel = partial(_compiled, inline="always", cache=False)
 # The same for what Python calls too.

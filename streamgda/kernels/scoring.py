@@ -8,7 +8,8 @@ treated on its own.
 
 import numpy as np
 
-from streamgda.kernels import fast_kernel, inline_kernel, kernel
+from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
+from streamgda.kernels.small import small_triangle_squares
 from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 
 # Centred panels at a time: as many as the first cache holds, but enough for what they are
@@ -51,6 +52,13 @@ def _centre_panels(panels, width, centre, spread, out):
             t[i] = x[i] - spread[i]
 
 
+@inline_kernel
+def _scale(distances, scale, offset, out):
+    """Write as many distances as there are rows, scaled, and an offset added."""
+    for r in range(out.shape[0]):
+        out[r] = offset + scale * distances[r]
+
+
 @fast_kernel
 def matrix_distances(panels, centres, strips, scale, offsets, out):
     """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` for lower triangular W: ``out[k, r]``.
@@ -77,9 +85,7 @@ def matrix_distances(panels, centres, strips, scale, offsets, out):
                 for b in range(part.shape[0]):
                     add_tile_squares(W[s], 0, centred[b], depth, distances[b])
             rows = out[k, first * width : (first + block) * width]
-            q = distances.reshape(-1)
-            for r in range(rows.shape[0]):
-                rows[r] = offsets[k] + scale * q[r]
+            _scale(distances.reshape(-1), scale, offsets[k], rows)
 
 
 @fast_kernel
@@ -115,8 +121,8 @@ def linear_scores(panels, centre, strips, scale, offsets, out):
 def diagonal_distances(panels, centres, precisions, scale, offsets, out):
     """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[k, r]``.
 
-    A single row of precisions serves all centres. All is float64, whatever the panels are; they
-    are best wide, as there is no tile.
+    A single row of precisions serves all centres. Panels are float64, and best wide, as there is no
+    tile.
     """
     n_panels, d, width = panels.shape
     distances = np.empty(width)
@@ -131,9 +137,19 @@ def diagonal_distances(panels, centres, precisions, scale, offsets, out):
                 for r in range(width):
                     t = x[r] - centre
                     distances[r] += precision * (t * t)
-            rows = out[k, b * width : (b + 1) * width]
-            for r in range(rows.shape[0]):
-                rows[r] = offsets[k] + scale * distances[r]
+            _scale(distances, scale, offsets[k], out[k, b * width : (b + 1) * width])
+
+
+@fast_kernel
+def small_matrix_distances(panels, centres, strips, scale, offsets, out):
+    """`matrix_distances` of at most `SMALL` features, from float64 panels of whole `GROUP`s."""
+    n_panels, _, width = panels.shape
+    distances = np.empty(width)
+    for b in range(n_panels):
+        for k in range(centres.shape[0]):
+            W = strips[min(k, strips.shape[0] - 1)]
+            small_triangle_squares(panels[b], centres[k], W, distances)
+            _scale(distances, scale, offsets[k], out[k, b * width : (b + 1) * width])
 
 
 @fast_kernel
@@ -168,7 +184,7 @@ _TO_BITS = 1.5 * 2.0**52 + 1023
 _EXP_BLOCK = 512
 
 
-@kernel
+@contracting_kernel
 def exponentials(scores, out):
     """Write ``exp(scores[k, r])`` in place, for scores <= 0, and their sums over k: ``out[r]``.
 
@@ -201,3 +217,11 @@ def exponentials(scores, out):
             for r in range(x.size):
                 x[r] *= powers[r]
                 total[r] += x[r]
+
+
+@kernel
+def shares(scores, total, out):
+    """Write ``scores[k, r] / total[r]``: ``out[r, k]``."""
+    for r in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[r, k] = scores[k, r] / total[r]
