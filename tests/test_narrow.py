@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamgda.kernels import kernel
-from streamgda.kernels.narrow import NARROW, add_narrow_products, add_narrow_sums, padded_width
+from streamgda.kernels.narrow import NARROW, add_narrow, add_narrow_sums, padded_width
 
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16]
 DTYPES = ["f8", "f4", "u1", "i1", "u2", "i2"]
@@ -12,13 +12,13 @@ N_CLASSES = 3
 
 
 @kernel
-def sums_of(X, codes, weights, centre, out):
-    add_narrow_sums(X, codes, weights, centre, out)
+def added(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+    add_narrow(X, codes, weights, centre, centre_low, sums_step, sums, step, products)
 
 
 @kernel
-def products_of(X, codes, weights, centre, centre_low, step, out):
-    add_narrow_products(X, codes, weights, centre, centre_low, step, out)
+def summed(X, codes, weights, centre, sums):
+    add_narrow_sums(X, codes, weights, centre, centre, 1, sums, 0, sums)
 
 
 def padded(values, width):
@@ -44,55 +44,49 @@ def test_padded_width():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sums(dtype, weighted):
-    for d in WIDTHS:
-        X, codes, w = rows(d, dtype)
-        width = padded_width(d)
-        centre = np.arange(N_CLASSES * d, dtype=float).reshape(N_CLASSES, d)
-        out = np.zeros((N_CLASSES, width))
-        sums_of(X, codes, w if weighted else np.empty(0), padded(centre, width), out)
-        expected = np.zeros((N_CLASSES, d))
-        np.add.at(
-            expected, codes, (w if weighted else np.ones(len(w)))[:, None] * (X - centre[codes])
-        )
-        np.testing.assert_array_equal(out, padded(expected, width))  # whole numbers: exact
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("step", [0, 1])
-def test_products(dtype, weighted, step):
+def test_sums_and_products(dtype, weighted, step):
     for d in WIDTHS:
         X, codes, w = rows(d, dtype)
-        w = w**2  # of which roots are exact
+        w = w**2 if weighted else np.empty(0)  # of which roots are exact
         width = padded_width(d)
         centre = np.arange(N_CLASSES * d, dtype=float).reshape(N_CLASSES, d)
         low = np.full((N_CLASSES, d), 0.5)
-        out = np.zeros((N_CLASSES if step else 1, width, width))
-        weights = w if weighted else np.empty(0)
-        products_of(X, codes, weights, padded(centre, width), padded(low, width), step, out)
+        sums = np.zeros((N_CLASSES, width))
+        products = np.zeros((N_CLASSES if step else 1, width, width))
+        about = padded(centre, width), padded(low, width)
+        added(X, codes, w, *about, 1, sums, step, products)
         t = (X - centre[codes]) - low[codes]
-        expected = np.zeros((len(out), d, d))
+        expected_sums, expected = np.zeros((N_CLASSES, d)), np.zeros((len(products), d, d))
         for r, k in enumerate(codes):
-            expected[step * k] += (w[r] if weighted else 1.0) * np.outer(t[r], t[r])
+            weight = w[r] if weighted else 1.0
+            expected_sums[k] += weight * t[r]
+            expected[step * k] += weight * np.outer(t[r], t[r])
+        np.testing.assert_array_equal(sums, padded(expected_sums, width))  # halves: exact
+        ignored = np.zeros((1, width))  # one sum of all classes
+        added(X, codes, w, *about, 0, ignored, step, np.zeros_like(products))
+        np.testing.assert_array_equal(ignored[0], sums.sum(axis=0))
+        sums[:] = 0
+        summed(X, codes, w, padded(centre + 0.5, width), sums)
+        np.testing.assert_array_equal(sums, padded(expected_sums, width))
         lower = np.tril_indices(d)
-        np.testing.assert_array_equal(out[:, *lower], expected[:, *lower])
-        assert not out[:, d:].any()
-        assert not out[:, :, d:].any()
+        np.testing.assert_array_equal(products[:, *lower], expected[:, *lower])
+        assert not products[:, d:].any()
+        assert not products[:, :, d:].any()
 
 
 def test_no_rows():
     X, codes, _ = rows(5, "f8", 0)
     centre = np.zeros((N_CLASSES, 8))
-    out = np.zeros((N_CLASSES, 8, 8))
-    sums_of(X, codes, np.empty(0), centre, out[0])
-    products_of(X, codes, np.empty(0), centre, centre, 1, out)
-    assert not out.any()
+    sums, products = np.zeros((N_CLASSES, 8)), np.zeros((N_CLASSES, 8, 8))
+    added(X, codes, np.empty(0), centre, centre, 1, sums, 1, products)
+    assert not sums.any()
+    assert not products.any()
 
 
 def test_not_finite_values_stay_in_their_features():
     X = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]])
-    out = np.zeros((2, 4))
+    out, centre = np.zeros((2, 4)), np.zeros((2, 4))
     with np.errstate(invalid="ignore"):
-        sums_of(X, np.array([0, 1]), np.empty(0), np.zeros((2, 4)), out)
+        summed(X, np.array([0, 1]), np.empty(0), centre, out)
     np.testing.assert_array_equal(out, [[1, np.nan, 3, 0], [4, 5, np.inf, 0]])

@@ -26,72 +26,64 @@ def padded_width(n_features):
     return (n_features + _LANES - 1) // _LANES * _LANES
 
 
-def _add_narrow_sums(X, codes, weights, centre, sums):
-    """Add ``w (x - centre[class])`` to ``sums[class]``; both are padded.
+def _add_narrow(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+    """Add ``w t`` to ``sums[sums_step * class]``, ``w t t'`` to ``products[step * class]``.
 
-    `weights` is empty where all rows weigh one.
-    """
-    w = weights if weights.size else np.ones(codes.size)
-    d = X.shape[1]
-    np.add.at(sums[:, :d], codes, w[:, None] * (X - centre[codes, :d]))
-
-
-def _add_narrow_products(X, codes, weights, centre, centre_low, step, S):
-    """Add ``w t t'`` to ``S[step * class]``, t = x - centre[class] - centre_low[class].
-
+    There t is x - centre[class] - centre_low[class]; `weights` is empty where all rows weigh one.
     All but `X` are padded. Of the products, those below the diagonal are made, and some above it.
     """
-    w = weights if weights.size else np.ones(codes.size)
     d = X.shape[1]
-    t = np.sqrt(w)[:, None] * ((X - centre[codes, :d]) - centre_low[codes, :d])
-    np.add.at(S[:, :d, :d], step * codes, t[:, :, None] * t[:, None, :])
+    root = np.sqrt(weights if weights.size else np.ones(codes.size))[:, None]
+    t = root * ((X - centre[codes, :d]) - centre_low[codes, :d])
+    np.add.at(sums[:, :d], sums_step * codes, root * t)
+    np.add.at(products[:, :d, :d], step * codes, t[:, :, None] * t[:, None, :])
 
 
-@intrinsic
-def _add_narrow_sums_in_registers(typing, X, codes, weights, centre, sums):
-    """`_add_narrow_sums` for the compiler."""
-    return types.void(X, codes, weights, centre, sums), _call_of(X.dtype, products=False)
+def _add_narrow_sums(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+    """`_add_narrow` with neither products nor low parts, which are not looked at."""
+    zeros, nowhere = np.zeros(centre.shape), np.zeros((1, *2 * sums.shape[1:]))
+    _add_narrow(X, codes, weights, centre, zeros, sums_step, sums, 0, nowhere)
 
 
-@intrinsic
-def _add_narrow_products_in_registers(typing, X, codes, weights, centre, centre_low, step, S):
-    """`_add_narrow_products` for the compiler."""
-    signature = types.void(X, codes, weights, centre, centre_low, step, S)
-    return signature, _call_of(X.dtype, products=True)
+def _in_registers(with_products):
+    """`_add_narrow` for the compiler: calls the function for the number of vectors in a row."""
 
-
-def _call_of(number, products):
-    """What generates the choice of a function for the number of vectors, and its call."""
-
-    def generate(context, builder, signature, arguments):
-        def array(i):
-            return context.make_array(signature.args[i])(context, builder, arguments[i])
-
-        X, codes, weights, centre = (array(i) for i in range(4))
-        low, out = (array(4), array(6)) if products else (centre, array(4))
+    def call(context, builder, signature, arguments):
+        X, codes, weights, centre, low, sums_step, sums, step, products = (
+            context.make_array(kind)(context, builder, argument)
+            if isinstance(kind, types.Array)
+            else argument
+            for kind, argument in zip(signature.args, arguments, strict=True)
+        )
         n_rows, d = cgutils.unpack_tuple(builder, X.shape)
-        index = context.get_value_type(types.intp)
         row = [X.data, n_rows, d, codes.data, weights.data, weights.nitems, centre.data, low.data]
-        row += [arguments[5] if products else index(1), out.data]
+        row += [sums_step, sums.data, step, products.data]
+        number = signature.args[0].dtype
         after = builder.append_basic_block("after")
-        width = builder.udiv(builder.add(d, index(_LANES - 1)), index(_LANES))
+        width = builder.udiv(builder.add(d, d.type(_LANES - 1)), d.type(_LANES))
         choice = builder.switch(width, after)
         for vectors in range(1, _MOST_VECTORS + 1):
             block = builder.append_basic_block(f"vectors_{vectors}")
-            choice.add_case(index(vectors), block)
+            choice.add_case(d.type(vectors), block)
             builder.position_at_end(block)
-            function = _function(context, builder.module, number, vectors, products)
+            function = _function(context, builder.module, number, vectors, with_products)
             builder.call(function, row)
             builder.branch(after)
         builder.position_at_end(after)
         return context.get_dummy_value()
 
-    return generate
+    @intrinsic
+    def add(typing, X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+        number = types.intp
+        kinds = X, codes, weights, centre, centre_low, number, sums, number, products
+        return types.void(*kinds), call
+
+    return add
 
 
-def _function(context, module, number, vectors, products):
+def _function(context, module, number, vectors, with_products):
     """The function that walks through the rows; `vectors` of float64 hold one."""
-    name = f"narrow_{'products' if products else 'sums'}_{number}_{vectors}"
+    name = f"add_narrow_{'both' if with_products else 'sums'}_{number}_{vectors}"
     if name in module.globals:
         return module.globals[name]
     index = context.get_value_type(types.intp)
@@ -99,12 +91,14 @@ def _function(context, module, number, vectors, products):
     integers = isinstance(number, types.Integer)
     element = context.get_data_type(number)
     vector, stored = ir.VectorType(double, _LANES), ir.VectorType(element, _LANES)
-    pointers = [element, None, None, index, double, None, double, double, None, double]
+    pointers = [element, None, None, index, double, None, double, double]
+    pointers += [None, double, None, double]
     kind = ir.FunctionType(ir.VoidType(), [t.as_pointer() if t else index for t in pointers])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    X, n_rows, d, codes, weights, n_weights, centre, low, step, out = function.args
+    X, n_rows, d, codes, weights, n_weights, centre, low, *out = function.args
+    sums_step, sums, step, products = out
     width = vectors * _LANES
 
     before = function.append_basic_block("before")
@@ -139,7 +133,7 @@ def _function(context, module, number, vectors, products):
             value = (builder.sitofp if number.signed else builder.uitofp)(value, vector)
         row.append(value if value.type == vector else builder.fpext(value, vector))
     at = builder.mul(k, index(width))
-    for part in (centre, low) if products else (centre,):
+    for part in (centre, low) if with_products else (centre,):
         start = builder.gep(part, [at])
         row = [
             builder.fsub(x, builder.load(vector_at(builder, start, v, vector), align=8))
@@ -147,12 +141,10 @@ def _function(context, module, number, vectors, products):
         ]
     with builder.if_else(weighted) as (heavy, light):
         with heavy:
-            weight = builder.load(builder.gep(weights, [r]))
-            if products:
-                root = cgutils.get_or_insert_function(
-                    module, ir.FunctionType(double, [double]), "llvm.sqrt.f64"
-                )
-                weight = builder.call(root, [weight])
+            root = cgutils.get_or_insert_function(
+                module, ir.FunctionType(double, [double]), "llvm.sqrt.f64"
+            )
+            weight = builder.call(root, [builder.load(builder.gep(weights, [r]))])
             from_heavy = builder.block
         with light:
             from_light = builder.block
@@ -161,20 +153,20 @@ def _function(context, module, number, vectors, products):
     factor.add_incoming(ir.Constant(double, 1.0), from_light)
     factor = broadcast(builder, factor, vector)
     row = [builder.fmul(factor, x) for x in row]
-    if products:
-        S = builder.gep(out, [builder.mul(builder.mul(k, step), index(width * width))])
-        for i in range(width):
-            value = builder.extract_element(row[i // _LANES], ir.IntType(32)(i % _LANES))
-            value = broadcast(builder, value, vector)
-            for v in range(i // _LANES + 1):
-                place = vector_at(builder, S, i * vectors + v, vector)
-                total = builder.load(place, align=8)
-                builder.store(fused_multiply_add(builder, value, row[v], total), place, align=8)
-    else:
-        start = builder.gep(out, [at])
-        for v, x in enumerate(row):
-            place = vector_at(builder, start, v, vector)
-            builder.store(builder.fadd(builder.load(place, align=8), x), place, align=8)
+
+    def add(place, factor, x):
+        total = builder.load(place, align=8)
+        builder.store(fused_multiply_add(builder, factor, x, total), place, align=8)
+
+    start = builder.gep(sums, [builder.mul(at, sums_step)])
+    for v, x in enumerate(row):
+        add(vector_at(builder, start, v, vector), factor, x)
+    start = builder.gep(products, [builder.mul(builder.mul(k, step), index(width * width))])
+    for i in range(width if with_products else 0):
+        value = builder.extract_element(row[i // _LANES], ir.IntType(32)(i % _LANES))
+        value = broadcast(builder, value, vector)
+        for v in range(i // _LANES + 1):
+            add(vector_at(builder, start, i * vectors + v, vector), value, row[v])
     following = builder.add(r, index(1))
     r.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, n_rows), loop, after)
@@ -183,6 +175,5 @@ def _function(context, module, number, vectors, products):
     return function
 
 
-_JIT = not config.DISABLE_JIT
-add_narrow_sums = _add_narrow_sums_in_registers if _JIT else _add_narrow_sums
-add_narrow_products = _add_narrow_products_in_registers if _JIT else _add_narrow_products
+add_narrow = _add_narrow if config.DISABLE_JIT else _in_registers(with_products=True)
+add_narrow_sums = _add_narrow_sums if config.DISABLE_JIT else _in_registers(with_products=False)
