@@ -116,6 +116,38 @@ def test_rows_may_be_forgotten_within_a_batch():
     assert model.class_count_.sum() == pytest.approx(1 / (1 - 0.5**0.5))
 
 
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize(
+    "half_life", [0.01, 1, 40]
+)  # of which the first makes others than these fade out
+def test_rows_that_are_refused_let_nothing_fade(name, half_life):
+    X, y = blobs(300)
+    model = make(name).partial_fit(X[:200], y[:200], half_life=100)
+    bad, before = X[200:].copy(), snapshot(model)
+    bad[99, 2] = np.nan
+    for rows, labels in ((bad, y[200:]), (X[200:, :2], y[200:]), (X[200:], y[201:])):
+        with pytest.raises(ValueError, match=r"nan|features|inconsistent"):
+            model.partial_fit(rows, labels, half_life=half_life)
+        assert snapshot(model) == before
+
+
+@SOME_TYPES
+def test_fading_in_place(covariance_type):
+    X, y = blobs(200)
+    for rows in (X, bytes_of(X)):
+        moments = ClassMoments(covariance_type).update(rows, y)
+        faded, same = moments * 0.25, moments
+        moments *= 0.25
+        assert moments is same
+        assert_same_moments(moments, faded)
+        expected = ClassMoments(covariance_type).update(rows, y, np.full(200, 0.25))
+        assert_same_moments(moments, expected, 1e-13)
+    for gamma in (-1, np.nan):
+        with pytest.raises(InvalidParameterError, match="finite number >= 0"):
+            moments *= gamma
+    assert_same_moments(moments, faded)
+
+
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
 def test_half_lives_that_are_none(half_life):
     X, y = blobs()

@@ -25,6 +25,8 @@ from streamgda.moments.labels import as_labels, find, join_labels
 from streamgda.sampling import Sampler, sample
 from streamgda.sources import is_dask, is_store, refuse_group
 
+_FADED = 2.0**-64  # of the earlier rows' weight: so little that others are not weighed against it
+
 
 class MomentClassifier(ClassifierMixin, BaseEstimator):
     """Base of the estimators; each says which moments it keeps and what model they make.
@@ -148,20 +150,24 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
                     f"shrinkage={self.get_params()['shrinkage']!r}, but the rows so far were kept "
                     f"without their norms; call fit"
                 )
-            earlier = None if first else self.moments_
+            earlier, gamma = None if first else self.moments_, 1.0
             if half_life is not None:
                 sample_weight, gamma = recency(half_life, X, sample_weight)
-                earlier = None if earlier is None else earlier * gamma
-            if earlier is None or self._is_stored(X) or declared is not None:
+            apart = self._is_stored(X) or declared is not None or gamma < _FADED
+            if earlier is None or apart:
                 moments = self._read(X, y, sample_weight, first)
                 if earlier is not None:
-                    moments = earlier + moments
+                    moments = (earlier if half_life is None else earlier * gamma) + moments
                 if declared is not None:
                     moments.declare(declared)
                 self._adopt(moments)
             else:
                 X, y = self._validate(X, y, first)
-                earlier.update(self._summed(X), y, sample_weight)
+                if half_life is None:
+                    earlier.update(self._summed(X), y, sample_weight)
+                else:  # which may fail, and must then have changed nothing; fading cannot
+                    earlier.update(self._summed(X), y, sample_weight / gamma)
+                    earlier *= gamma
                 self._adopt(earlier)
         return self
 

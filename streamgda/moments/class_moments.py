@@ -389,22 +389,30 @@ class ClassMoments(Moments):
         InvalidParameterError
             Where `gamma` is negative or not finite.
         """
+        return self.copy().__imul__(gamma)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, gamma: float) -> Self:
         if not isinstance(gamma, Real):
             return NotImplemented
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
         if self._sums is None:
-            return self.copy()
-        sums = self._sums.centred().scaled(float(gamma))
-        norms = self._norms * float(gamma) if self._norms is not None else None
-        gone = sums.count < FORGOTTEN
-        for array in (sums.count, sums.mean, sums.mean_low, *([] if norms is None else [norms])):
-            array[gone] = 0
+            return self
+        sums = self._sums.centred()
+        sums.count = sums.count * float(gamma)
+        weighed = [sums.scatter, *([] if self._norms is None else [self._norms])]
+        for array in weighed:
+            np.multiply(array, float(gamma), out=array)
+        of_classes = [sums.count, sums.mean, sums.mean_low]
         if self._structure.per_class:
-            sums.scatter[gone] = 0
-        return self._like(self._classes, sums, norms)
-
-    __rmul__ = __mul__
+            of_classes += weighed
+        gone = sums.count < FORGOTTEN
+        for array in of_classes:
+            array[gone] = 0
+        self._sums = sums
+        return self
 
     def copy(self) -> ClassMoments:
         """Moments of their own with the same values."""
