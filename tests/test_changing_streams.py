@@ -21,10 +21,12 @@ from samples import (
 )
 
 from streamgda import (
+    Checkpoint,
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
@@ -390,3 +392,21 @@ def test_dropping_classes_is_selecting_the_others():
     np.testing.assert_allclose(moments.drop_classes([0]).means, expected.means[1:])
     with pytest.raises(InvalidParameterError, match="not among the classes"):
         ClassMoments().drop_classes([0])
+
+
+@pytest.mark.parametrize("make_state", [lambda: SlidingWindow(3, "diag"), PairwiseMoments])
+def test_windows_and_pairwise_moments_are_kept_with_their_offset(make_state, tmp_path):
+    X, y = blobs(300)
+    undisturbed = make_state()
+    for start in range(0, 300, 50):
+        undisturbed.update(X[start : start + 50], y[start : start + 50])
+    for stop in (150, 300):  # by two processes
+        checkpoint = Checkpoint(tmp_path / "kept")
+        state = make_state() if checkpoint.state is None else checkpoint.state
+        for start in range(checkpoint.offset or 0, stop, 50):
+            state.update(X[start : start + 50], y[start : start + 50])
+            checkpoint.save(state, start + 50)
+    (attributes, arrays), (expected, others) = state.state(), undisturbed.state()
+    assert attributes == expected
+    for name, array in others.items():
+        np.testing.assert_array_equal(arrays[name], array, strict=True)

@@ -1,5 +1,7 @@
 """Missing values: pairwise complete moments against pandas, and what is made of them."""
 
+import json
+
 import dask
 import naive
 import numpy as np
@@ -18,6 +20,7 @@ from streamgda import (
     accumulate,
     slabs,
 )
+from streamgda.cli import main
 from streamgda.errors import (
     CheckpointError,
     FormatError,
@@ -206,6 +209,15 @@ def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monk
     found = run(X, **options)
     for name, array in undisturbed.state()[1].items():
         np.testing.assert_array_equal(found.state()[1][name], array, strict=True)
+
+
+def test_its_checkpoint_is_told_what_it_is(tmp_path, capsys):
+    X, y = gappy()
+    accumulate(X, y, on_invalid="pairwise", checkpoint=tmp_path / "kept")
+    with pytest.raises(SystemExit):
+        main(["info", str(tmp_path / "kept"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["rows"], told["features"]) == ("checkpoint", 300, 4)
 
 
 def test_a_pass_is_planned():
