@@ -14,7 +14,7 @@ from typing import Any, Self
 from streamgda import storage
 from streamgda.errors import CheckpointError, FormatError, InvalidDataError, InvalidParameterError
 from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, refuse_others
-from streamgda.moments import ClassMoments
+from streamgda.moments import Moments
 
 KIND = "checkpoint"
 
@@ -75,12 +75,12 @@ class Journal:
         Seconds between two writes, at least.
     made_of : dict of str
         What the moments are made of, and how; another run must have the same.
-    moments : ClassMoments
+    moments : Moments
         Without rows, to begin with.
 
     Attributes
     ----------
-    moments : ClassMoments
+    moments : Moments
     done : int
         Rows, or batches, that they hold.
     kept : dict or None
@@ -97,7 +97,7 @@ class Journal:
     seen: SeenSlabs | SeenBatches
 
     def __init__(
-        self, path: Any, every: float, made_of: Mapping[str, str], moments: ClassMoments
+        self, path: Any, every: float, made_of: Mapping[str, str], moments: Moments
     ) -> None:
         self.moments = moments
         self.done = 0
@@ -119,13 +119,15 @@ class Journal:
             attributes, arrays = storage.read(self._file, KIND)
             made_of = dict(attributes["made_of"])
             self.kept = dict(attributes["seen"])
-            self.moments = ClassMoments.from_state(attributes["moments"], arrays)
+            refuse_others(made_of, self._made_of, str(self))  # of which the moments might be others
+            self.moments = type(self.moments).from_state(attributes["moments"], arrays)
             self.done = self._written = int(attributes["done"])
+        except CheckpointError:
+            raise
         except (FormatError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{self} is not a checkpoint of such a pass, or is damaged: {error}. {REMEDY}"
             ) from None
-        refuse_others(made_of, self._made_of, str(self))
 
     @contextlib.contextmanager
     def adding(self, done: int, *seen: Any) -> Iterator[None]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from streamgda.checkpoint import Journal
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, describe, sample
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments
 from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
@@ -22,7 +22,19 @@ from streamgda.slabs import Slabs, allowed_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask
 
 
+@overload
 def accumulate(
+    X: Any, y: Any = ..., *, on_invalid: Literal["pairwise"], **options: Any
+) -> PairwiseMoments: ...
+
+
+@overload
+def accumulate(
+    X: Any, y: Any = ..., *, on_invalid: Literal["raise", "skip"] = ..., **options: Any
+) -> ClassMoments: ...
+
+
+def accumulate(  # type: ignore[misc]  # the overloads name what tells them apart only
     X: Any,
     y: Any = None,
     *,
@@ -36,7 +48,7 @@ def accumulate(
     nodata: float | None = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
-) -> ClassMoments:
+) -> Any:
     """Read rows once, wherever they are, and keep their class moments.
 
     Parameters
@@ -65,9 +77,10 @@ def accumulate(
         True shows rates, time left and memory: a bar in a terminal, elsewhere a line every ten
         seconds, on stderr. A callable is given ``(rows_done, rows_total)``, the total None where
         it is not known.
-    on_invalid : {"raise", "skip"}
+    on_invalid : {"raise", "skip", "pairwise"}
         Of rows with NaN, infinity or `nodata` in any feature: an error that names the first, or
-        they are left out and counted (`ClassMoments.n_skipped`).
+        they are left out and counted (`ClassMoments.n_skipped`). With ``"pairwise"``, `nodata` and
+        NaN are missing values, and all others of such rows count: `PairwiseMoments` are kept.
     nodata : int or float, optional
         The value that says, in rasters, that nothing was measured. Of any type of rows.
     checkpoint : path, optional
@@ -82,7 +95,7 @@ def accumulate(
 
     Returns
     -------
-    ClassMoments
+    ClassMoments, or PairwiseMoments with ``on_invalid="pairwise"``
 
     Raises
     ------
@@ -110,10 +123,13 @@ def accumulate(
     >>> moments = accumulate(X, [0, 1, 0, 1, 0, 1], on_invalid="skip", nodata=7)
     >>> moments.class_count, moments.n_skipped
     (array([3, 2]), 1)
+    >>> accumulate(X, [0, 1, 0, 1, 0, 1], on_invalid="pairwise", nodata=7).pair_count[1]
+    array([[3., 2.],
+           [2., 2.]])
     """
     structure = structure_of(covariance_type)
     invalid = Invalid(on_invalid, nodata)
-    how: dict[str, Any] = {"covariance_type": covariance_type, "norms": norms}
+    moments = _empty(covariance_type, norms, invalid)
     if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
@@ -123,7 +139,7 @@ def accumulate(
                 "as the zarr array"
             )
         return distributed.accumulate(
-            X, y, sample_weight=sample_weight, progress=progress, invalid=invalid, **how
+            X, y, moments=moments, sample_weight=sample_weight, progress=progress, invalid=invalid
         )
     made_of = {
         "covariance_type": covariance_type,
@@ -132,7 +148,6 @@ def accumulate(
         "nodata": repr(invalid.nodata),
     }
     journalled = checkpoint, checkpoint_every
-    moments = ClassMoments(covariance_type, norms=norms)
     if y is None:
         batches = _batches(X, sample_weight)
         journal = Journal(*journalled, made_of | {"X": "batches"}, moments)
@@ -148,17 +163,16 @@ def accumulate(
     plan = Slabs.plan_moments(
         rows,
         *companions,
-        structure=structure,
+        moments=moments,
         allowed=allowed_bytes(max_memory),
         copies=int(invalid.action == "skip"),
-        merged=norms,
-        model=for_model,
+        model=structure if for_model else None,
     )
     if checkpoint is None and _on_cluster(rows):
         from streamgda import distributed  # noqa: PLC0415
 
         return distributed.accumulate_store(
-            rows, companions, plan.n_rows, progress=progress, invalid=invalid, **how
+            rows, companions, plan.n_rows, moments=moments, progress=progress, invalid=invalid
         )
     journal = Journal(*journalled, made_of, moments)
     plan = _go_on(journal, plan, rows, companions)
@@ -175,6 +189,19 @@ def accumulate(
                 journal.moments._update(block, labels, weight, start, invalid)
             report(done)
     return journal.moments
+
+
+def _empty(covariance_type: str, norms: bool, invalid: Invalid) -> Moments:
+    """Moments without rows, of the kind that was asked for."""
+    if invalid.action != "pairwise":
+        return ClassMoments(covariance_type, norms=norms)
+    if covariance_type != "full" or norms:
+        raise InvalidParameterError(
+            f"on_invalid='pairwise' keeps matrices for each class, and no norms; got "
+            f"covariance_type={covariance_type!r}, norms={norms}. PairwiseMoments.to_moments makes "
+            f"any covariance type of them"
+        )
+    return PairwiseMoments()
 
 
 def _go_on(
@@ -210,7 +237,7 @@ def _on_cluster(rows: RowSource) -> bool:
 
 def _accumulate_batches(
     journal: Journal, batches: Iterator[Any], invalid: Invalid, progress: Progress
-) -> ClassMoments:
+) -> Any:
     seen, done = SeenBatches(), 0
     journal.seen = seen
     if journal.kept is not None:

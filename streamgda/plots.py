@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.moments.labels import as_labels, find, join_labels
 from streamgda.moments.structure import structure_of
 

@@ -12,6 +12,7 @@ import numpy as np
 from streamgda import threads
 from streamgda.errors import InvalidParameterError, MemoryBudgetError
 from streamgda.machine import spare_memory
+from streamgda.moments import Moments
 from streamgda.moments.labels import as_labels, encode
 from streamgda.moments.structure import Structure
 from streamgda.sources import RowSource
@@ -100,11 +101,10 @@ class Slabs:
         rows: RowSource,
         labels: RowSource,
         *weights: RowSource,
-        structure: Structure,
+        moments: Moments,
         allowed: int,
         copies: int = 0,
-        merged: bool = False,
-        model: bool = False,
+        model: Structure | None = None,
     ) -> Slabs:
         """Cut rows that are accumulated.
 
@@ -113,16 +113,14 @@ class Slabs:
         Parameters
         ----------
         rows, labels, *weights : RowSource
-        structure : Structure
-            Of the moments.
+        moments : Moments
+            Like those that rows will be added to.
         allowed : int
             Bytes.
         copies : int
             As of `plan`.
-        merged : bool
-            Whether each slab's moments are made on their own, centred, and merged.
-        model : bool
-            Whether a model will be made of the moments, which is planned in.
+        model : Structure, optional
+            Of the model that will be made of the moments, which is planned in.
 
         Raises
         ------
@@ -131,8 +129,8 @@ class Slabs:
         """
 
         def plan(n_classes: int) -> Slabs:
-            held, least = _state_bytes(structure, n_classes, rows.shape[1], model)
-            held *= 1 + merged
+            state, held = moments._bytes(n_classes, rows.shape[1])
+            least = held if model is None else _model_bytes(model, state, rows.shape[1])
             beside = (labels, *weights)
             return cls.plan(rows, allowed, held, beside=beside, copies=copies, least=least)
 
@@ -202,18 +200,10 @@ def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: 
     return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
 
 
-def _state_bytes(
-    structure: Structure, n_classes: int, n_features: int, model: bool
-) -> tuple[int, int]:
-    """Bytes of moments while rows are taken in, and while a model is made of them.
-
-    A state is there twice while classes are added to it, and every thread has sums of its own. A
-    model is made of a copy, which is centred, through covariances, to their roots.
-    """
-    state, n_threads = structure.state_bytes(n_classes, n_features), threads.n_threads()
-    taking = 2 * state + (n_threads + 1) * 8 * n_classes * n_features
+def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
+    """Bytes while a model is made of moments: of a copy, centred, through covariances, to roots."""
     matrix = 8 * n_features ** (2 if structure.matrix else 1)
-    return taking, (4 * state + _MATRICES * n_threads * matrix if model else taking)
+    return 4 * state + _MATRICES * threads.n_threads() * matrix
 
 
 def count_classes(labels: RowSource) -> int:

@@ -10,7 +10,7 @@ from streamgda import storage
 from streamgda.checkpoint import as_file, check_interval, replacing
 from streamgda.errors import CheckpointError, FormatError, InvalidParameterError
 from streamgda.identity import REMEDY
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
 from streamgda.saved import load
 
 
@@ -24,13 +24,13 @@ class Checkpoint:
     ----------
     path : path
         Of a zip file. An estimator in it can be loaded with `load`, moments with
-        `ClassMoments.load`.
+        `ClassMoments.load` and a window with `SlidingWindow.load`.
     every : float
         Seconds after which `due` says that it is time to save again.
 
     Attributes
     ----------
-    state : estimator, ClassMoments or None
+    state : estimator, ClassMoments, PairwiseMoments, SlidingWindow or None
         What was saved; None where nothing was yet.
     offset : object
         What was saved with it.
@@ -68,7 +68,12 @@ class Checkpoint:
             self._load()
 
     def _load(self) -> None:
-        readers = {"estimator": load, "moments": ClassMoments.load}
+        readers = {
+            "estimator": load,
+            "moments": ClassMoments.load,
+            "pairwise": PairwiseMoments.load,
+            "window": SlidingWindow.load,
+        }
         try:
             kind = storage.kind_of(self._file)
             if kind not in readers:
@@ -90,7 +95,7 @@ class Checkpoint:
 
         Parameters
         ----------
-        state : estimator or ClassMoments
+        state : estimator, ClassMoments, PairwiseMoments or SlidingWindow
         offset : object
             Where the stream is to be gone on with: anything that JSON can hold.
 

@@ -140,6 +140,11 @@ def main() -> None:
                 engine.score(model, X, out, out_row_bytes=24, max_memory=m)
 
             measure(scored, score)
+    gaps = np.where(warm_up < 60, np.nan, warm_up)
+    pairs: dict[str, Any] = {"on_invalid": "pairwise"}
+    for name, k in (("pairs of two classes", 2), ("pairs of many classes", 30)):
+        y = np.arange(5000) % k
+        measure(name, lambda m, y=y: accumulate(gaps, y, max_memory=m, **pairs))
     few = np.arange(3000)
     measure("many classes", lambda m: accumulate(warm_up[:3000], few // 30, max_memory=m))
 

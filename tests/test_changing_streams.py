@@ -21,10 +21,12 @@ from samples import (
 )
 
 from streamgda import (
+    Checkpoint,
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
@@ -114,6 +116,38 @@ def test_rows_may_be_forgotten_within_a_batch():
     assert model.class_count_[0] == 0
     assert np.isfinite(model.predict_proba(X)).all()
     assert model.class_count_.sum() == pytest.approx(1 / (1 - 0.5**0.5))
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize(
+    "half_life", [0.01, 1, 40]
+)  # of which the first makes others than these fade out
+def test_rows_that_are_refused_let_nothing_fade(name, half_life):
+    X, y = blobs(300)
+    model = make(name).partial_fit(X[:200], y[:200], half_life=100)
+    bad, before = X[200:].copy(), snapshot(model)
+    bad[99, 2] = np.nan
+    for rows, labels in ((bad, y[200:]), (X[200:, :2], y[200:]), (X[200:], y[201:])):
+        with pytest.raises(ValueError, match=r"nan|features|inconsistent"):
+            model.partial_fit(rows, labels, half_life=half_life)
+        assert snapshot(model) == before
+
+
+@SOME_TYPES
+def test_fading_in_place(covariance_type):
+    X, y = blobs(200)
+    for rows in (X, bytes_of(X)):
+        moments = ClassMoments(covariance_type).update(rows, y)
+        faded, same = moments * 0.25, moments
+        moments *= 0.25
+        assert moments is same
+        assert_same_moments(moments, faded)
+        expected = ClassMoments(covariance_type).update(rows, y, np.full(200, 0.25))
+        assert_same_moments(moments, expected, 1e-13)
+    for gamma in (-1, np.nan):
+        with pytest.raises(InvalidParameterError, match="finite number >= 0"):
+            moments *= gamma
+    assert_same_moments(moments, faded)
 
 
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
@@ -358,3 +392,21 @@ def test_dropping_classes_is_selecting_the_others():
     np.testing.assert_allclose(moments.drop_classes([0]).means, expected.means[1:])
     with pytest.raises(InvalidParameterError, match="not among the classes"):
         ClassMoments().drop_classes([0])
+
+
+@pytest.mark.parametrize("make_state", [lambda: SlidingWindow(3, "diag"), PairwiseMoments])
+def test_windows_and_pairwise_moments_are_kept_with_their_offset(make_state, tmp_path):
+    X, y = blobs(300)
+    undisturbed = make_state()
+    for start in range(0, 300, 50):
+        undisturbed.update(X[start : start + 50], y[start : start + 50])
+    for stop in (150, 300):  # by two processes
+        checkpoint = Checkpoint(tmp_path / "kept")
+        state = make_state() if checkpoint.state is None else checkpoint.state
+        for start in range(checkpoint.offset or 0, stop, 50):
+            state.update(X[start : start + 50], y[start : start + 50])
+            checkpoint.save(state, start + 50)
+    (attributes, arrays), (expected, others) = state.state(), undisturbed.state()
+    assert attributes == expected
+    for name, array in others.items():
+        np.testing.assert_array_equal(arrays[name], array, strict=True)

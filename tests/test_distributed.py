@@ -597,3 +597,22 @@ def test_invalid_rows_are_left_out_and_counted():
     np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
     with pytest.raises(InvalidDataError, match="row 5"):
         accumulate(*lazy)
+
+
+def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):
+    use_parts_of(monkeypatch, 1)
+    X, y = blobs(N_ROWS, 4)
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    X[7, 1] = -9999
+    options = {"on_invalid": "pairwise", "nodata": -9999}
+    expected = accumulate(X, y, **options)
+    group = zarr.create_group(tmp_path / "rows")
+    rows = group.create_array("X", data=X, chunks=(64, 4))
+    labels = group.create_array("y", data=y, chunks=(64,))
+    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
+    with cluster["scheduler"].as_current():
+        of_store = accumulate(rows, labels, **options)  # which the workers read themselves
+        of_blocks = accumulate(*lazy, **options)
+    for found in (of_store, of_blocks):
+        np.testing.assert_array_equal(found.pair_count, expected.pair_count)
+        np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)

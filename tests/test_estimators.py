@@ -280,7 +280,9 @@ def test_from_moments(name):
     assert_same_bits(results(made, X), before)
 
 
+PLANE = np.array([[1.0, 2.0, 0.0, -1.0], [0.0, 1.0, 0.5, 1.0]])
 VIEWS = {
+    "a plane": (lambda m: m.project(PLANE, np.ones(4)), lambda X, y: ((X - 1.0) @ PLANE.T, y)),
     "some features": (lambda m: m.select_features([2, 0]), lambda X, y: (X[:, [2, 0]], y)),
     "some classes": (lambda m: m.select_classes([0, 2]), lambda X, y: (X[y != 1], y[y != 1])),
     "classes merged": (
@@ -297,7 +299,7 @@ VIEWS = {
 @EVERY_GAUSSIAN
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
-def test_from_moments_of_some_features_or_classes_or_merged_ones(name, view, dtype):
+def test_from_moments_that_were_projected_selected_or_merged(name, view, dtype):
     X, y = blobs()
     X = bytes_of(X) if dtype == np.uint8 else X
     of_moments, of_rows = VIEWS[view]

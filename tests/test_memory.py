@@ -12,7 +12,7 @@ import pytest
 from naive import COVARIANCE_TYPES
 from samples import blobs
 
-from streamgda import GaussianNB, accumulate, engine, machine, slabs
+from streamgda import ClassMoments, GaussianNB, accumulate, engine, machine, slabs
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments.structure import structure_of
 from streamgda.slabs import Slabs, count_classes, readable
@@ -47,9 +47,9 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
     return Slabs.plan_moments(
         as_source(X),
         as_source(y),
-        structure=structure_of(structure),
+        moments=ClassMoments(structure),
         allowed=allowed,
-        model=model,
+        model=structure_of(structure) if model else None,
     ).n_rows
 
 

@@ -1,21 +1,36 @@
 """Missing values: pairwise complete moments against pandas, and what is made of them."""
 
+import json
+
+import dask
 import naive
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import blobs
+from samples import KINDS, blobs, held
 
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
+    LinearDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
+    accumulate,
+    slabs,
 )
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.cli import main
+from streamgda.errors import (
+    CheckpointError,
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    MergeError,
+)
 from streamgda.moments import pairwise
+from streamgda.slabs import readable
 
 
 def gappy(n=300, d=4, share=0.3, seed=0, offset=0.0):
@@ -124,6 +139,111 @@ def test_what_may_hold_missing_values(kind):
     assert_as_pandas_says(PairwiseMoments().update(given_rows, y), X.astype(float), y)
 
 
+# --- a pass over rows -------------------------------------------------------------------------
+
+
+def assert_same_moments(found, expected, rtol=1e-12):
+    assert isinstance(found, PairwiseMoments)
+    assert found.classes.tolist() == expected.classes.tolist()
+    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=rtol)
+    np.testing.assert_allclose(found.pair_count, expected.pair_count, rtol=rtol)
+    np.testing.assert_allclose(found.means, expected.means, rtol=rtol)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)
+
+
+def as_batches(X, y, weights=None):
+    arrays = [array for array in (X, y, weights) if array is not None]
+    return [tuple(array[at : at + 70] for array in arrays) for at in range(0, len(X), 70)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "batches", "delayed"])
+def test_one_pass_over_rows_of_any_kind(kind, weighted, monkeypatch):
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    X, y = gappy()
+    weights = np.random.default_rng(1).integers(0, 3, 300) * 0.5 if weighted else None
+    expected = PairwiseMoments().update(X, y, weights)
+    if kind == "batches":
+        found = accumulate(iter(as_batches(X, y, weights)), on_invalid="pairwise")
+    elif kind == "delayed":
+        parts = [dask.delayed(batch) for batch in as_batches(X, y, weights)]
+        found = accumulate(parts, on_invalid="pairwise")
+    else:
+        weights = None if weights is None else held(weights, kind)
+        rows = held(X, kind), held(y, kind)
+        found = accumulate(*rows, sample_weight=weights, on_invalid="pairwise")
+    assert_same_moments(found, expected)
+    lda = LinearDiscriminantAnalysis.from_moments(found.to_moments("tied"))
+    whole = LinearDiscriminantAnalysis.from_moments(expected.to_moments("tied"))
+    np.testing.assert_allclose(lda.coef_, whole.coef_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8", "float32", "float64"])
+def test_the_value_of_what_was_not_measured_is_missing(dtype):
+    X, y = gappy()
+    X = np.round(8 * X + 60)
+    given_rows = np.nan_to_num(X, nan=255).astype(dtype)
+    X[given_rows == 255] = np.nan
+    found = accumulate(given_rows, y, on_invalid="pairwise", nodata=255)
+    assert_same_moments(found, PairwiseMoments().update(X, y))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "batches"])
+def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    X, y = gappy()
+    bad = X.copy()
+    bad[280, 2] = np.inf
+    options = {"on_invalid": "pairwise", "checkpoint": tmp_path / "kept"}
+
+    def run(X, **options):
+        if kind == "batches":
+            return accumulate(iter(as_batches(X, y)), **options)
+        return accumulate(held(X, kind), held(y, kind), **options)
+
+    undisturbed = run(X, on_invalid="pairwise")
+    with pytest.raises(InvalidDataError, match=r"infinity: row 280, |batch 4: .* row 0,"):
+        run(bad, **options)
+    with pytest.raises(CheckpointError, match="begun with on_invalid: pairwise; now it is raise"):
+        run(np.nan_to_num(X), checkpoint=options["checkpoint"])
+    found = run(X, **options)
+    for name, array in undisturbed.state()[1].items():
+        np.testing.assert_array_equal(found.state()[1][name], array, strict=True)
+
+
+def test_its_checkpoint_is_told_what_it_is(tmp_path, capsys):
+    X, y = gappy()
+    accumulate(X, y, on_invalid="pairwise", checkpoint=tmp_path / "kept")
+    with pytest.raises(SystemExit):
+        main(["info", str(tmp_path / "kept"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["rows"], told["features"]) == ("checkpoint", 300, 4)
+
+
+def test_a_pass_is_planned():
+    X, y = gappy(d=40)
+    y = y % 2
+    state, taking = PairwiseMoments()._bytes(2, 40)
+    assert state == PairwiseMoments().update(X, y).nbytes
+    rows = held(X, "zarr"), held(y, "zarr")
+    with pytest.raises(MemoryBudgetError, match=r"for the moments .* for rows being read") as few:
+        accumulate(*rows, on_invalid="pairwise", max_memory=taking)
+    assert readable(taking) in str(few.value)
+    accumulate(*rows, on_invalid="pairwise", max_memory="50MB")
+    for other in ({"covariance_type": "tied"}, {"norms": True}):
+        with pytest.raises(InvalidParameterError, match="'pairwise' keeps matrices for each class"):
+            accumulate(X, y, on_invalid="pairwise", **other)
+
+
+def test_rows_of_weight_zero_are_not_there():
+    X, y = gappy()
+    weights = np.ones(300)
+    weights[[3, 40]] = 0
+    expected = PairwiseMoments().update(np.delete(X, [3, 40], 0), np.delete(y, [3, 40]))
+    X[3], X[40] = np.inf, 1e300
+    assert_same_moments(PairwiseMoments().update(X, y, weights), expected)
+
+
 # --- mending ----------------------------------------------------------------------------------
 
 
@@ -201,14 +321,16 @@ def test_what_cannot_be_used_changes_nothing(tmp_path):
         ((bad, y), InvalidDataError, "infinity: row 130, column 2"),
         ((np.where(np.isnan(X), X, X * 1e200), y), InvalidDataError, "overflow"),
         ((X, y[:-1]), InvalidDataError, "one label a row"),
-        ((X[:0], y[:0]), InvalidDataError, "at least one row"),
-        ((X[:, :2], y), MergeError, "4 features and of 2 features"),
+        ((X[:0], y[:0]), InvalidDataError, "0 rows .* at least one"),
+        ((X[:, :2], y), InvalidDataError, "2 features, but these moments have 4"),
         ((X, y.astype(str)), InvalidDataError, "do not mix"),
         ((X, y, np.full(300, -1.0)), InvalidDataError, "finite and >= 0"),
     ]
     for arguments, error, message in failures:
         with pytest.raises(error, match=message):
             moments.update(*arguments)
+    with pytest.raises(MergeError, match="4 features and of 2 features"):
+        moments += PairwiseMoments().update(X[:, :2], y)
     assert before == {name: array.tobytes() for name, array in moments.state()[1].items()}
     for least in (0, 1, -1, "small"):
         with pytest.raises(InvalidParameterError, match="between 0 and 1"):

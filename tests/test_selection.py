@@ -17,6 +17,7 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     accumulate,
+    slabs,
 )
 from streamgda.errors import (
     InvalidDataError,
@@ -24,7 +25,6 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.estimators import selection
 from streamgda.folds import FoldedRows, fold_of, without
 from streamgda.likelihood import joint_log_likelihood
 
@@ -222,17 +222,23 @@ def test_the_best_is_that_of_all_rows():
 
 
 def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch):
-    X, y = blobs(300, 4)
-    whole = GaussianDiscriminantCV(GRID).fit(X, y)
+    X, y = blobs(200, 100)
+    full, diag = {"shrinkage": [0.1, 0.3, 0.5]}, {"covariance_type": ["diag"], "ddof": [0, 1]}
     read, passes = FoldedRows.read, []
-    monkeypatch.setattr(selection, "_models_at_once", lambda *args: 2)
     monkeypatch.setattr(FoldedRows, "read", lambda *args: passes.append(args[-1]) or read(*args))
-    found = GaussianDiscriminantCV(GRID).fit(X, y)
-    assert passes.count("accumulating") == 1
-    assert passes.count("scoring") > 2
-    for name, column in whole.cv_results_.items():
-        if "test" in name:
-            np.testing.assert_array_equal(found.cv_results_[name], column)
+    whole = GaussianDiscriminantCV([full, diag], cv=2).fit(X, y)
+    assert passes == ["accumulating", "scoring"]
+    state = ClassMoments().update(X, y).nbytes
+    for models, expected in ((0, 4), (1, 3), (2, 2), (3, 1)):
+        passes.clear()
+        # The folds' moments, and room for so many candidates of a matrix for each class and fold.
+        allowed = int(2 * state * (7 + (models + 0.5) * 4))
+        monkeypatch.setattr(slabs, "_SCRATCH_BYTES", 0)
+        found = GaussianDiscriminantCV([full, diag], cv=2, max_memory=allowed).fit(X, y)
+        assert passes == ["accumulating"] + ["scoring"] * expected, models
+        for name, column in whole.cv_results_.items():
+            if "test" in name:
+                np.testing.assert_array_equal(found.cv_results_[name], column)
 
 
 def test_likelihoods_take_one_pass(monkeypatch):

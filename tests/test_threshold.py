@@ -7,6 +7,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import KINDS, blobs, held
+from sklearn.metrics import confusion_matrix, make_scorer
+from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamgda import (
@@ -150,6 +152,27 @@ def test_fitted_classifiers_cost_least(estimator, cost):
     assert expected < own or (expected == own and fitted.threshold_ == 0)
     np.testing.assert_array_equal(fitted.decision_function(X), scores - fitted.threshold_)
     assert fitted.score(X, y) == (predicted == y).mean()
+
+
+def test_scikit_learn_finds_none_that_costs_less():
+    X, y = two_classes()
+    cost = np.array([[0.0, 1.0], [20.0, 0.0]])
+    fitted = ThresholdClassifier(LinearDiscriminantAnalysis(), cost=cost).fit(X, y)
+    scores = np.unique(fitted.estimator_.decision_function(X))
+    gain = make_scorer(lambda true, told: -(confusion_matrix(true, told) * cost).sum())
+    tuned = TunedThresholdClassifierCV(
+        fitted.estimator_,
+        scoring=gain,
+        response_method="decision_function",
+        thresholds=(scores[:-1] + scores[1:]) / 2,
+        cv="prefit",
+        refit=False,
+        store_cv_results=True,
+    ).fit(X, y)
+    assert fitted.total_cost_ == -tuned.best_score_
+    best = tuned.cv_results_["thresholds"][tuned.cv_results_["scores"] == tuned.best_score_]
+    assert np.isclose(best, fitted.threshold_, rtol=1e-9).any()
+    np.testing.assert_array_equal(gain(fitted, X, y), gain(tuned, X, y))
 
 
 def test_direction_is_fishers():

@@ -120,10 +120,13 @@ def _moments(path: str) -> dict[str, Any]:
 
 def _checkpoint(path: str) -> dict[str, Any]:
     from streamgda import storage  # noqa: PLC0415
-    from streamgda.moments import ClassMoments  # noqa: PLC0415
+    from streamgda.moments import ClassMoments, PairwiseMoments  # noqa: PLC0415
 
     attributes, arrays = storage.read(path, "checkpoint")
-    moments = ClassMoments.from_state(attributes["moments"], arrays)
+    of_pairs = attributes["made_of"].get("on_invalid") == "pairwise"
+    moments = (PairwiseMoments if of_pairs else ClassMoments).from_state(
+        attributes["moments"], arrays
+    )
     return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
 
 

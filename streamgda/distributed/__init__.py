@@ -21,8 +21,7 @@ from dask.delayed import Delayed, delayed
 from streamgda.distributed import cluster, tasks
 from streamgda.distributed.blocks import blocks_of
 from streamgda.errors import InvalidDataError
-from streamgda.moments import ClassMoments
-from streamgda.moments.structure import structure_of
+from streamgda.moments import Moments
 from streamgda.outputs import target
 from streamgda.progress import Progress, reporter
 from streamgda.sources import RowSource, as_source, is_dask, is_store
@@ -45,12 +44,11 @@ def accumulate(
     X: Any,
     y: Any = None,
     *,
-    covariance_type: str = "full",
-    norms: bool = False,
+    moments: Moments,
     sample_weight: Any = None,
     progress: Progress = False,
     **options: Any,
-) -> ClassMoments:
+) -> Moments:
     """Class moments of dask collections, on whatever scheduler or client is active.
 
     Parameters
@@ -60,16 +58,16 @@ def accumulate(
         objects, each to become ``(X, y)`` or ``(X, y, sample_weight)``.
     y, sample_weight : dask array or series, or array-like, shape (n_rows,)
         Where chunk sizes are unknown, dask collections with the same blocks as `X`.
-    covariance_type, norms
-        As of `ClassMoments`.
+    moments : Moments
+        Without rows, like those to be made.
     progress : bool or callable
         As of `streamgda.accumulate`; where chunk sizes are unknown, so is the total.
     **options
-        Of `ClassMoments._update`.
+        Of `Moments._update`.
 
     Returns
     -------
-    ClassMoments
+    Moments
 
     Raises
     ------
@@ -92,7 +90,7 @@ def accumulate(
             companions.append(beside(X, sample_weight, "sample_weight"))
         blocks, elsewhere = blocks_of(X, *companions)
         sizes, row_bytes, name = list(X.chunks[0]), X.shape[1] * X.dtype.itemsize, "block"
-        state = structure_of(covariance_type).state_bytes(_CLASSES_EXPECTED, X.shape[1])
+        state, _ = moments._bytes(_CLASSES_EXPECTED, X.shape[1])
     total = None if np.isnan(sizes).any() else int(sum(sizes))
     bounds = [0, *np.nancumsum(sizes).astype(int).tolist()]
     found = [
@@ -107,13 +105,13 @@ def accumulate(
         take = partial(tasks.take_blocks, taking, part, mine, keys)
         return delayed(take, pure=False)([elsewhere[key] for key in keys])
 
-    taking = tasks.Taking(ClassMoments(covariance_type, norms=norms), options)
+    taking = tasks.Taking(moments, options)
     cuts = _cuts(weights, state)
     rows = [bounds[stop] - bounds[start] for start, stop in cuts]
-    moments = _merged(take, cuts, rows, total, progress)
-    if moments.n_features is None and sample_weight is None:
+    merged = _merged(take, cuts, rows, total, progress)
+    if merged.n_features is None and sample_weight is None:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
-    return moments
+    return merged
 
 
 def accumulate_store(
@@ -121,11 +119,10 @@ def accumulate_store(
     companions: Sequence[RowSource],
     slab_rows: int,
     *,
-    covariance_type: str = "full",
-    norms: bool = False,
+    moments: Moments,
     progress: Progress = False,
     **options: Any,
-) -> ClassMoments:
+) -> Moments:
     """Class moments of a store that workers read themselves, slab by slab.
 
     Parameters
@@ -136,20 +133,20 @@ def accumulate_store(
         Labels, and perhaps weights. Where workers cannot read them, they are sent.
     slab_rows : int
         Rows that a task reads at a time.
-    covariance_type, norms, progress, **options
+    moments, progress, **options
         As of `accumulate`.
 
     Returns
     -------
-    ClassMoments
+    Moments
 
     Raises
     ------
     ClusterError
         Where the cluster fails, or a worker does not see the store.
     """
-    state = structure_of(covariance_type).state_bytes(_CLASSES_EXPECTED, rows.shape[1])
-    taking = tasks.Taking(ClassMoments(covariance_type, norms=norms), options)
+    state, _ = moments._bytes(_CLASSES_EXPECTED, rows.shape[1])
+    taking = tasks.Taking(moments, options)
 
     def take(part: tasks.Part, start: int, stop: int) -> Any:
         sources = [tasks.window(source, start, stop) for source in (rows, *companions)]
@@ -167,7 +164,7 @@ def _merged(
     rows: list[int],
     total: int | None,
     progress: Progress,
-) -> ClassMoments:
+) -> Moments:
     """The moments of all parts, merged in pairs: so few are held, and few waited for, at a time."""
     topic = cluster.new_topic() if progress else ""
     parts = [take(tasks.Part(n, topic), *cut) for n, cut in enumerate(cuts)]

@@ -17,7 +17,7 @@ from streamgda import threads
 from streamgda.distributed import cluster
 from streamgda.distributed.blocks import Block
 from streamgda.errors import InvalidDataError, StreamGDAError
-from streamgda.moments import ClassMoments
+from streamgda.moments import Moments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
 
@@ -51,16 +51,16 @@ class Taking:
 
     Attributes
     ----------
-    fresh : ClassMoments
+    fresh : Moments
         Without rows.
     options : dict
-        Of `ClassMoments._update`.
+        Of `Moments._update`.
     """
 
-    fresh: ClassMoments
+    fresh: Moments
     options: Mapping[str, Any]
 
-    def take(self, part: Part, batches: Iterable[Batch]) -> ClassMoments:
+    def take(self, part: Part, batches: Iterable[Batch]) -> Moments:
         """The moments of a part's batches."""
         moments = self.fresh.copy()
         done = 0
@@ -77,13 +77,13 @@ class Taking:
         return moments
 
 
-@sizeof.register(ClassMoments)
-def _(moments: ClassMoments) -> int:
+@sizeof.register(Moments)
+def _(moments: Moments) -> int:
     # Workers spill, and the scheduler chooses where to merge, by how large results are.
     return moments.nbytes
 
 
-def merge(first: ClassMoments, second: ClassMoments) -> ClassMoments:
+def merge(first: Moments, second: Moments) -> Moments:
     """The moments of both."""
     with threads.limit(1):
         return first + second
@@ -153,7 +153,7 @@ def window(source: RowSource, start: int, stop: int) -> RowSource:
 @sendable
 def take_rows(
     taking: Taking, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
-) -> ClassMoments:
+) -> Moments:
     """The moments of a window of a store, read slab by slab."""
     _check_seen(sources)
     slabs = Slabs(slab_rows).read(*sources)
@@ -195,7 +195,7 @@ def take_blocks(
     blocks: list[tuple[str, int, Block]],
     keys: list[Any],
     made: list[Any],
-) -> ClassMoments:
+) -> Moments:
     """The moments of blocks, made one after the other; what they need was made elsewhere."""
     given = dict(zip(keys, made, strict=True))
     values = ((name, first_row, _arrays(name, block, given)) for name, first_row, block in blocks)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.covariance import Regularisation
-from streamgda.estimators.base import DiscriminantAnalysis
+from streamgda.estimators.gaussian import DiscriminantAnalysis
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):

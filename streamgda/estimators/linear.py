@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from streamgda import fisher
 from streamgda.covariance import Regularisation
 from streamgda.errors import InvalidParameterError
-from streamgda.estimators.base import DiscriminantAnalysis
+from streamgda.estimators.gaussian import DiscriminantAnalysis
 
 
 class LinearDiscriminantAnalysis(

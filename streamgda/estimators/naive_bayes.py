@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.covariance import Regularisation
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.gaussian import GaussianClassifier
 
 
 class GaussianNB(GaussianClassifier):

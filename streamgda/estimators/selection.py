@@ -46,8 +46,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     folds; the candidates of each split are made of the other folds' moments, which are added. With
     ``scoring="joint_log_likelihood"`` that is all: the mean of ln p(x, y) over the rows held out
     follows from their moments exactly. Otherwise one further pass holds all candidates against
-    each row; where their models are more than half of `max_memory`, as many passes as
-    it takes.
+    each row; where their models are more than half of `max_memory`, as many passes as it takes.
 
     Which fold a row is in is told by a hash of its number and of `random_state`: it does not
     depend on how the rows are stored or read, and neighbouring rows fall in different folds. The
@@ -62,7 +61,9 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     cv : int
         Number of folds, at least 2.
     scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
-        What is to be largest, averaged over the folds.
+        What is to be largest, averaged over the folds. Where classes are not Gaussian the three
+        choose differently, each what is best of its own: of MNIST's images in 50 principal
+        components, models that tell 96.6, 93.9 and 96.4 % of the test images right.
     random_state : int
         Non-negative; tells the folds.
     max_memory : int or str, optional
@@ -90,6 +91,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     Notes
     -----
     Rows of a class that is in no other fold say nothing of any candidate; they are left out.
+
+    A ``"full"`` candidate is a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
+    nothing to speak of up to a hundred features, but of 784 pixels and ten digits 98 MB, times
+    five folds. The 19 of the default grid are then scored in one pass where `max_memory` is
+    21 GB, in seven where it is 4 GB. What a candidate costs is the scoring, hardly the reading.
+    Rows projected on principal components (`ClassMoments.pca`) are scored in a hundredth of it,
+    and digits told apart better.
 
     Examples
     --------
@@ -211,11 +219,11 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
                 f"rows. Give rows of at least one other class"
             )
         splits = _Splits(candidates, folds)
-        size = len(candidates)
+        at_once = [list(range(len(candidates)))]
         if self.scoring != _LIKELIHOOD:
-            size = _models_at_once(rows, candidates, len(folds), total)
-        for start in range(0, len(candidates), size):
-            splits.judge(range(start, min(start + size, len(candidates))), rows, self.scoring)
+            at_once = _passes(rows, candidates, len(folds), total)
+        for numbers in at_once:
+            splits.judge(numbers, rows, self.scoring)
         results = _results(candidates, splits.scores, self.scoring)
         mean = results["mean_test_score"]
         if np.isnan(mean).all():
@@ -377,18 +385,22 @@ def _bytes_of(model: GaussianModel) -> int:
     return 2 * model.roots.nbytes + 2 * model.means.nbytes
 
 
-def _models_at_once(
+def _passes(
     rows: FoldedRows, candidates: list[dict[str, Any]], n_folds: int, total: ClassMoments
-) -> int:
-    """How many candidates there is room for, with a model for each fold."""
-    largest = max(
-        structure_of(params.get("covariance_type", "full")).state_bytes(
-            total.classes.size, rows.rows.shape[1]
-        )
-        for params in candidates
-    )
-    room = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
-    return int(max(1, room // (2 * n_folds * largest)))
+) -> list[list[int]]:
+    """Numbers of the candidates that are scored in a pass each: there is room for their models."""
+    shape = total.classes.size, rows.rows.shape[1]
+    room = left = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
+    passes: list[list[int]] = [[]]
+    for c, params in enumerate(candidates):
+        structure = structure_of(params.get("covariance_type", "full"))
+        needed = 2 * n_folds * structure.state_bytes(*shape)  # as of `_bytes_of`
+        if passes[-1] and needed > left:
+            passes.append([])
+            left = room
+        passes[-1].append(c)
+        left -= needed
+    return passes
 
 
 def _results(

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import GaussianClassifier, score_labels
+from streamgda.estimators.base import score_labels
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.model import GaussianModel
 from streamgda.moments.inputs import as_weights

@@ -10,9 +10,10 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage
+from streamgda import storage, threads
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments import labels as label_codes
+from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
 from streamgda.moments.exact import ORIGINS, ExactSums
 from streamgda.moments.inputs import CHECK_SUMS, Invalid, as_matrix, rows_to_count
@@ -26,7 +27,7 @@ _NO_CLASSES = np.empty(0, np.int64)
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 
-class ClassMoments:
+class ClassMoments(Moments):
     r"""Count, mean and scatter of the rows of each class, in one pass and mergeable.
 
     For the rows :math:`x_i` of class k with weights :math:`w_i`
@@ -75,6 +76,8 @@ class ClassMoments:
     array([[[1.  , 1.5 ],
             [1.5 , 2.25]]])
     """
+
+    _kind = "moments"
 
     def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
         self._structure = structure_of(covariance_type)
@@ -191,7 +194,7 @@ class ClassMoments:
             Where no rows have been seen.
         """
         if self._sums is None or not self._sums.count.any():
-            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+            self._refuse_empty()
         return self._sums.centred()
 
     def covariance(self, ddof: int = 0) -> np.ndarray:
@@ -234,29 +237,12 @@ class ClassMoments:
 
     # --- taking rows in -----------------------------------------------------------------------
 
-    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in rows.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Numbers of any real type, any memory order; not copied as a whole.
-        y : array-like, shape (n_rows,)
-            Class labels; labels not seen before become classes.
-        sample_weight : array-like of float, shape (n_rows,), optional
-            Non-negative; a row of weight zero counts as not there.
-
-        Returns
-        -------
-        ClassMoments
-            Itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used. The moments stay as they were.
-        """
-        return self._update(X, y, sample_weight)
+    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+        # A state is there twice while classes are added to it, and every thread has sums of its
+        # own; with norms, the moments of the rows are made beside those that they are added to.
+        state = self._structure.state_bytes(n_classes, n_features)
+        taking = 2 * state + (threads.n_threads() + 1) * 8 * n_classes * n_features
+        return state, taking * (1 + self.norms)
 
     def _update(
         self,
@@ -266,7 +252,6 @@ class ClassMoments:
         first_row: int = 0,
         invalid: Invalid = CHECK_SUMS,
     ) -> Self:
-        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
         X = as_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
@@ -300,21 +285,6 @@ class ClassMoments:
         self._n_skipped += n_skipped
         return self
 
-    def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
-        if X.shape[0] != y.shape[0]:
-            raise InvalidDataError(
-                f"X has {X.shape[0]} rows but y has {y.shape[0]} labels (inconsistent numbers of "
-                f"samples); give one label a row"
-            )
-        if not X.shape[0]:
-            raise InvalidDataError("X has 0 rows (0 sample(s)); a batch needs at least one")
-        if self.n_features is not None and X.shape[1] != self.n_features:
-            raise InvalidDataError(
-                f"X has {X.shape[1]} features, but these moments have {self.n_features} features"
-            )
-        if not X.shape[1]:
-            raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
-
     def _with_classes(self, classes: np.ndarray) -> CentredSums | ExactSums | None:
         """The sums, with room for those classes: a copy where there are more than before."""
         if self._sums is None or classes.size == self._classes.size:
@@ -334,7 +304,7 @@ class ClassMoments:
             Itself.
         """
         if self._sums is None:
-            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+            self._refuse_empty()
         joined = label_codes.join_labels(
             self._classes, np.unique(label_codes.as_labels(classes, "classes"))
         )
@@ -346,18 +316,6 @@ class ClassMoments:
         return self
 
     # --- algebra ------------------------------------------------------------------------------
-
-    def __add__(self, other: ClassMoments) -> ClassMoments:
-        """The moments of both sets of rows; neither operand changes.
-
-        Raises
-        ------
-        MergeError
-            Where the widths or the covariance types differ.
-        """
-        if not isinstance(other, ClassMoments):
-            return NotImplemented
-        return self.copy().__iadd__(other)
 
     def __iadd__(self, other: ClassMoments) -> Self:
         if not isinstance(other, ClassMoments):
@@ -431,22 +389,30 @@ class ClassMoments:
         InvalidParameterError
             Where `gamma` is negative or not finite.
         """
+        return self.copy().__imul__(gamma)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, gamma: float) -> Self:
         if not isinstance(gamma, Real):
             return NotImplemented
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
         if self._sums is None:
-            return self.copy()
-        sums = self._sums.centred().scaled(float(gamma))
-        norms = self._norms * float(gamma) if self._norms is not None else None
-        gone = sums.count < FORGOTTEN
-        for array in (sums.count, sums.mean, sums.mean_low, *([] if norms is None else [norms])):
-            array[gone] = 0
+            return self
+        sums = self._sums.centred()
+        sums.count = sums.count * float(gamma)
+        weighed = [sums.scatter, *([] if self._norms is None else [self._norms])]
+        for array in weighed:
+            np.multiply(array, float(gamma), out=array)
+        of_classes = [sums.count, sums.mean, sums.mean_low]
         if self._structure.per_class:
-            sums.scatter[gone] = 0
-        return self._like(self._classes, sums, norms)
-
-    __rmul__ = __mul__
+            of_classes += weighed
+        gone = sums.count < FORGOTTEN
+        for array in of_classes:
+            array[gone] = 0
+        self._sums = sums
+        return self
 
     def copy(self) -> ClassMoments:
         """Moments of their own with the same values."""
@@ -476,11 +442,7 @@ class ClassMoments:
                 f"{'with' if other.norms else 'without'} do not combine; make both with "
                 f"norms=True, or both without"
             )
-        if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
-            raise MergeError(
-                f"moments of {self.n_features} features and of {other.n_features} features do not "
-                f"combine; both must describe the same columns"
-            )
+        self._check_width(other)
 
     def _check_contains(self, other: ClassMoments) -> np.ndarray:
         """The numbers here of the other's classes; refuse to take out rows that are not in."""
@@ -538,7 +500,7 @@ class ClassMoments:
         index : array-like of int or of bool, or slice
         """
         if self._sums is None:
-            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+            self._refuse_empty()
         d = self._sums.n_features
         try:
             index = np.arange(d)[index if isinstance(index, slice) else np.asarray(index)]
@@ -697,32 +659,6 @@ class ClassMoments:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any, *, offset: Any = None) -> None:
-        """Write the moments as a zarr group.
-
-        Parameters
-        ----------
-        store : path, zarr store or zarr group
-            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
-        offset : object
-            What JSON can hold, to be kept beside: where in a stream they belong (`Checkpoint`).
-        """
-        attributes, arrays = self.state()
-        storage.write(store, "moments", attributes | {"offset": offset}, arrays)
-
-    @classmethod
-    def load(cls, store: Any) -> Self:
-        """Read moments that `save` wrote.
-
-        Raises
-        ------
-        SourceNotFoundError
-            Where nothing is there.
-        FormatError
-            Where what is there is not saved moments, or is damaged.
-        """
-        return cls.from_state(*storage.read(store, "moments"))
-
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
         attributes: dict[str, Any] = {
@@ -741,13 +677,7 @@ class ClassMoments:
 
     @classmethod
     def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Moments from what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
+        """Moments from what `state` gave."""
         try:
             structure = structure_of(attributes["covariance_type"])
             classes = storage.unpack_labels(attributes["classes"])

@@ -79,14 +79,14 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
 
 @dataclass(frozen=True)
 class Invalid:
-    """Which rows are invalid, and whether they are an error or are left out.
+    """Which rows are invalid, and whether they are an error, are left out, or have missing values.
 
     Rows with NaN or infinity are; so are those that hold `nodata`, the number by which rasters
-    say that nothing was measured.
+    say that nothing was measured. Where only the value is missing, infinity is an error.
 
     Attributes
     ----------
-    action : {"raise", "skip"}
+    action : {"raise", "skip", "pairwise"}
     nodata : int or float, optional
 
     Raises
@@ -106,8 +106,11 @@ class Invalid:
     nodata: float | None = None
 
     def __post_init__(self) -> None:
-        if self.action not in ("raise", "skip"):
-            raise InvalidParameterError(f"on_invalid={self.action!r}; expected 'raise' or 'skip'")
+        if self.action not in ("raise", "skip", "pairwise"):
+            raise InvalidParameterError(
+                f"on_invalid={self.action!r}; expected 'raise' or 'skip', or 'pairwise' for "
+                f"PairwiseMoments"
+            )
         if self.nodata is not None:
             value = np.asarray(self.nodata)
             if value.ndim or value.dtype.kind not in "iuf":
@@ -120,6 +123,13 @@ class Invalid:
         """Whether rows are looked at before they are summed; else it is the sums that tell."""
         return self.action == "skip" or self.nodata is not None
 
+    def holds_nodata(self, X: np.ndarray) -> np.ndarray:
+        """Where `X` holds `nodata`, in its shape; nowhere without one."""
+        if self.nodata is None:
+            return np.zeros(X.shape, bool)
+        with np.errstate(over="ignore"):  # beyond float32: then no row holds it
+            return np.equal(X, self.nodata)
+
     def rows(self, X: np.ndarray) -> np.ndarray:
         """Numbers of the invalid rows, in order."""
         found = [np.empty(0, np.intp)]
@@ -128,9 +138,7 @@ class Invalid:
             if X.dtype.kind == "f" and not all_finite(block):
                 _mark_rows(~np.isfinite(block), bad)
             if self.nodata is not None:
-                with np.errstate(over="ignore"):  # beyond float32: then no row holds it
-                    hit = X[part] == self.nodata
-                _mark_rows(hit, bad)
+                _mark_rows(self.holds_nodata(X[part]), bad)
             found.append(np.flatnonzero(bad) + part.start)
         return np.concatenate(found)
 

@@ -10,19 +10,22 @@ import numpy as np
 from scipy import linalg
 
 from streamgda import storage, threads
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels.merging import two_sum
 from streamgda.moments import labels as label_codes
+from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.inputs import as_matrix, as_weights
+from streamgda.moments.inputs import Invalid, as_matrix, as_weights
 from streamgda.moments.structure import STRUCTURES
 from streamgda.moments.sums import check_array
 
-_BLOCK_ELEMENTS = 1 << 21  # of rows, of which a few copies are in hand at a time
+_BLOCK_ELEMENTS = 1 << 20  # of rows, of which four copies are in hand at a time
+_MATRICES = 8  # that a class's part of a block is on its way to the sums
+_MISSING = Invalid("pairwise")
 
 
-class PairwiseMoments:
+class PairwiseMoments(Moments):
     r"""Moments of rows with missing values (NaN), of each pair of features from all rows with both.
 
     For the rows of class k that have both features i and j, with weights :math:`w`
@@ -30,8 +33,9 @@ class PairwiseMoments:
     .. math:: n_{ij} = \sum w, \quad m_{ij} = \sum w x_i / n_{ij}, \quad
               S_{ij} = \sum w (x_i - m_{ij}) (x_j - m_{ji})
 
-    centred throughout and merged as `ClassMoments` are, pair by pair. Values should be missing
-    at random: whether one is missing must not depend on what it would be.
+    centred throughout and merged as `ClassMoments` are, pair by pair;
+    ``accumulate(X, y, on_invalid="pairwise")`` makes them of rows wherever they are. Values should
+    be missing at random: whether one is missing must not depend on what it would be.
 
     Such a covariance need not be positive definite, as its entries come from different rows;
     `to_moments` mends that. Leaving out rows with missing values instead needs no mending, and
@@ -56,6 +60,8 @@ class PairwiseMoments:
     >>> qda.predict([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]])
     array([0, 1])
     """
+
+    _kind = "pairwise"
 
     def __init__(self) -> None:
         self._classes = np.empty(0, np.int64)
@@ -111,46 +117,34 @@ class PairwiseMoments:
 
     def _held(self) -> dict[str, np.ndarray]:
         if self._arrays is None:
-            raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+            self._refuse_empty()
         return self._arrays
 
     # --- taking rows in -----------------------------------------------------------------------
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in rows.
+        """Take in rows, in which NaN, or what a masked array masks, is missing.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            NaN, or what a masked array masks, is missing.
-        y : array-like, shape (n_rows,)
-            Class labels.
-        sample_weight : array-like, shape (n_rows,), optional
-            Non-negative; a row of weight zero counts as not there.
-
-        Returns
-        -------
-        PairwiseMoments
-            Itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used. The moments stay as they were.
+        Otherwise as `ClassMoments.update`.
         """
         return self._update(X, y, sample_weight)
 
-    def _update(self, X: Any, y: Any, sample_weight: Any = None, first_row: int = 0) -> Self:
-        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+    def _update(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        first_row: int = 0,
+        invalid: Invalid = _MISSING,
+    ) -> Self:
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
-        X, y = as_matrix(X), label_codes.as_labels(y)
-        if not 0 < X.shape[0] == y.size or not X.shape[1]:
-            raise InvalidDataError(
-                f"X has shape {X.shape} and y has {y.size} labels; expected at least one row and "
-                f"feature, and one label a row"
-            )
-        weights = np.ones(y.size) if sample_weight is None else as_weights(sample_weight, y.size)
+        X, y = as_matrix(X), label_codes.as_labels(y, first_row=first_row)
+        self._check_shapes(X, y)
+        if sample_weight is None:
+            weights = np.ones(y.size)
+        else:
+            weights = as_weights(sample_weight, y.size, first_row)
         seen = weights > 0
         classes = np.unique(y[seen])
         codes = np.where(seen, label_codes.find(y, classes), -1)
@@ -160,6 +154,7 @@ class PairwiseMoments:
         for start in range(0, y.size, step):
             rows = slice(start, start + step)
             block = X[rows].astype(np.float64)
+            block[invalid.holds_nodata(X[rows]) | ~seen[rows, None]] = np.nan
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0]
@@ -173,6 +168,13 @@ class PairwiseMoments:
                 "Input X contains values whose sums or squares overflow float64; scale them down"
             )
         return self.__iadd__(taken) if k else self
+
+    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+        # A state is there three times while classes are added to it: with them, without them, and
+        # that of the rows.
+        matrix = 8 * n_features**2
+        state = n_classes * (8 + 3 * matrix) + 8 * n_features
+        return state, 3 * state + min(threads.n_threads(), n_classes) * _MATRICES * matrix
 
     def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         held = self._held()
@@ -203,29 +205,13 @@ class PairwiseMoments:
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def __add__(self, other: PairwiseMoments) -> PairwiseMoments:
-        """The moments of both sets of rows; neither operand changes.
-
-        Raises
-        ------
-        MergeError
-            Where the widths differ.
-        """
-        if not isinstance(other, PairwiseMoments):
-            return NotImplemented
-        return self.copy().__iadd__(other)
-
     def __iadd__(self, other: PairwiseMoments) -> Self:
         if not isinstance(other, PairwiseMoments):
             return NotImplemented
         if other._arrays is None:
             return self
-        origin = other._arrays["origin"] if self._arrays is None else self._arrays["origin"]
-        if origin.size != other.n_features:
-            raise MergeError(
-                f"moments of {origin.size} features and of {other.n_features} features do not "
-                f"combine; both must describe the same columns"
-            )
+        self._check_width(other)
+        origin = (self._arrays or other._arrays)["origin"]
         classes = label_codes.join_labels(self._classes, other._classes)
         if self._arrays is None or classes.size > self._classes.size:
             grown = self._of(classes, origin, classes.size)
@@ -306,28 +292,13 @@ class PairwiseMoments:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
-        """Write the moments as a zarr group; see `ClassMoments.save`."""
-        storage.write(store, "pairwise", *self.state())
-
-    @classmethod
-    def load(cls, store: Any) -> Self:
-        """Read moments that `save` wrote; see `ClassMoments.load`."""
-        return cls.from_state(*storage.read(store, "pairwise"))
-
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
         return {"classes": storage.pack_labels(self._classes)}, dict(self._arrays or {})
 
     @classmethod
     def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Moments from copies of what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
+        """Moments from copies of what `state` gave."""
         moments = cls()
         try:
             moments._classes = storage.unpack_labels(attributes["classes"])
@@ -362,13 +333,20 @@ def _means(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def _centred_sums(
     X: np.ndarray, weights: np.ndarray, origin: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Of rows of a class: their weight; of pairs the weight, means (less origin) and products."""
+    """Of rows of a class: their weight; of pairs the weight, means (less origin) and products.
+
+    The rows are overwritten.
+    """
     there = ~np.isnan(X)
-    shift = _means(X - origin, weights)
     with np.errstate(over="ignore", invalid="ignore"):
-        Z = np.where(there, X - origin - shift, 0.0)
-        M, wZ = there.astype(np.float64), weights[:, None] * Z
-        pairs, sums, products = (weights[:, None] * M).T @ M, wZ.T @ M, wZ.T @ Z
+        X -= origin
+        shift = _means(X, weights)
+        X -= shift
+        X[~there] = 0
+        M = there.astype(np.float64)
+        pairs = (weights[:, None] * M).T @ M
+        weighted = weights[:, None] * X
+        sums, products = weighted.T @ M, weighted.T @ X
         means = sums / np.where(pairs > 0, pairs, 1.0)
         products -= means * sums.T
         means += shift[:, None]

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import FormatError, InvalidParameterError
+from streamgda.moments.base import Saved
 from streamgda.moments.class_moments import ClassMoments
 
 
-class SlidingWindow:
+class SlidingWindow(Saved):
     """Moments of the last blocks of rows, as if no others had ever been seen.
 
     Blocks are only ever added, never subtracted: of floats, subtraction would leave the rounding
@@ -44,6 +44,8 @@ class SlidingWindow:
     (array([2, 1]), array([[4.],
            [9.]]))
     """
+
+    _kind = "window"
 
     def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
         if not isinstance(n_blocks, int) or isinstance(n_blocks, bool) or n_blocks < 1:
@@ -124,15 +126,6 @@ class SlidingWindow:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any) -> None:
-        """Write the window as a zarr group; see `ClassMoments.save`."""
-        storage.write(store, "window", *self.state())
-
-    @classmethod
-    def load(cls, store: Any) -> Self:
-        """Read a window that `save` wrote, which slides on as it would have; as `ClassMoments`."""
-        return cls.from_state(*storage.read(store, "window"))
-
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Attributes (for JSON) and arrays that `from_state` makes an equal window of."""
         held = [*self._older, self._newer_total, *self._newer]
@@ -149,13 +142,7 @@ class SlidingWindow:
 
     @classmethod
     def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make a window from what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
+        """Make a window from what `state` gave: it slides on as that would have."""
         try:
             window = cls(attributes["n_blocks"], attributes["covariance_type"])
             own: list[dict[str, np.ndarray]] = [{} for _ in attributes["moments"]]

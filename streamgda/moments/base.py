@@ -1,0 +1,161 @@
+"""What all moments share: rows go in, moments of other rows are added, and they are saved."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+
+from streamgda import storage
+from streamgda.errors import InvalidDataError, MergeError
+from streamgda.moments.inputs import CHECK_SUMS, Invalid
+
+
+class Saved(ABC):
+    """What is written as a zarr group, and read again."""
+
+    _kind: ClassVar[str]  # that saved groups are of
+
+    def save(self, store: Any, *, offset: Any = None) -> None:
+        """Write it as a zarr group.
+
+        Parameters
+        ----------
+        store : path, zarr store or zarr group
+            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
+        offset : object
+            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
+        """
+        attributes, arrays = self.state()
+        storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
+
+    @classmethod
+    def load(cls, store: Any) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        SourceNotFoundError
+            Where nothing is there.
+        FormatError
+            Where what is there is something else, or is damaged.
+        """
+        return cls.from_state(*storage.read(store, cls._kind))
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes an equal one of."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Make one from what `state` gave.
+
+        Raises
+        ------
+        FormatError
+            Where the parts do not fit each other.
+        """
+
+
+class Moments(Saved):
+    """Moments of the rows of each class: all that a pass over rows knows of what it makes."""
+
+    @property
+    @abstractmethod
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments."""
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in rows.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Numbers of any real type, any memory order; not copied as a whole.
+        y : array-like, shape (n_rows,)
+            Class labels; labels not seen before become classes.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Non-negative; a row of weight zero counts as not there.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The moments stay as they were.
+        """
+        return self._update(X, y, sample_weight)
+
+    @abstractmethod
+    def _update(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        first_row: int = 0,
+        invalid: Invalid = CHECK_SUMS,
+    ) -> Self:
+        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+
+    @abstractmethod
+    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+        """Bytes of such moments, and of all that is held while rows are added to them."""
+
+    def __add__(self, other: Self) -> Self:
+        """The moments of both sets of rows; neither operand changes.
+
+        Raises
+        ------
+        MergeError
+            Where the widths, or what is kept, differ.
+        """
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self.copy().__iadd__(other)
+
+    @abstractmethod
+    def __iadd__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """Moments of their own with the same values."""
+
+    def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
+        if X.shape[0] != y.shape[0]:
+            raise InvalidDataError(
+                f"X has {X.shape[0]} rows but y has {y.shape[0]} labels (inconsistent numbers of "
+                f"samples); give one label a row"
+            )
+        if not X.shape[0]:
+            raise InvalidDataError("X has 0 rows (0 sample(s)); a batch needs at least one")
+        if self.n_features is not None and X.shape[1] != self.n_features:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} features, but these moments have {self.n_features} features"
+            )
+        if not X.shape[1]:
+            raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
+
+    def _check_width(self, other: Moments) -> None:
+        if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
+            raise MergeError(
+                f"moments of {self.n_features} features and of {other.n_features} features do not "
+                f"combine; both must describe the same columns"
+            )
+
+    def _refuse_empty(self) -> NoReturn:
+        raise InvalidDataError("these moments hold no rows; call update(X, y) first")

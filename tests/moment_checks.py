@@ -1,0 +1,172 @@
+"""What several files of tests of moments use: rows, checks, and the paths that rows can take."""
+
+from collections import defaultdict
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from streamgda.moments import ClassMoments
+from streamgda.moments import sums as sums_module
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.exact import ExactSums
+
+TYPES = naive.COVARIANCE_TYPES
+DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
+DTYPES += ["float16", "float32", "float64", ">f8", ">u2", ">f4", "longdouble"]
+NATIVE = ["uint8", "int8", "uint16", "int16", "float32", "float64"]
+
+
+def sample(n=200, d=5, n_classes=3, seed=0, dtype="float64"):
+    """Rows of classes of their own mean and spread, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    y[:n_classes] = np.arange(n_classes)[:n]
+    X = rng.normal(size=(n, d)) * (1 + y[:, None]) + rng.normal(size=(n_classes, d))[y] * 3
+    X[:, 1:] += X[:, :1] / 2
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        X = X > 0
+    elif kind in "iu":
+        X = np.clip(np.round(20 * X) + (100 if kind == "u" else 0), *limits(dtype))
+    return X.astype(dtype), y
+
+
+def limits(dtype):
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
+def largest(array):
+    """The largest size of a value that is one."""
+    return np.abs(array)[~np.isnan(array)].max(initial=0)
+
+
+def variances(scatter):
+    return scatter.diagonal(axis1=1, axis2=2) if scatter.ndim == 3 else scatter
+
+
+def snapshot(moments):
+    """All that is held, as bytes that no later change can reach."""
+    attributes, arrays = moments.state()
+    return repr(attributes), {
+        name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()
+    }
+
+
+def assert_moments(moments, X, y, weights=None, rtol=1e-12):
+    """They are those of the rows, as far as float64 goes."""
+    expected = naive.moments(X, y, weights)
+    assert moments.classes.tolist() == expected.classes.tolist()
+    np.testing.assert_allclose(moments.class_count, expected.count, rtol=1e-14)
+    spread = np.abs(np.asarray(X, np.float64)).max() + 1e-300
+    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-14, atol=1e-14 * spread)
+    for ddof in (0, 1):
+        covariance = naive.covariance(X, y, moments.covariance_type, weights, ddof)
+        got = moments.covariance(ddof)
+        assert got.shape == covariance.shape
+        rounding = rtol * largest(covariance) + 1e-30 * spread**2
+        np.testing.assert_allclose(got, covariance, rtol=rtol, atol=rounding)
+
+
+def assert_close(a, b, rtol=1e-10):
+    """Both hold the same moments, as far as float64 goes."""
+    assert a.covariance_type == b.covariance_type
+    assert a.classes.tolist() == b.classes.tolist()
+    np.testing.assert_allclose(a.class_count, b.class_count, rtol=rtol)
+    if a.n_features is None or not a.class_count.any():
+        return
+    scale = largest(a.means)
+    np.testing.assert_allclose(a.means, b.means, rtol=rtol, atol=rtol * scale)
+    scale = largest(a.covariance()) + 1e-14 * scale**2
+    np.testing.assert_allclose(a.covariance(), b.covariance(), rtol=rtol, atol=rtol * scale)
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+# In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
+# class, parts that one thread sums, batches that are packed, and tiles of what they are added to.
+PIECES = {
+    "_SMALL_STATE": 0,
+    "_SMALL_WORK": 0,
+    "_WINDOW_BYTES": 1,
+    "_PART_ELEMENTS": 1,
+    "_PANEL_BYTES": 1,
+}
+PATHS = {
+    "whole": {},
+    "blocks": {"_BLOCK_ELEMENTS": 1},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
+    "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
+    "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
+    "large in windows": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_WINDOW_BYTES": 1},
+    "large in parts": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PART_ELEMENTS": 1},
+    "large in batches": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PANEL_BYTES": 1},
+    "large in tiles": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_TILE_FEATURES": 7},
+    "large in pieces": PIECES | {"_TILE_FEATURES": 7},
+}
+EVERY_PATH = pytest.mark.parametrize("path", PATHS)
+LARGE = [path for path in PATHS if "large" in path]
+
+
+def take_path(path, monkeypatch):
+    for name, value in PATHS[path].items():
+        assert hasattr(sums_module, name)
+        monkeypatch.setattr(sums_module, name, value)
+
+
+def watch(patch):
+    """What is done from now on: lists of the rows, or blocks, of each step."""
+    taken = defaultdict(list)
+
+    def note(what, owner, name, of):
+        function = getattr(owner, name)
+
+        def watching(*arguments):
+            taken[what].append(of(*arguments))
+            return function(*arguments)
+
+        patch.setattr(owner, name, watching)
+
+    for kind in (CentredSums, ExactSums):
+        note("small", kind, "_take_small", lambda _, X, codes, weights, size: (len(X), size))
+        note("large", kind, "_take_large", lambda _, X, *rest: len(X))
+    note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
+    note("squares", sums_module, "add_squares", lambda X, *rest: len(X))
+    note("packed", sums_module, "pack_blocks", lambda source, first, *rest: first.size)
+    note("types", sums_module, "add_products", lambda panels, *rest: panels.dtype.name)
+    note("tiles", sums_module, "add_products", lambda *arguments: arguments[5:7])
+    windows = sums_module.blocks
+
+    def watching(X, dtype):
+        for rows, block in windows(X, dtype):
+            taken["windows"].append(len(block))
+            yield rows, block
+
+    patch.setattr(sums_module, "blocks", watching)
+    return taken
+
+
+@st.composite
+def batches(draw, max_batches=6):
+    """A covariance type, and batches of rows, labels and maybe weights: some empty, some alike."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n = draw(st.integers(1, 40))
+    d = draw(st.integers(1, 5))
+    offset = draw(st.sampled_from([0.0, 1.0, 1e4]))
+    X = rng.normal(size=(n, d)) * draw(st.sampled_from([1.0, 1e-3, 1e3])) + offset
+    y = rng.integers(0, draw(st.integers(1, 4)), n)
+    weights = rng.gamma(1, size=n) * (rng.random(n) < 0.9) if draw(st.booleans()) else None
+    owner = rng.integers(0, draw(st.integers(1, max_batches)), n)
+    some = [
+        (X[owner == b], y[owner == b], None if weights is None else weights[owner == b])
+        for b in np.unique(owner)
+    ]
+    return draw(st.sampled_from(TYPES)), some
+
+
+def of(covariance_type, *parts):
+    moments = ClassMoments(covariance_type)
+    for X, y, weights in parts:
+        moments.update(X, y, weights)
+    return moments

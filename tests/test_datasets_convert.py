@@ -1,0 +1,417 @@
+"""Conversion to zarr: sources, errors, and where it goes."""
+
+import gzip
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from dataset_files import (
+    NAMES,
+    X_IMAGES,
+    X,
+    Y,
+    check,
+    peak_memory,
+    write_csv,
+    write_idx,
+    zarr_group,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgda import datasets
+from streamgda.datasets import GaussianStream, convert
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SourceError,
+    SourceNotFoundError,
+)
+
+
+class TestSources:
+    """Every kind of source gives the same group."""
+
+    @pytest.mark.parametrize("zipped", [False, True])
+    @pytest.mark.parametrize(
+        "names", [("a.idx", "b.idx"), ("train-images-idx3-ubyte", "train-labels.idx1-ubyte")]
+    )
+    def test_idx(self, tmp_path, names, zipped):
+        images, labels = (tmp_path / (name + ".gz" * zipped) for name in names)
+        write_idx(images, X_IMAGES, zipped)
+        write_idx(labels, Y, zipped)
+        group = convert(images, tmp_path / "out", labels=str(labels), chunk_rows=4)
+        check(group, X, Y, 4)
+        check(convert(images, tmp_path / "unlabelled"), X)
+
+    @pytest.mark.parametrize("labels", [Y, NAMES, Y.astype(">i4"), Y / 2, Y > 0])
+    @pytest.mark.parametrize("values", [X, X_IMAGES, np.asfortranarray(X / 3), X.astype(">i2")])
+    def test_npy(self, tmp_path, values, labels):
+        np.save(tmp_path / "X.npy", values)
+        np.save(tmp_path / "y.npy", labels)
+        group = convert(tmp_path / "X.npy", tmp_path / "out", labels=tmp_path / "y.npy")
+        native = values.reshape(11, 6).astype(values.dtype.newbyteorder("="))
+        check(group, native, labels.astype(labels.dtype.newbyteorder("=")), 11)
+
+    @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+    def test_npz(self, tmp_path, save):
+        path = tmp_path / "data.npz"
+        save(path, X=X, y=Y, rows=X[:4], other=NAMES[:4])
+        check(convert(path, tmp_path / "a", chunk_rows=3), X, Y, 3)
+        check(convert(path, tmp_path / "b", names=("rows", "other")), X[:4], NAMES[:4])
+        check(convert(path, tmp_path / "c", names=("X", "none")), X)
+        check(convert(path, tmp_path / "d", labels=False), X)
+        check(convert(path, tmp_path / "e", labels=NAMES), X, NAMES)
+        check(convert(X, tmp_path / "f", labels=path), X, Y)
+        with pytest.raises(SourceError, match=r"no array 'Z'.*'X', 'other', 'rows', 'y'"):
+            convert(path, tmp_path / "g", names=("Z", "y"))
+
+    @pytest.mark.parametrize("chunks", [{}, {"X": (11, 6), "y": (11,)}, {"X": (2, 1), "y": (1,)}])
+    def test_zarr(self, tmp_path, chunks):
+        path, memory = tmp_path / "in.zarr", zarr.storage.MemoryStore()
+        group = zarr_group(path, **chunks)
+        zarr_group(memory, **chunks)
+        for number, source in enumerate([path, str(path), group, group.store, memory]):
+            check(convert(source, tmp_path / f"{number}", chunk_rows=2), X, Y, 2)
+        check(convert(group["X"], tmp_path / "array"), X)
+        check(convert(path / "X", tmp_path / "labels", labels=path / "y"), X, Y)
+        check(convert(group["X"], tmp_path / "node", labels=group["y"]), X, Y)
+        check(convert(group, tmp_path / "false", labels=False), X)
+
+    def test_zarr_of_strings(self, tmp_path):
+        first = convert(X, tmp_path / "first.zip", labels=NAMES)
+        check(first, X, NAMES)
+        check(convert(tmp_path / "first.zip", tmp_path / "second", chunk_rows=5), X, NAMES, 5)
+
+    def test_zarr_of_strings_in_memory(self):
+        check(convert(X, zarr.storage.MemoryStore(), labels=NAMES, chunk_rows=2), X, NAMES, 2)
+
+    @pytest.mark.parametrize(
+        "labels",
+        [NAMES, NAMES.astype(object), NAMES.astype(np.dtypes.StringDType()), NAMES.tolist()],
+    )
+    def test_arrays(self, tmp_path, labels):
+        check(convert(X, tmp_path / "out", labels=labels, chunk_rows=10), X, NAMES, 10)
+
+    def test_bytes_become_strings(self, tmp_path):
+        check(convert(X[:2], tmp_path / "out", labels=np.array([b"a", b"bc"])), X[:2], ["a", "bc"])
+
+    def test_data_frame_and_dask(self, tmp_path):
+        import dask.array as da
+        import pandas as pd
+
+        frame = pd.DataFrame(X / 2)
+        check(convert(frame, tmp_path / "a", labels=pd.Series(NAMES)), X / 2, NAMES)
+        lazy = da.from_array(X, chunks=(3, 2))
+        check(convert(lazy, tmp_path / "b", labels=da.from_array(Y), chunk_rows=4), X, Y, 4)
+
+    @given(
+        cuts=st.lists(st.integers(0, 11), max_size=6).map(sorted),
+        chunk_rows=st.integers(1, 13),
+        known=st.booleans(),
+        labels=st.sampled_from([None, Y.astype(np.int64), NAMES]),
+    )
+    @settings(max_examples=25)
+    def test_batches(self, cuts, chunk_rows, known, labels):
+        def batches():
+            for start, stop in zip([0, *cuts], [*cuts, 11], strict=True):
+                part = slice(start, stop)
+                yield X[part] if labels is None else (X[part], labels[part])
+
+        reports = []
+        group = convert(
+            batches(),
+            zarr.storage.MemoryStore(),
+            n_rows=11 if known else None,
+            chunk_rows=chunk_rows,
+            progress=lambda *report: reports.append(report),
+        )
+        check(group, X, labels, min(chunk_rows, 11) if known else chunk_rows)
+        total = 11 if known else None
+        assert reports == [
+            (min(done, 11), total) for done in range(chunk_rows, 11 + chunk_rows, chunk_rows)
+        ]
+
+    def test_batches_may_drop_labels_and_widen_them(self, tmp_path):
+        batches = [(X[:5], Y[:5]), [X[5:], np.full(6, 1000)]]
+        expected = np.concatenate([Y[:5], np.full(6, 1000)])
+        check(convert(batches, tmp_path / "a"), X, expected)
+        check(convert(batches, tmp_path / "b.zip", chunk_rows=2), X, expected, 2)
+        check(convert(batches, tmp_path / "c", labels=False), X)
+        check(convert([(X, None)], tmp_path / "d"), X)
+        floats = [(X[:5], Y[:5].astype("f4")), (X[5:], np.full(6, 0.1))]
+        check(convert(floats, tmp_path / "e"), X, np.concatenate([Y[:5], np.full(6, 0.1)]))
+
+    def test_stream(self, tmp_path):
+        stream = GaussianStream(3, 2, dtype="uint8")
+        group = convert(stream.batches(1000, 77), tmp_path / "out", chunk_rows=100)
+        check(group, *stream.rows(0, 1000), 100)
+
+    def test_no_rows(self, tmp_path):
+        check(convert(X[:0], tmp_path / "a", labels=Y[:0]), X[:0], Y[:0])
+        check(convert([(X[:0], NAMES[:0])], tmp_path / "b"), X[:0], NAMES[:0])
+        write_idx(tmp_path / "c.idx", X_IMAGES[:0])
+        check(convert(tmp_path / "c.idx", tmp_path / "c"), X[:0])
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "name", ["no.idx", "no.npy", "no.npz", "no.csv", "no.zarr", "no.zip", "no.such", "no"]
+    )
+    def test_missing(self, tmp_path, name):
+        with pytest.raises(SourceNotFoundError, match=name):
+            convert(tmp_path / name, tmp_path / "out")
+        with pytest.raises(SourceNotFoundError, match=name):
+            convert(X, tmp_path / "out", labels=tmp_path / name)
+
+    def test_unknown_suffix(self, tmp_path):
+        (tmp_path / "data.parquet").touch()
+        with pytest.raises(SourceError, match=r"data\.parquet.*accepted.*\.npy.*zarr"):
+            convert(tmp_path / "data.parquet", tmp_path / "out")
+
+    @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.idx", "a.zip"])
+    @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\1\0", b"PK\3\4 broken", b"other things"])
+    def test_damaged_files(self, tmp_path, name, content):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(SourceError, match=name):
+            convert(tmp_path / name, tmp_path / "out")
+
+    def test_pickles_are_not_read(self, tmp_path):
+        values = np.array([[1, 2], [3, 4]], object)
+        np.save(tmp_path / "a.npy", values, allow_pickle=True)
+        np.savez(tmp_path / "a.npz", X=values)
+        for name in ("a.npy", "a.npz"):
+            with pytest.raises(SourceError, match=name):
+                convert(tmp_path / name, tmp_path / "out")
+
+    def test_directories_that_are_not_zarr(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(SourceError, match="folder is no zarr"):
+            convert(tmp_path / "folder", tmp_path / "out")
+        zarr.create_group(tmp_path / "group").create_group("X")
+        with pytest.raises(SourceError, match="'X' is no array"):
+            convert(tmp_path / "group", tmp_path / "out")
+
+    @pytest.mark.parametrize(
+        ("source", "labels", "message"),
+        [
+            (X, Y[:7], "11 rows, but 7 labels"),
+            (Y, None, r"features of shape \(11,\)"),
+            (X, X, r"labels of shape \(11, 6\)"),
+            (X[:, :0], Y, "no features"),
+            (X.astype(complex), Y, "features of dtype complex128"),
+            (X.astype(object), Y, "features of dtype object"),
+            (NAMES[:, None], Y, "features of dtype <U11"),
+            (X, Y.astype("datetime64[D]"), "labels of dtype datetime64"),
+            (X, np.array([*NAMES[:10], 1], object), "rows 0 to 10 .* not strings"),
+            ([], None, "no batches"),
+            ([(X, Y), (X[:, 1:], Y)], None, r"X of shape \(11, 5\) and y .* after .*\(11, 6\)"),
+            ([(X, Y), X], None, r"and no y after one with .* y of shape \(11,\)"),
+            ([X, (X, Y)], None, "no y"),
+            ([(X, Y[:3])], None, "11 rows, but 3 labels"),
+            ([(Y, X)], None, r"X of shape \(11,\)"),
+            ([(X, Y, Y)], None, "a batch of 3 parts"),
+            ([(X, Y), (X, NAMES)], None, "rows 11 to 21 .* int64 without loss"),
+            ([(X, NAMES), (X, Y)], None, "rows 11 to 21 .* not strings"),
+            ([(X, Y), (X, Y + 0.5)], None, "rows 11 to 21 .* int64 without loss"),
+            ([(X, Y), (X + 0.5, Y)], None, "rows 11 to 21 .* uint8 without loss"),
+        ],
+    )
+    def test_data(self, tmp_path, source, labels, message):
+        with pytest.raises(InvalidDataError, match=message):
+            convert(source, tmp_path / "out", labels=labels)
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("n_rows", [10, 12, 0])
+    def test_other_number_of_rows(self, tmp_path, n_rows):
+        with pytest.raises(InvalidDataError, match=f"{n_rows} rows were due, but .*11"):
+            convert([(X, Y)], tmp_path / "out", n_rows=n_rows)
+        with pytest.raises(InvalidDataError, match=f"n_rows is {n_rows}, but there are 11"):
+            convert(X, tmp_path / "out", n_rows=n_rows)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"label_column": 1}, "label_column can be given for .csv and .tsv"),
+            ({"header": False}, "header can be given"),
+            ({"delimiter": ","}, "delimiter can be given"),
+            ({"chunk_rows": 0}, "chunk_rows must be at least 1"),
+            ({"chunk_rows": 1.5}, "chunk_rows must be an integer"),
+            ({"n_rows": -1}, "n_rows must be at least 0"),
+            ({"dtype": "complex64"}, "dtype must be"),
+            ({"dtype": "nothing"}, "'nothing' is not known"),
+        ],
+    )
+    def test_parameters(self, tmp_path, options, message):
+        with pytest.raises(InvalidParameterError, match=message):
+            convert(X, tmp_path / "out", **options)
+
+    def test_labels_beside_batches(self, tmp_path):
+        with pytest.raises(InvalidParameterError, match="batches bring their labels"):
+            convert([X], tmp_path / "out", labels=Y)
+
+    def test_casts(self, tmp_path):
+        reals = np.array([[0.1, 1.0], [np.nan, np.inf]])
+        check(convert(reals, tmp_path / "a", dtype="float32"), reals.astype(np.float32))
+        check(convert(X, tmp_path / "b", dtype="int16"), X.astype(np.int16))
+        for values, dtype in [
+            (reals, "int64"),
+            (np.array([[1e300]]), "float32"),
+            (np.array([[2.0**63]]), "int64"),
+            (np.array([[300]]), "uint8"),
+            (np.array([[-1]]), "uint64"),
+            (np.array([[2]]), "bool"),
+        ]:
+            with pytest.raises(InvalidDataError, match=f"not {dtype} without loss"):
+                convert(values, tmp_path / "c", dtype=dtype)
+
+
+class TestTarget:
+    @pytest.mark.parametrize("name", ["out", "out.zarr", "out.zip", "new/folder/out.zip"])
+    def test_existing_is_replaced_when_asked_only(self, tmp_path, name):
+        path = tmp_path / name
+        check(convert(X, str(path), labels=Y), X, Y)
+        with pytest.raises(InvalidParameterError, match="exists: overwrite=True"):
+            convert(X / 2, path)
+        check(
+            zarr.open_group(zarr.storage.ZipStore(path) if ".zip" in name else path, mode="r"), X, Y
+        )
+        check(convert(X / 2, path, overwrite=True), X / 2)
+        assert list(path.parent.iterdir()) == [path]
+        assert path.is_file() == (path.suffix == ".zip")
+
+    @pytest.mark.parametrize("name", ["out", "out.zip"])
+    def test_failure_leaves_everything_as_it_was(self, tmp_path, name):
+        def batches():
+            yield X, Y
+            raise KeyboardInterrupt
+
+        path = tmp_path / name
+        with pytest.raises(KeyboardInterrupt):
+            convert(batches(), path, chunk_rows=2)
+        assert not list(tmp_path.iterdir())
+        convert(X, path, labels=Y)
+        with pytest.raises(KeyboardInterrupt):
+            convert(batches(), path, chunk_rows=2, overwrite=True)
+        assert list(tmp_path.iterdir()) == [path]
+        check(convert(path, tmp_path / "copy"), X, Y)
+
+    def test_nothing_stands_there_before_the_end(self, tmp_path):
+        seen = []
+        path = tmp_path / "out"
+        convert(X, path, chunk_rows=4, progress=lambda *_: seen.append(path.exists()))
+        assert seen == [False] * 3
+
+    def test_what_is_not_zarr_is_never_replaced(self, tmp_path):
+        folder, file, zipped = tmp_path / "home", tmp_path / "letter", tmp_path / "a.zip"
+        (folder / "precious").mkdir(parents=True)
+        (zipped / "precious").mkdir(parents=True)
+        file.write_text("precious")
+        for path in (folder, file, zipped):
+            with pytest.raises(InvalidParameterError, match="is not zarr"):
+                convert(X, path, overwrite=True)
+        assert (folder / "precious").is_dir()
+        assert file.read_text() == "precious"
+
+    def test_empty_directory(self, tmp_path):
+        check(convert(X, tmp_path), X)
+
+    @pytest.mark.parametrize("name", ["data", "data.zip"])
+    def test_onto_itself(self, tmp_path, name):
+        path = tmp_path / name
+        convert(X, path, labels=Y, chunk_rows=2)
+        check(convert(path, path, chunk_rows=5, overwrite=True), X, Y, 5)
+
+    def test_local_stores_are_paths(self, tmp_path):
+        store = zarr.storage.LocalStore(tmp_path / "a")
+        check(convert(X, store), X)
+        check(convert(store, store, dtype=float, overwrite=True), X.astype(float))
+        group = zarr.create_group(tmp_path / "b")
+        inner = group.create_group("inner")
+        with pytest.raises(InvalidParameterError, match="inner exists"):
+            convert(X, inner)
+        check(convert(X, inner, overwrite=True), X)
+        assert list(group) == ["inner"]
+
+    def test_other_stores(self):
+        store = zarr.storage.MemoryStore()
+        check(convert(X, store), X)
+        with pytest.raises(InvalidParameterError, match="overwrite=True"):
+            convert(X, store)
+        check(convert(X / 2, store, labels=Y, overwrite=True), X / 2, Y)
+        group = zarr.open_group(store)
+        for source, labels in [(store, None), (group, None), (group["X"], None), (X, group["y"])]:
+            with pytest.raises(InvalidParameterError, match="lies in the store"):
+                convert(source, store, labels=labels, overwrite=True)
+        inner = group.create_group("inner")
+        check(convert(X, inner, labels=Y, overwrite=True), X, Y)
+        np.testing.assert_array_equal(group["X"][...], X / 2)
+
+    def test_addresses(self):
+        pytest.importorskip("fsspec")
+        address = "memory://streamgda-test-datasets/out"
+        check(convert(X, address, labels=Y, overwrite=True), X, Y)
+        check(convert(address, zarr.storage.MemoryStore()), X, Y)
+        for options in ({}, {"overwrite": True}):
+            with pytest.raises(InvalidParameterError, match="memory://"):
+                convert(address, address, **options)
+        for nothing in ("memory://streamgda-test-datasets/other", zarr.storage.MemoryStore()):
+            with pytest.raises(SourceNotFoundError, match="is no zarr"):
+                convert(nothing, zarr.storage.MemoryStore())
+
+    def test_default_chunks_are_of_four_mebibytes(self, tmp_path):
+        values = np.zeros((600_000, 8), np.uint8)
+        group = convert(values, tmp_path / "out")
+        assert group["X"].chunks == ((4 << 20) // 8, 8)
+        group = convert([values[:10]], tmp_path / "out", overwrite=True)
+        assert group["X"].chunks == ((4 << 20) // 8, 8)
+
+
+@pytest.mark.parametrize("kind", ["batches", "idx", "csv", "npy", "zarr", "dask"])
+def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
+    rows = 200_000
+    if kind == "batches":
+        source = (np.ones((1000, 20), np.uint8) for _ in range(rows // 1000))
+    elif kind == "csv":
+        rows //= 40
+        source = write_csv(tmp_path / "X.csv", np.ones((rows, 20), int).tolist())
+    elif kind == "idx":
+        source = tmp_path / "X.idx.gz"
+        head = struct.pack(">BBBBII", 0, 0, 0x08, 2, rows, 20)
+        source.write_bytes(gzip.compress(head + bytes(rows * 20)))
+    elif kind == "npy":
+        source = tmp_path / "X.npy"
+        np.save(source, np.zeros((rows, 20), np.uint8))
+    elif kind == "dask":
+        import dask.array as da
+
+        source = da.ones((rows, 20), dtype="u1", chunks=(5000, 20))
+    else:
+        source = tmp_path / "X.zarr"
+        zarr.create_group(source).create_array(
+            "X", data=np.ones((rows, 20), "u1"), chunks=(7000, 20)
+        )
+    convert(X, tmp_path / "first")  # what is imported and started on first use
+    with peak_memory() as peak:
+        group = convert(source, tmp_path / "out", chunk_rows=rows // 40)
+    assert group["X"].shape == (rows, 20 - (kind == "csv"))
+    assert peak[0] < group["X"].nbytes / 2
+
+
+def test_import_is_light():
+    program = (
+        "import sys, types\n"
+        "package = types.ModuleType('streamgda')\n"  # whose own imports are another matter
+        f"package.__path__ = [{str(Path(datasets.__file__).parents[1])!r}]\n"
+        "sys.modules['streamgda'] = package\n"
+        "import streamgda.datasets\n"
+        "print(sorted({'zarr', 'dask', 'pandas', 'sklearn', 'scipy', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

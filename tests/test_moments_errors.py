@@ -1,0 +1,285 @@
+"""What moments refuse, and that it leaves them as they were."""
+
+import numpy as np
+import pytest
+from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, snapshot, take_path
+from scipy import sparse
+
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.moments import ClassMoments
+
+
+@pytest.fixture(params=["centred", "exact", "weighted", "empty"])
+def moments(request):
+    X, y = sample(50, 3)
+    return {
+        "centred": lambda: ClassMoments().update(X, y),
+        "exact": lambda: ClassMoments().update(X.astype(np.int8), y),
+        "weighted": lambda: ClassMoments().update(X, y, np.full(50, 0.3)),
+        "empty": ClassMoments,
+    }[request.param]()
+
+
+def refuses(moments, message, X, y, weights=None, error=InvalidDataError):
+    before = snapshot(moments)
+    with pytest.raises(error, match=message) as caught:
+        moments.update(X, y, weights)
+    assert snapshot(moments) == before
+    assert isinstance(caught.value, ValueError)
+
+
+def with_value(value, row=2, column=1, dtype="float64", shape=(4, 3)):
+    X = np.ones(shape, dtype)
+    X[row, column] = value
+    return X
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", ">f8", "object"])
+@pytest.mark.parametrize(
+    ("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
+)
+def test_values_that_are_not_finite(moments, value, name, dtype):
+    message = (
+        rf"Input X contains {name}: row 2, column 1 is {value}. Every value must be finite; "
+        rf"leave such rows out or fill them in"
+    )
+    X = with_value(value, dtype=dtype)
+    refuses(moments, message, X, [0, 1, 0, 7])  # a label not seen before, too
+    refuses(moments, message, X, [0, 1, 0, 7], np.ones(4))
+    refuses(moments, message, X, [0, 1, 5, 0])  # the only row of its class
+    refuses(moments, message, np.asfortranarray(X), [0, 1, 0, 7])
+    refuses(moments, "row 0, column 1", with_value(value, 0, dtype=dtype), [0, 1, 0, 7])
+
+
+@EVERY_PATH
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+def test_values_that_are_not_finite_late_in_a_large_array(
+    covariance_type, value, path, monkeypatch, use_threads
+):
+    use_threads(2)
+    take_path(path, monkeypatch)
+    X, y = sample(3000, 40)
+    moments = ClassMoments(covariance_type).update(X[:100], y[:100])
+    bad = X.copy()
+    bad[2765, 39] = value
+    bad[2999, 0] = value
+    refuses(moments, r"row 2765, column 39", bad, y)
+    refuses(moments, r"row 2765, column 39", bad, y, np.ones(3000))
+    moments.update(X[100:], y[100:])
+    assert_moments(moments, X, y)
+
+
+def test_rows_are_numbered_as_they_came():
+    """Rows of weight zero are left out of the sums, not out of the numbers in messages."""
+    X = with_value(np.nan, row=3)
+    refuses(ClassMoments(), "row 3, column 1", X, [0, 1, 0, 1], [0, 1, 0, 1])
+    before = ClassMoments()
+    with pytest.raises(InvalidDataError, match="row 1003, column 1"):
+        before._update(X, [0, 1, 0, 1], [0, 1, 0, 1], first_row=1000)
+    with pytest.raises(InvalidDataError, match="row 1003, column 1"):
+        before._update(X, [0, 1, 0, 1], first_row=1000)
+
+
+@pytest.mark.parametrize("value", [1e308, -1.7e308, 1e200])
+def test_values_whose_sums_overflow(moments, value):
+    X = np.array([[1, value, 1], [2, -value, 3], [1, value, 5]])
+    message = "values whose sums or squares overflow float64 .*; scale the data down"
+    refuses(moments, message, X, [0, 0, 0])
+    refuses(moments, message, X, [0, 0, 9])
+    refuses(moments, message, X[:1], [0])  # alone it would do; beside others it would not
+    refuses(moments, message, X, [0, 0, 0], np.ones(3))
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_wrong_width(width):
+    X, y = sample(50, 3)
+    for rows in (X, X.astype(np.int8)):
+        message = f"X has {width} features, but these moments have 3 features"
+        refuses(ClassMoments().update(rows, y), message, np.ones((4, width)), [0, 1, 0, 1])
+
+
+def test_no_features(moments):
+    refuses(moments, "X has 0 features", np.ones((4, 0)), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("n", [0, 3, 5])
+def test_different_lengths(moments, n):
+    message = rf"X has 4 rows but y has {n} labels .*; give one label a row"
+    refuses(moments, message, np.ones((4, 3)), np.zeros(n, int))
+
+
+def test_empty_batch(moments):
+    message = r"X has 0 rows .*; a batch needs at least one"
+    refuses(moments, message, np.empty((0, 3)), [])
+    refuses(moments, message, np.empty((0, 3), np.int8), np.empty(0, int), np.empty(0))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.ones((4, 3), complex), "Complex data not supported: X has dtype complex128; real"),
+        (np.full((4, 3), "a"), r"X has dtype <U1; real numbers are expected"),
+        (np.full((4, 3), "a", object), "X holds objects that are not numbers: could not convert"),
+        (np.full((4, 3), 1j, object), "X holds objects that are not numbers"),
+        (np.full((4, 3), 10**400, object), "X holds objects that are not numbers: int too large"),
+        (np.full((4, 3), {}, object), "X holds objects that are not numbers"),
+        (np.full((4, 3), None, object), "Input X contains NaN: row 0, column 0|are not numbers"),
+        (np.ones((4, 3), "M8[D]"), r"X has dtype datetime64\[D\]; real numbers are expected"),
+        (sparse.csr_matrix(np.eye(4, 3)), "X is a sparse csr matrix; dense rows are needed"),
+        (sparse.coo_array(np.eye(4, 3)), "X is a sparse coo matrix; dense rows are needed"),
+        (np.ones(4), r"X has shape \(4,\); expected a 2D array of rows x features"),
+        (np.ones((4, 3, 1)), r"X has shape \(4, 3, 1\); expected a 2D array"),
+        (5.0, r"X has shape \(\); expected a 2D array"),
+    ],
+)
+def test_rows_of_the_wrong_kind(moments, X, message):
+    refuses(moments, message, X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, -1, 1, 1], r"sample_weight\[1\] is -1.0; weights are finite and >= 0"),
+        ([1, 1, np.nan, 1], r"sample_weight\[2\] is nan; weights are finite and >= 0"),
+        ([1, 1, 1, np.inf], r"sample_weight\[3\] is inf; weights are finite and >= 0"),
+        (-2, r"sample_weight\[0\] is -2"),
+        ([1, 1, 1], r"sample_weight has shape \(3,\), expected one weight a row: \(4,\)"),
+        (np.ones((4, 1)), r"sample_weight has shape \(4, 1\), expected"),
+        ([], r"sample_weight has shape \(0,\), expected"),
+        (["a"] * 4, r"sample_weight has dtype <U1; numbers are expected"),
+        ([1j] * 4, r"sample_weight has dtype complex128; numbers are expected"),
+        ([1e308] * 4, "sample_weight sums to infinity; scale the weights down"),
+    ],
+)
+def test_wrong_weights(moments, weights, message):
+    refuses(moments, message, np.ones((4, 3)), [0, 1, 0, 1], weights)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a", "b", "a", "b"], r"labels of dtype <U1 \(such as .*'a'.*\) do not mix with classes"),
+        (np.array([0, "a", 0, 1], object), "y holds objects of type int, str; class labels of one"),
+        ([0.5, 1, 2, 3], r"continuous. y\[0\] is 0.5"),
+        ([0, np.nan, 2, 3], r"y\[1\] is nan"),
+        (np.zeros((4, 1), int), r"y has shape \(4, 1\), expected one label a row"),
+        (np.array(["2020"] * 4, "M8[D]"), r"labels of dtype datetime64\[D\] .* do not mix with"),
+    ],
+)
+def test_wrong_labels(moments, y, message):
+    if not moments.classes.size and "do not mix" in message:
+        moments = ClassMoments().update(np.ones((2, 3)), [0, 1])
+    refuses(moments, message, np.ones((4, 3)), y)
+    refuses(moments, message, np.ones((4, 3), np.int8), y)
+
+
+def refused(error, message, function, *operands):
+    before = [snapshot(m) for m in operands]
+    with pytest.raises(error, match=message):
+        function(*operands)
+    assert [snapshot(m) for m in operands] == before
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_subtracting_more_than_was_added(dtype):
+    X, y = sample(dtype=dtype)
+    part = ClassMoments().update(X[:100], y[:100])
+    whole = ClassMoments().update(X, y)
+    n, m = part.class_count[0], whole.class_count[0]
+    message = f"subtracting {m} rows of class 0 from moments that hold {n} of them"
+    refused(MergeError, message, lambda a, b: a - b, part, whole)
+    other = ClassMoments().update(X[:3], [0, 0, 9])
+    message = "subtracting 1 rows of class 9 from moments that hold 0 of them: only what was"
+    refused(MergeError, message, lambda a, b: a - b, part, other)
+    refused(MergeError, "that hold 0 of them", lambda a, b: a - b, ClassMoments(), part)
+    strings = part.relabel({0: "a", 1: "b", 2: "c"})
+    refused(MergeError, "of class 'a' .* that hold 0 of them", lambda a, b: a - b, part, strings)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_merging_what_does_not_fit(dtype):
+    X, y = sample(dtype=dtype)
+    a = ClassMoments().update(X, y)
+    narrow = ClassMoments().update(X[:, :2], y)
+    names = ClassMoments().update(X, np.array(["a", "b", "c"])[y])
+
+    def add_in_place(a, b):
+        a += b
+
+    for function in (lambda a, b: a + b, lambda a, b: a - b, add_in_place):
+        message = "moments of 5 features and of 2 features do not combine"
+        refused(MergeError, message, function, a, narrow)
+        for covariance_type in TYPES[1:]:
+            message = f"covariance_type='full' and {covariance_type!r} do not combine; .* reduce"
+            refused(MergeError, message, function, a, a.reduce(covariance_type))
+            refused(MergeError, message, function, a, ClassMoments(covariance_type))
+    for function in (lambda a, b: a + b, add_in_place):
+        refused(InvalidDataError, "do not mix with classes of dtype int64", function, a, names)
+    emptied = a - a
+    refused(MergeError, "5 features and of 2 features", lambda a, b: a + b, emptied, narrow)
+    for other in (5, "moments", None, X):
+        with pytest.raises(TypeError):
+            a + other
+        with pytest.raises(TypeError):
+            a - other
+
+
+@pytest.mark.parametrize("gamma", [-1, -1e-300, np.nan, np.inf, -np.inf])
+def test_wrong_decay(moments, gamma):
+    message = rf"gamma={gamma!r}; expected a finite number >= 0".replace("(", r"\(")
+    refused(InvalidParameterError, message.replace(")", r"\)"), lambda m: m * gamma, moments)
+    refused(InvalidParameterError, "expected a finite number", lambda m: gamma * m, moments)
+
+
+def test_decay_by_what_is_no_number(moments):
+    for gamma in ("a", None, 1j):
+        refused(TypeError, "unsupported operand|can't multiply", lambda m, g=gamma: m * g, moments)
+
+
+def test_wrong_views():
+    X, y = sample()
+    a = ClassMoments().update(X, y)
+    for index in ([5], [-6], [True, False], [0.5], "a", [[0, 1]], [], slice(0, 0)):
+        message = "index does not fit 5 features|index has shape .*; expected one feature or more"
+        refused(InvalidParameterError, message, lambda m, i=index: m.select_features(i), a)
+    for labels in ([0, 7], ["a"], [0.0, -1.0]):
+        message = r"labels \[.*\] are not among the classes \[0, 1, 2\]"
+        refused(InvalidParameterError, message, lambda m, k=labels: m.select_classes(k), a)
+        refused(InvalidParameterError, message, lambda m, k=labels: m.relabel({k[-1]: 0}), a)
+    refused(InvalidParameterError, "not among", lambda m: m.relabel({1: 0}), ClassMoments())
+    refused(InvalidDataError, "do not mix", lambda m: m.relabel({0: "a"}), a)
+    refused(InvalidDataError, r"new labels\[0\] is nan", lambda m: m.relabel({0: np.nan}), a)
+    message = "have one scatter for all classes, from which no class can be left out"
+    for covariance_type in ("tied", "tied_diag", "tied_spherical"):
+        pooled = a.reduce(covariance_type)
+        refused(MergeError, message, lambda m: m.select_classes([0]), pooled)
+    for n_components in (0, 6, -1):
+        message = f"n_components={n_components}; expected 1 to 5"
+        refused(InvalidParameterError, message, lambda m, n=n_components: m.pca(n), a)
+    for components in (np.ones((2, 4)), np.ones(5), np.ones((5, 2))):
+        message = r"components has shape .*, expected \(n_components, 5\)"
+        refused(InvalidParameterError, message, lambda m, c=components: m.project(c), a)
+    for offset in (3.0, np.ones(1), np.ones(4), np.ones((1, 5))):
+        message = r"offset has shape .*, expected \(5,\)"
+        refused(InvalidParameterError, message, lambda m, o=offset: m.project(np.eye(5), o), a)
+    for covariance_type in ("diag", "spherical", "tied_diag"):
+        thin = a.reduce(covariance_type)
+        message = r"needs covariances between features, which .* does not keep; use 'full'"
+        refused(MergeError, message, lambda m: m.pca(2), thin)
+        refused(MergeError, message, lambda m: m.project(np.eye(5)), thin)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m: m.covariance(),
+        lambda m: m.centred(),
+        lambda m: m.pca(1),
+        lambda m: m.project([[1.0]]),
+        lambda m: m.declare([1]),
+        lambda m: m.select_features([0]),
+    ],
+)
+def test_nothing_seen_yet(function):
+    refused(InvalidDataError, r"hold no rows; call update\(X, y\) first", function, ClassMoments())
