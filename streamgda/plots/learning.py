@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.errors import (
+    ConstantFeatureWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    SingularCovarianceError,
+)
 from streamgda.estimators.base import MomentClassifier
 from streamgda.plots.figures import axes_of
 
@@ -74,7 +80,7 @@ def plot_learning_curve(
         if seen < due:
             continue
         try:
-            accuracy.append(estimator.score(X, y))
+            accuracy.append(_score(estimator, X, y))
         except (SingularCovarianceError, InvalidDataError) as error:  # too few rows so far
             reason = str(error)
             continue
@@ -84,10 +90,17 @@ def plot_learning_curve(
         raise InvalidDataError(f"no model could be made of the batches: {reason}")
     if seen > rows[-1]:
         rows.append(seen)
-        accuracy.append(estimator.score(X, y))
+        accuracy.append(_score(estimator, X, y))
     ax = axes_of(ax)
     ax.plot(rows, accuracy, **{"marker": ".", "label": type(estimator).__name__} | kwargs)
     ax.set(xscale="log", xlabel="rows seen", ylabel="accuracy on held-out rows")
     ax.legend(loc="lower right")
     ax.grid(alpha=0.3)
     return ax
+
+
+def _score(estimator: MomentClassifier, X: Any, y: Any) -> float:
+    with warnings.catch_warnings():
+        # In few rows many a feature is constant that will not remain so.
+        warnings.simplefilter("ignore", ConstantFeatureWarning)
+        return estimator.score(X, y)
