@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _REACH = 3  # standard deviations of each class that are shown
+_MOST_NUMBERS = 1 << 22  # of rows that are scored at a time
 
 
 def plot_decision_boundary(
@@ -113,8 +114,11 @@ def plot_decision_boundary(
 
     low, high = _limits(means, covariances, points)
     across, up = np.linspace(low, high, resolution).T
-    lines = (plane.lift(np.column_stack([across, np.full_like(across, v)]), origin) for v in up)
-    log_posterior = np.stack([_log_posterior(estimator, rows)[:, seen] for rows in lines])
+    pixels = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+    step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
+    parts = (plane.lift(pixels[i : i + step], origin) for i in range(0, len(pixels), step))
+    log_posterior = np.concatenate([_log_posterior(estimator, rows)[:, seen] for rows in parts])
+    log_posterior = log_posterior.reshape(resolution, resolution, -1)
 
     _shade(ax, np.exp(log_posterior), colours, across, up)
     _draw_boundaries(ax, across, up, log_posterior)
@@ -188,12 +192,13 @@ def _shade(
 def _draw_boundaries(
     ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray
 ) -> None:
-    """A contour about each class's region but the last one's, which the others enclose."""
+    """A contour about each class's region, where no earlier class has drawn it."""
     for k in range(log_posterior.shape[-1] - 1):
-        others = np.delete(log_posterior, k, axis=-1).max(axis=-1)
+        others = np.delete(log_posterior, k, axis=-1)
         # Bounded, for a class of prior zero is infinitely far from the others.
-        lead = np.clip(log_posterior[..., k], -1e6, 0) - np.clip(others, -1e6, 0)
+        lead = np.clip(log_posterior[..., k], -1e6, 0) - np.clip(others.max(axis=-1), -1e6, 0)
         if lead.min() < 0 < lead.max():
+            lead = np.ma.masked_where(others.argmax(axis=-1) < k, lead)
             ax.contour(across, up, lead, levels=[0], colors="black", linewidths=1.2)
 
 
