@@ -32,7 +32,7 @@ KINDS: list[tuple[str, Any, Any, Any]] = [
     ("a parabola", [0.5, 0.5], [[0, 0], [0, 3]], [np.diag([4.0, 1]), I2]),
     ("three classes, common", [1 / 3] * 3, [[0, 0], [4, 0], [1, 3]], [[[1.5, 0.5], [0.5, 1]]] * 3),
 ]
-SHOWN = 8  # the digit whose threshold is drawn
+SHOWN = 1  # the digit whose threshold is drawn
 
 
 def section(material: Material) -> Section:
@@ -230,7 +230,7 @@ def threshold(material: Material) -> Item:
                 line.remove()  # that of the odds' own Gaussians
             ax.axvline(0, color="black", linestyle="--", label="the model's threshold")
             ax.axvline(fitted.threshold_, color="black", label="fitted to the rows")
-    ax.set(xlabel="w x + w0, the log-odds", yscale="log", ylim=(1e-5, None))
+    ax.set(xlabel="w x + w0, the log-odds", yscale="log", ylim=(1e-5, 2))
     ax.legend(title=f"1: the digit {SHOWN}", fontsize=9)
     means = np.mean(told, axis=0)
     return Item(
