@@ -73,13 +73,6 @@ def test_linear_discriminant_analysis(store, images):
     assert LinearDiscriminantAnalysis(shrinkage=1e-3).fit(*open_store(store)).score(X, y) >= 0.872
 
 
-def test_linear_discriminant_analysis_of_few_images_is_that_of_document_001(images):
-    X, y, X_test, y_test = images
-    few = np.random.default_rng(0).permutation(len(y))[:3000]
-    lda = LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X[few], y[few])
-    assert lda.score(X_test, y_test) == pytest.approx(0.83, abs=0.01)
-
-
 def test_quadratic_discriminant_analysis(moments, images):
     _, _, X, y = images
     qda = chosen(moments, images, GaussianDiscriminantAnalysis, [0.05, 0.1, 0.2, 0.3])

@@ -12,15 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.contour import ContourSet
 from matplotlib.patches import Ellipse
+from scipy import stats
 
 from streamgda import (
+    BernoulliNB,
+    FisherDiscriminant,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     plots,
 )
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -151,9 +154,10 @@ def test_shading_mixes_the_colours_as_the_posterior_does() -> None:
     estimator = LinearDiscriminantAnalysis().fit(X, y)
     ax = plots.plot_decision_boundary(estimator, resolution=30)
     image = np.asarray(ax.images[0].get_array())
-    left, right, bottom, top = ax.images[0].get_extent()
-    assert (left, right) == ax.get_xlim()
-    assert (bottom, top) == ax.get_ylim()
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    pixel = (right - left) / 29, (top - bottom) / 29
+    expected = left - pixel[0] / 2, right + pixel[0] / 2, bottom - pixel[1] / 2, top + pixel[1] / 2
+    np.testing.assert_allclose(ax.images[0].get_extent(), expected)
     assert ax.images[0].origin == "lower"
     rows = [[x, v] for v in np.linspace(bottom, top, 30) for x in np.linspace(left, right, 30)]
     colours, *_ = np.linalg.lstsq(
@@ -238,15 +242,209 @@ def test_names_of_features_are_on_the_axes() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("width", "height")
 
 
+def on_plane(z: np.ndarray, D: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The point at + s u + t v with the inner products z, solved for s and t one by one."""
+    u, v = D
+    gram = np.array([[u @ u, u @ v], [v @ u, v @ v]])
+    st = [np.linalg.solve(gram, point - D @ at) for point in z]
+    return np.array([at + s * u + t * v for s, t in st])
+
+
+SKEWED = np.array([[1.0, 2, 0, -1, 0.5], [0.3, 0, 1, 1, 2]])
+
+
+def test_boundaries_and_shading_are_those_of_the_plane_of_any_directions() -> None:
+    X, y = blobs(5)
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    at = X.mean(axis=0) + 1
+    ax = plots.plot_decision_boundary(estimator, directions=SKEWED, at=at, resolution=200)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("direction 1", "direction 2")
+    joint = np.sort(estimator.predict_joint_log_proba(on_plane(boundaries(ax), SKEWED, at)), axis=1)
+    assert (joint[:, 2] - joint[:, 1] < 0.02 * (joint[:, 2] - joint[:, 0]) + 0.1).all()
+    across, up = (np.linspace(*limits, 200)[::40] for limits in (ax.get_xlim(), ax.get_ylim()))
+    z = np.array([[a, b] for b in up for a in across])
+    posterior = estimator.predict_proba(on_plane(z, SKEWED, at))
+    shown = np.asarray(ax.images[0].get_array())[::40, ::40].reshape(-1, 3)
+    colours, *_ = np.linalg.lstsq(posterior, shown, rcond=None)
+    np.testing.assert_allclose(posterior @ colours, shown, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
+)
+def test_ellipses_are_of_the_rows_projected_on_any_directions(covariance_type: str) -> None:
+    X, y = blobs(5)
+    estimator = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+    ax = plots.plot_decision_boundary(estimator, X, y, directions=SKEWED, resolution=10)
+    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    np.testing.assert_allclose(points.get_offsets(), X @ SKEWED.T)
+    values = np.asarray(estimator.covariance_)
+    for number, ellipse in enumerate(ellipses(ax)):
+        k, deviations = number // 2, 1 + number % 2
+        own = values if covariance_type.startswith("tied") else values[k]
+        covariance = own if np.ndim(own) == 2 else np.diag(own * np.ones(5))
+        projected = SKEWED @ covariance @ SKEWED.T
+        outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)[::3]
+        gaps = outline - X[y == k].mean(axis=0) @ SKEWED.T
+        distances = [gap @ np.linalg.solve(projected, gap) for gap in gaps]
+        np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=2e-3)
+
+
+def test_features_are_unit_directions() -> None:
+    X, y = blobs(5)
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    by_number = plots.plot_decision_boundary(estimator, X, y, features=(3, 1), resolution=30)
+    by_vector = plots.plot_decision_boundary(
+        estimator, X, y, directions=np.eye(5)[[3, 1]], resolution=30
+    )
+    for a, b in zip(by_number.images, by_vector.images, strict=True):
+        np.testing.assert_array_equal(a.get_array(), b.get_array())
+    np.testing.assert_array_equal(boundaries(by_number), boundaries(by_vector))
+
+
+def test_linear_rule_along_fishers_directions_is_the_same_in_slice_and_projection() -> None:
+    X, y = blobs(5)
+    estimator = LinearDiscriminantAnalysis().fit(X, y)
+    D = FisherDiscriminant.from_moments(estimator.moments_).components
+    random = np.random.default_rng(0)
+    rows = 5 * random.normal(size=(200, 5)) + X.mean(axis=0)
+    lifted = on_plane(rows @ D.T, D, X.mean(axis=0))
+    np.testing.assert_allclose(estimator.predict_proba(rows), estimator.predict_proba(lifted))
+    axes = plt.figure().subplots(2)
+    at = [None, 100 * random.normal(size=5)]
+    pictures = [
+        plots.plot_decision_boundary(estimator, X, y, ax, directions=D, at=a, resolution=50)
+        for ax, a in zip(axes, at, strict=True)
+    ]
+    shown = [np.asarray(ax.images[0].get_array()) for ax in pictures]
+    np.testing.assert_allclose(shown[0], shown[1], atol=1e-6)
+    # Ellipses are circles there: the covariance within classes is the unit matrix.
+    for ellipse in ellipses(pictures[0])[::2]:
+        np.testing.assert_allclose((ellipse.width, ellipse.height), 2, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [{"features": (0, 0)}, {"features": (0, 2)}, {"features": (1,)}, {"at": [1.0, 2.0, 3.0]}],
+    [
+        {"features": (0, 0)},
+        {"features": (0, 2)},
+        {"features": (1,)},
+        {"directions": [[1.0, 0.0]]},
+        {"directions": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]},
+        {"directions": [[1.0, 2.0], [-1e-9, -2e-9]]},
+        {"directions": [[1.0, 0.0], [0.0, 0.0]]},
+        {"directions": [[1.0, 0.0], [0.0, np.nan]]},
+        {"directions": np.eye(2), "features": (0, 1)},
+        {"at": [1.0, 2.0, 3.0]},
+    ],
 )
 def test_a_plane_that_is_not_there(arguments: dict[str, object]) -> None:
     estimator = GaussianNB().fit(*blobs())
-    with pytest.raises(InvalidParameterError, match=r"features|at has shape"):
+    with pytest.raises(InvalidParameterError, match=r"features|directions|at has shape"):
         plots.plot_decision_boundary(estimator, **arguments)
     assert not plt.get_fignums()
+
+
+def test_pictures_of_covariances_are_of_gaussians() -> None:
+    X, y = blobs()
+    binary = BernoulliNB().fit(X, y)
+    for plot in (plots.plot_decision_boundary, plots.plot_densities, plots.plot_spectra):
+        with pytest.raises(InvalidParameterError, match="BernoulliNB has no covariances"):
+            plot(binary)
+    assert not plt.get_fignums()
+    assert len(plots.plot_means(binary, (1, 2))) == 3
+    plots.plot_confusion_matrix(binary, X, y)
+
+
+# --- one direction --------------------------------------------------------------------------------
+
+
+def thresholds(ax: Axes) -> list[float]:
+    return [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"]
+
+
+def changes(z: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    return ((z[1:] + z[:-1]) / 2)[largest[1:] != largest[:-1]]
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_densities_are_of_the_rows_projected_on_a_direction(covariance_type: str) -> None:
+    X, y = blobs(4)
+    estimator = GaussianDiscriminantAnalysis(covariance_type, priors=[0.2, 0.5, 0.3]).fit(X, y)
+    w = np.array([1.0, -2, 0.5, 0])
+    ax = plots.plot_densities(estimator, X, y, direction=w)
+    values = np.asarray(estimator.covariance_)
+    curves = [line for line in ax.lines if line.get_linestyle() == "-"]
+    joint = []
+    for k, curve in enumerate(curves):
+        own = values if covariance_type == "tied" else values[k]
+        covariance = own if np.ndim(own) == 2 else np.diag(own * np.ones(4))
+        density = stats.norm(X[y == k].mean(axis=0) @ w, np.sqrt(w @ covariance @ w)).pdf
+        z = curve.get_xdata()
+        joint.append(estimator.priors[k] * density(z))
+        np.testing.assert_allclose(curve.get_ydata(), joint[-1], rtol=1e-9)
+    expected = changes(z, np.argmax(joint, axis=0))
+    assert len(expected)
+    np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
+    assert legend(ax) == ["0", "1", "2"]
+    areas = [bar.get_width() * bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(sum(areas), 1)
+
+
+def test_thresholds_of_one_feature_are_where_the_prediction_changes() -> None:
+    random = np.random.default_rng(0)
+    y = random.random(400) < 0.3
+    X = np.where(y, random.normal(1, 3, 400), random.normal(0, 1, 400))[:, None]
+    estimator = GaussianNB().fit(X, y)
+    ax = plots.plot_densities(estimator)
+    z = np.linspace(*ax.get_xlim(), 10_000)
+    expected = changes(z, estimator.predict(z[:, None]))
+    assert len(expected) == 2  # of variances that differ
+    np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
+    tied = GaussianDiscriminantAnalysis("tied", priors=[1.0, 0.0]).fit(X, y)
+    assert not thresholds(plots.plot_densities(tied))
+
+
+def test_a_direction_that_is_not_there() -> None:
+    X, y = blobs()
+    estimator = GaussianNB().fit(X, y)
+    for arguments in ({"feature": 2}, {"direction": [1.0]}, {"direction": [0.0, 0.0]}, {"X": X}):
+        with pytest.raises(InvalidParameterError, match=r"features|direction|without y"):
+            plots.plot_densities(estimator, **arguments)
+    assert not plt.get_fignums()
+    flat = QuadraticDiscriminantAnalysis().partial_fit(X * [1, 0], y)
+    refused = pytest.raises(InvalidParameterError, match="does not vary")
+    with pytest.warns(ConstantFeatureWarning), refused:
+        plots.plot_densities(flat, feature=1)
+
+
+# --- what scikit-learn's displays do --------------------------------------------------------------
+
+
+def test_further_arguments_are_matplotlibs() -> None:
+    X, y = blobs()
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    ax = plots.plot_decision_boundary(estimator, X, y, resolution=10, s=99, marker="s")
+    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    assert points.get_sizes().tolist() == [99]
+    assert plots.plot_spectra(estimator, linestyle=":").lines[0].get_linestyle() == ":"
+    assert plots.plot_densities(estimator, linewidth=7).lines[0].get_linewidth() == 7
+    batches = [(X[:200], y[:200]), (X[200:], y[200:])]
+    curve = plots.plot_learning_curve(GaussianNB(), batches, X, y, label="mine", color="red")
+    assert (legend(curve), curve.lines[0].get_color()) == (["mine"], "red")
+    shown = plots.plot_means(estimator, (1, 2), cmap="viridis", interpolation="nearest")[0]
+    assert shown.images[0].get_cmap().name == "viridis"
+    matrix = plots.plot_confusion_matrix(estimator, X, y, display_labels=NAMES)
+    assert [label.get_text() for label in matrix.get_xticklabels()] == NAMES.tolist()
+
+
+@pytest.mark.parametrize("n", [2, 10, 20, 60])
+def test_colours_differ(n: int) -> None:
+    y = np.repeat(np.arange(n), 3)
+    X = np.column_stack([y * 9.0, y % 2]) + np.random.default_rng(0).normal(size=(3 * n, 2))
+    ax = plots.plot_decision_boundary(GaussianNB().fit(X, y), resolution=5)
+    assert len({tuple(np.round(line.get_color(), 6)) for line in ax.lines}) == n
+    assert (ax.get_legend() is None) == (n > 20)
 
 
 # --- images ---------------------------------------------------------------------------------------

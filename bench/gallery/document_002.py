@@ -1,0 +1,103 @@
+"""Document 002: QDA, LDA and naive Bayes on its 500 points."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from bench.gallery.material import Material
+from bench.gallery.page import Item, Section, numbers, percent
+from bench.report import Table
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.plots import plot_decision_boundary
+
+MODELS = {
+    "QDA": QuadraticDiscriminantAnalysis,
+    "LDA": LinearDiscriminantAnalysis,
+    "naive Bayes": GaussianNB,
+}
+
+
+def section(material: Material) -> Section:
+    return Section(
+        '"Machine learning, notes 3b: Generative classifiers", 2021 (002)', [models(material)]
+    )
+
+
+def program(name: str, X: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Posteriors and covariances by the document's program of that name."""
+    scores, covariances = [], []
+    for c in (0, 1):
+        own = X[t == c]
+        covariance = np.cov(X if name == "LDA" else own, rowvar=False)
+        if name == "naive Bayes":
+            covariance = np.diag(np.diag(covariance))
+        inverse = np.linalg.inv(covariance)
+        gap = X - own.mean(axis=0)
+        distance = np.einsum("ni,ij,nj->n", gap, inverse, gap)
+        scores.append(
+            np.log(len(own) / len(X)) + 0.5 * np.log(np.linalg.det(inverse)) - distance / 2
+        )
+        covariances.append(covariance)
+    first = 1 / (1 + np.exp(scores[1] - scores[0]))
+    return np.column_stack([first, 1 - first]), covariances
+
+
+def models(material: Material) -> Item:
+    X, t = material.points, material.targets
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained", sharey=True)
+    lines = []
+    for ax, (name, make) in zip(axes, MODELS.items(), strict=True):
+        model = make().fit(X, t)
+        plot_decision_boundary(model, X, t, ax, s=10)
+        right = model.score(X, t)
+        ax.set(title=f"{name}: {percent(right)} right", xlabel="first", ylabel="second")
+        ax.set_aspect("equal")
+        posterior, covariances = program(name, X, t)
+        told = posterior.argmax(axis=1)
+        ours = getattr(model, "var_", None)
+        values = model.covariance_ if ours is None else ours
+        own = values if name != "LDA" else [values, values]
+        shapes = [np.diag(S) if np.ndim(S) == 1 else S for S in own]
+        lines.append(
+            (
+                name,
+                percent((told == t).mean()),
+                percent(right),
+                str((told != model.predict(X)).sum()),
+                f"{np.abs(posterior - model.predict_proba(X)).max():.4f}",
+                "; ".join(numbers(S[[0, 0, 1], [0, 1, 1]]) for S in covariances),
+                "; ".join(numbers(S[[0, 0, 1], [0, 1, 1]]) for S in shapes),
+            )
+        )
+    spread = np.array([np.sqrt(t_[0] / t_[1]) for t_ in GaussianNB().fit(X, t).var_])
+    shares, means = np.bincount(t) / t.size, [X[t == c].mean(axis=0) for c in (0, 1)]
+    return Item(
+        "Figures of the data, the predictions and the decision boundaries",
+        "500 points of two classes; the points by predicted class with the Gaussians of QDA, and "
+        "by true class over its decision boundary; the same of LDA, and of naive Bayes, whose "
+        "'class distributions are completely circular'.",
+        "002-models",
+        figure,
+        f"The same points: priors {numbers(shares, 3)}, means ({numbers(means[0])}) and "
+        f"({numbers(means[1])}) in the document's program and ours. It divides covariances by "
+        "n - 1, we by n (its own eq. 7). Its LDA takes the covariance of all inputs; right is "
+        "that within classes (its eq. 10), which we take. Of two classes the direction of the "
+        "boundary is the same with either, and for equal priors its place; the posteriors are not, "
+        "and for other priors, or of more classes, neither are the predictions. The "
+        "ellipses of naive Bayes have their axes along the features and are no circles: widths to "
+        f"heights are {numbers(spread)}.",
+        Table(
+            (
+                "model",
+                "document's program, right",
+                "ours, right",
+                "points told otherwise",
+                "largest difference of a posterior",
+                "its covariances: xx, xy, yy",
+                "ours",
+            ),
+            lines,
+        ),
+        caption="QDA, LDA and naive Bayes: `plot_decision_boundary(model, X, y)`.",
+    )

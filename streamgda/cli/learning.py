@@ -1,0 +1,75 @@
+"""What `streamgda plot learning` learns from, and what it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_LEAST_STEP, _MOST_HELD_OUT = 10, 10_000  # every tenth row is held out; of many, fewer
+
+
+class Stream:
+    """The rows of a store in their order, in batches that grow with the rows seen.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of such rows: what it holds tells how much memory learning takes.
+    X, y : zarr.Array
+    n : int
+        About so many batches for each tenfold number of rows.
+    hold_out : bool
+        Leave out the rows that `held_out` gives.
+    max_memory : int or str, optional
+        As of `streamgda.accumulate`.
+    """
+
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, n: int, hold_out: bool, max_memory: str | None
+    ) -> None:
+        from streamgda.slabs import Slabs, allowed_bytes  # noqa: PLC0415  (see `options`)
+        from streamgda.sources import as_source, check_rows  # noqa: PLC0415
+
+        self._rows, self._labels = as_source(X), as_source(y, "y")
+        check_rows(self._rows, self._labels)
+        n_rows = self._rows.n_rows
+        self._n, self._step = n, max(_LEAST_STEP, -(-n_rows // _MOST_HELD_OUT)) if hold_out else 0
+        held_out = -(-n_rows // self._step) * self._rows.row_bytes if hold_out else 0
+        kept = 3 * estimator.moments_.nbytes + held_out  # what it was, what it is, its model
+        self._slabs = Slabs.plan(
+            self._rows, allowed_bytes(max_memory), kept, beside=[self._labels], copies=1
+        )
+
+    def held_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows from all over the store, and their labels."""
+        import numpy as np  # noqa: PLC0415
+
+        from streamgda.moments.labels import as_labels  # noqa: PLC0415
+
+        parts = [
+            [part[-start % self._step :: self._step].copy() for part in slab]
+            for start, slab in self._slabs.read(self._rows, self._labels)
+        ]
+        rows, labels = zip(*parts, strict=True)
+        return np.concatenate(rows), as_labels(np.concatenate(labels))
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        import numpy as np  # noqa: PLC0415
+
+        from streamgda.moments.labels import as_labels  # noqa: PLC0415
+        from streamgda.progress import reporter  # noqa: PLC0415
+
+        n_rows = self._rows.n_rows
+        n_ends = 1 + int(self._n * np.log10(max(n_rows, 10)))
+        ends = np.unique(np.geomspace(1, n_rows, n_ends).astype(int))
+        with reporter(True, n_rows, "learning", row_bytes=self._rows.row_bytes) as report:
+            for start, (rows, labels) in self._slabs.read(self._rows, self._labels):
+                inside = ends[(ends > start) & (ends < start + len(rows))] - start
+                for part in np.split(np.arange(len(rows)), inside):
+                    learned = part[(part + start) % self._step > 0] if self._step else part
+                    if learned.size:
+                        yield rows[learned], as_labels(labels[learned])
+                report(start + len(rows))

@@ -1,0 +1,23 @@
+"""Pictures of estimators and their classes, with matplotlib (``pip install streamgda[plot]``).
+
+As scikit-learn's displays, the functions take a fitted estimator, rows and labels, draw on the
+axes that they are given or on a new figure's, hand further keyword arguments on to matplotlib,
+and return the axes.
+"""
+
+from streamgda.plots.confusion import plot_confusion_matrix
+from streamgda.plots.densities import plot_densities
+from streamgda.plots.images import plot_means, plot_samples
+from streamgda.plots.learning import plot_learning_curve
+from streamgda.plots.plane import plot_decision_boundary
+from streamgda.plots.spectra import plot_spectra
+
+__all__ = [
+    "plot_confusion_matrix",
+    "plot_decision_boundary",
+    "plot_densities",
+    "plot_learning_curve",
+    "plot_means",
+    "plot_samples",
+    "plot_spectra",
+]

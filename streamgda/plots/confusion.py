@@ -1,0 +1,83 @@
+"""Confusion matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.estimators.base import MomentClassifier
+from streamgda.moments.labels import as_labels, join_labels
+from streamgda.plots.figures import axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_VALUES = 25  # classes of which the numbers are shown
+
+
+def plot_confusion_matrix(
+    estimator: MomentClassifier,
+    X: Any,
+    y: Any,
+    ax: Axes | None = None,
+    *,
+    normalize: str | None = None,
+    cmap: Any = "Blues",
+    **kwargs: Any,
+) -> Axes:
+    """Show which classes are taken for which.
+
+    Parameters
+    ----------
+    estimator : estimator of this package
+        Fitted.
+    X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+    y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+        True labels.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    normalize : {"true", "pred", "all"}, optional
+        Shares of the rows of a class, of those predicted to be in it, or of all, instead of
+        numbers of rows.
+    cmap : str or matplotlib.colors.Colormap
+    **kwargs
+        For `sklearn.metrics.ConfusionMatrixDisplay.from_predictions`, such as `display_labels`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import LinearDiscriminantAnalysis
+    >>> from streamgda.plots import plot_confusion_matrix
+    >>> X, y = load_iris(return_X_y=True)
+    >>> lda = LinearDiscriminantAnalysis().fit(X, y)
+    >>> ax = plot_confusion_matrix(lda, X, y, Figure().subplots())
+    >>> [text.get_text() for text in ax.texts]
+    ['50', '0', '0', '0', '48', '2', '0', '1', '49']
+    """
+    true = as_labels(np.asarray(y))
+    predicted = np.asarray(estimator.predict(X))
+    labels = join_labels(estimator.classes_, np.unique(true))
+    ax = axes_of(ax)
+    from sklearn.metrics import ConfusionMatrixDisplay  # noqa: PLC0415  (needs matplotlib)
+
+    few = labels.size <= _MOST_VALUES
+    options = {
+        "include_values": few,
+        "values_format": ".2f" if normalize else "d",
+        "xticks_rotation": "vertical" if max(map(len, map(str, labels))) > 3 else "horizontal",
+        "colorbar": not few,
+    }
+    display = ConfusionMatrixDisplay.from_predictions(
+        true, predicted, labels=labels, normalize=normalize, cmap=cmap, ax=ax, **options | kwargs
+    )
+    if not few:
+        ticks = np.linspace(0, labels.size - 1, _MOST_VALUES // 2).astype(int)
+        display.ax_.set_xticks(ticks, labels[ticks])
+        display.ax_.set_yticks(ticks, labels[ticks])
+    return display.ax_

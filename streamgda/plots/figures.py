@@ -1,0 +1,70 @@
+"""Figures, axes and colours; matplotlib is loaded when something is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_IN_LEGEND = 20
+
+
+def axes_of(ax: Axes | None) -> Axes:
+    """The axes, or those of a new figure."""
+    plt = _pyplot()
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5) -> np.ndarray:
+    """As many axes as are needed, flat, of those given or of a new figure; the others are hidden.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where fewer axes are given.
+    """
+    plt = _pyplot()
+    if axes is None:
+        size = (1.2 * columns, height * rows)
+        _, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    axes = np.asarray(axes, object).ravel()
+    if axes.size < needed:
+        raise InvalidParameterError(f"{axes.size} axes were given, {needed} are needed")
+    for ax in axes[needed:]:
+        ax.set_axis_off()
+    return axes[:needed]
+
+
+def colours_of(n: int) -> np.ndarray:
+    """Colours that can be told apart, RGB, shape (n, 3).
+
+    Up to ten are those of Petroff (arXiv:2107.02270), which colour-blind eyes tell apart as well.
+    """
+    import matplotlib as mpl  # noqa: PLC0415
+
+    if n <= 10:
+        return np.array(mpl.color_sequences["petroff10"][:n])
+    if n <= 20:
+        return mpl.colormaps["tab20"](np.arange(n))[:, :3]
+    return mpl.colormaps["hsv"](np.arange(n) / n)[:, :3]
+
+
+def add_legend(ax: Axes, n: int) -> None:
+    """A legend of so many classes, unless they are too many."""
+    if n <= _MOST_IN_LEGEND:
+        ax.legend(title="class", loc="best")
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib, which is not installed: pip install streamgda[plot]"
+        ) from error
+    return plt

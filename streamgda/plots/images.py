@@ -1,0 +1,144 @@
+"""Class means and generated rows as images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError
+from streamgda.estimators.base import MomentClassifier
+from streamgda.plots.figures import grid_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MEANS_IN_A_ROW = 5
+
+
+def plot_means(
+    estimator: MomentClassifier, shape: Sequence[int], axes: Any = None, **kwargs: Any
+) -> np.ndarray:
+    """Show the mean of each class as an image.
+
+    Parameters
+    ----------
+    estimator : estimator of this package
+        Fitted to images, one flattened into each row.
+    shape : (int, int) or (int, int, 3)
+        Of an image.
+    axes : array of matplotlib.axes.Axes, optional
+        As many as there are classes with rows, or more; a new figure by default.
+    **kwargs
+        For `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
+
+    Returns
+    -------
+    ndarray of matplotlib.axes.Axes, shape (n_classes,)
+
+    Raises
+    ------
+    InvalidParameterError
+        Where the shape is not that of a row, or there are too few axes.
+
+    Examples
+    --------
+    >>> from streamgda import GaussianNB
+    >>> from streamgda.datasets import load_digits
+    >>> from streamgda.plots import plot_means
+    >>> X, y = load_digits()
+    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty rims
+    >>> axes = plot_means(GaussianNB().fit(X, y), (8, 6))
+    >>> [ax.get_title() for ax in axes]
+    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
+    """
+    _check_image_shape(shape, estimator)
+    seen = estimator.class_count_ > 0
+    labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
+    columns = min(labels.size, _MEANS_IN_A_ROW)
+    axes = grid_of(axes, math.ceil(labels.size / columns), columns, labels.size)
+    for ax, label, mean in zip(axes, labels, means, strict=True):
+        _show_image(ax, mean, shape, means.min(), means.max(), kwargs)
+        ax.set_title(str(label))
+    return axes
+
+
+def plot_samples(
+    estimator: MomentClassifier,
+    shape: Sequence[int],
+    n: int = 5,
+    random_state: Any = None,
+    axes: Any = None,
+    **kwargs: Any,
+) -> np.ndarray:
+    """Show images that the model of each class generates.
+
+    Parameters
+    ----------
+    estimator : estimator of this package
+        Fitted to images, one flattened into each row.
+    shape : (int, int) or (int, int, 3)
+        Of an image.
+    n : int
+        Images of each class.
+    random_state : int, RandomState instance or None
+    axes : array of matplotlib.axes.Axes, optional
+        As many as there are images, or more; a new figure by default.
+    **kwargs
+        For `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
+
+    Returns
+    -------
+    ndarray of matplotlib.axes.Axes, shape (n_classes, n)
+
+    Raises
+    ------
+    InvalidParameterError
+        Where the shape is not that of a row, `n` is below one, or there are too few axes.
+
+    Examples
+    --------
+    >>> from streamgda import GaussianDiscriminantAnalysis
+    >>> from streamgda.datasets import load_digits
+    >>> from streamgda.plots import plot_samples
+    >>> X, y = load_digits()
+    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty rims
+    >>> gda = GaussianDiscriminantAnalysis(var_smoothing=0.03).fit(X, y)
+    >>> plot_samples(gda, (8, 6), n=3, random_state=0).shape
+    (10, 3)
+    """
+    _check_image_shape(shape, estimator)
+    if n < 1:
+        raise InvalidParameterError(f"n={n}; expected at least 1")
+    seen = estimator.class_count_ > 0
+    labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
+    drawn, _ = estimator.sample(labels.size * n, random_state, y=np.repeat(labels, n))
+    # Gaussians have tails that images do not: below the background, and far above what is drawn.
+    low, high = means.min(), max(means.max(), float(np.percentile(drawn, 99)))
+    axes = grid_of(axes, labels.size, n, len(drawn), height=1.2).reshape(labels.size, n)
+    for ax, image in zip(axes.ravel(), drawn, strict=True):
+        _show_image(ax, image, shape, low, high, kwargs)
+    for ax, label in zip(axes[:, 0], labels, strict=True):
+        ax.set_ylabel(str(label), rotation="horizontal", ha="right", va="center")
+    return axes
+
+
+def _show_image(
+    ax: Axes, row: np.ndarray, shape: Sequence[int], low: float, high: float, style: dict[str, Any]
+) -> None:
+    image = row.reshape(shape)
+    if len(shape) == 3:  # colours are not scaled by matplotlib
+        image = np.clip((image - low) / ((high - low) or 1.0), 0, 1)
+    defaults: dict[str, Any] = {"cmap": "gray_r", "vmin": low, "vmax": high}
+    ax.imshow(image, **defaults | style)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+
+
+def _check_image_shape(shape: Sequence[int], estimator: MomentClassifier) -> None:
+    if len(shape) not in (2, 3) or math.prod(shape) != estimator.n_features_in_:
+        raise InvalidParameterError(
+            f"shape={tuple(shape)} does not make an image of {estimator.n_features_in_} features"
+        )

@@ -1,0 +1,76 @@
+"""Spectra of covariances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError
+from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.moments.structure import structure_of
+from streamgda.plots.figures import add_legend, axes_of, colours_of
+from streamgda.plots.projection import covariance_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_spectra(
+    estimator: GaussianClassifier, ax: Axes | None = None, *, n: int | None = None, **kwargs: Any
+) -> Axes:
+    """Show the variances along the principal axes of each class's covariance, or of the common one.
+
+    Parameters
+    ----------
+    estimator : GaussianClassifier
+        Fitted; covariances are as it regularises them.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    n : int, optional
+        How many axes, those of the largest variances; all by default.
+    **kwargs
+        For `matplotlib.axes.Axes.plot`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A line for each covariance, with a logarithmic scale; variances of zero are not on it.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where `n` is below one, or the estimator has no covariances.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import QuadraticDiscriminantAnalysis
+    >>> from streamgda.plots import plot_spectra
+    >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+    >>> ax = plot_spectra(qda, Figure().subplots())
+    >>> ax.lines[0].get_ydata().round(3)  # of the first class
+    array([0.232, 0.036, 0.026, 0.009])
+    """
+    if n is not None and n < 1:
+        raise InvalidParameterError(f"n={n}; expected at least 1")
+    values = covariance_values(estimator)
+    structure = structure_of(estimator.moments_.covariance_type)
+    seen = estimator.class_count_ > 0
+    values = values[seen] if structure.per_class else values
+    labels = [str(k) for k in estimator.classes_[seen]] if structure.per_class else ["all"]
+    ax = axes_of(ax)
+    for covariance, label, colour in zip(values, labels, colours_of(len(labels)), strict=True):
+        if structure.matrix:
+            variances = np.linalg.eigvalsh(covariance)
+        else:
+            variances = np.sort(np.broadcast_to(covariance, estimator.n_features_in_))
+        variances = variances[::-1][:n]
+        # What is no more than rounding is no variance.
+        shown = np.where(variances > variances[0] * 1e-15, variances, np.nan)
+        style = {"marker": "." if shown.size <= 50 else "", "color": colour, "label": label}
+        ax.plot(np.arange(1, shown.size + 1), shown, **style | kwargs)
+    ax.set(yscale="log", xlabel="principal axis", ylabel="variance")
+    add_legend(ax, len(labels))
+    return ax

@@ -1,0 +1,109 @@
+"""The gallery is made end to end, and what the documents name is there."""
+
+import os
+import re
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamgda import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.datasets import load_mnist
+
+plt = pytest.importorskip("matplotlib.pyplot")
+
+ROOT = Path(__file__).parent.parent
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)\)")
+MOST_BYTES = 600_000
+
+
+@pytest.fixture
+def gallery(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    yield lambda name: import_module(f"bench.gallery.{name}")
+    plt.close("all")
+
+
+def linked(text, folder):
+    """Files that a page names."""
+    return [folder / name for name in LINK.findall(text) if "://" not in name]
+
+
+def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypatch):
+    program, material = gallery("__main__"), gallery("material")
+    monkeypatch.setattr(gallery("page"), "DPI", 20)  # small, for this is not looked at
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    (tmp_path / "bench" / "pictures").mkdir(parents=True)
+    (tmp_path / "bench" / "pictures" / "of-old.png").touch()
+    program.save(material.stand_in(), tmp_path)
+    page, readme = ((tmp_path / n).read_text() for n in ("bench/GALLERY.md", "README.md"))
+    for number in range(5):
+        assert f"(00{number})" in page or f"## 00{number}:" in page
+    assert "nan" not in re.findall(r"[a-z]+", page.lower())
+    assert not re.findall(r"[{}]", page)
+    pictures = set((tmp_path / "bench" / "pictures").iterdir())
+    assert set(linked(page, tmp_path / "bench")) == pictures
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
+    shown = [file for file in linked(readme, tmp_path) if file.suffix == ".png"]
+    assert 2 <= len(shown) <= 4
+    assert set(shown) <= pictures
+    assert not plt.get_fignums()
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table
+
+
+@pytest.mark.parametrize("page", ["README.md", "bench/GALLERY.md"])
+def test_files_that_a_page_names_are_there(page):
+    path = ROOT / page
+    named = linked(path.read_text(), path.parent)
+    assert named
+    assert [file for file in named if not file.exists()] == []
+
+
+def test_pictures_are_small_and_all_shown():
+    pictures = set((ROOT / "bench" / "pictures").iterdir())
+    assert pictures == set(linked((ROOT / "bench/GALLERY.md").read_text(), ROOT / "bench"))
+    assert sum(picture.stat().st_size for picture in pictures) < MOST_BYTES
+
+
+def test_without_its_data_nothing_is_saved(gallery, monkeypatch, capsys):
+    monkeypatch.delenv("STREAMGDA_MNIST", raising=False)
+    for arguments, said in ((["--save"], "STREAMGDA_MNIST"), (["--quick", "--save"], "few rows")):
+        monkeypatch.setattr("sys.argv", ["gallery", *arguments])
+        with pytest.raises(SystemExit):
+            gallery("__main__").main()
+        assert said in capsys.readouterr().err
+
+
+def test_moments_of_given_gaussians_are_theirs(gallery):
+    priors, means = [0.7, 0.3], [[1.0, 2, 3], [-1, 0, 5]]
+    root = np.random.default_rng(0).normal(size=(2, 3, 3))
+    covariances = root @ root.transpose(0, 2, 1) + np.eye(3)
+    moments = gallery("material").exactly(priors, means, covariances)
+    np.testing.assert_allclose(moments.class_count, priors)
+    np.testing.assert_allclose(moments.means, means)
+    np.testing.assert_allclose(moments.covariance(), covariances)
+    model = QuadraticDiscriminantAnalysis.from_moments(moments)
+    np.testing.assert_allclose(model.priors_, priors)
+
+
+@pytest.mark.mnist
+@pytest.mark.skipif("STREAMGDA_MNIST" not in os.environ, reason="STREAMGDA_MNIST names no folder")
+def test_the_table_of_document_001_is_that_of_densities_that_vanish(gallery):
+    document = gallery("document_001")
+    X, y, test, truth = load_mnist(os.environ["STREAMGDA_MNIST"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on pixels that are black in all images
+        lda = LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y)
+    assert lda.score(test, truth) > 0.873
+    densities = document.Densities(lda).densities(test)
+    predicted = densities.argmax(axis=1)
+    assert (predicted[densities.max(axis=1) == 0] == 0).all()
+    confusion = np.zeros((10, 10))
+    np.add.at(confusion, (truth, predicted), 1)
+    shares = confusion / confusion.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, document.FIGURE_3, rtol=0, atol=0.005)
+    assert (predicted == truth).mean() == pytest.approx(document.ACCURACY, abs=0.006)
