@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -19,6 +19,8 @@ from streamgda.moments.centred import CentredSums
 from streamgda.moments.spread import diagonals, symmetric, total_variance
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
+
+_SMALL = 1 << 18  # values of all covariances together
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,14 @@ def estimate(
         values[g] = _regularise(covariance, structure, how, amounts[g], epsilon, averaged)
 
     present = np.flatnonzero(rows) if structure.per_class else [0]
-    threads.run(fill, ((int(g),) for g in present))
+    with _threads_for(values):
+        threads.run(fill, ((int(g),) for g in present))
     return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amounts)
+
+
+def _threads_for(values: np.ndarray) -> AbstractContextManager[None]:
+    """One for small matrices, which are done before another has woken up."""
+    return threads.limit(1) if values.size < _SMALL else nullcontext()
 
 
 def constant_features(sums: CentredSums) -> np.ndarray:
@@ -274,7 +282,7 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
         return None
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
-    with threads.serial_blas() if len(values) > 1 else nullcontext():
+    with _threads_for(values), threads.serial_blas() if len(values) > 1 else nullcontext():
         ranks = threads.run(invert, ((g,) for g in range(len(values))))
     singular = {g: rank for g, rank in enumerate(ranks) if rank is not None}
     if singular:
