@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 from sklearn import discriminant_analysis as sklearn
+from sklearn.naive_bayes import BernoulliNB as SklearnBernoulliNB
 from sklearn.naive_bayes import GaussianNB as SklearnNB
 
 import streamgda
@@ -102,6 +103,13 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
         headline=True,
     )
     yield from naive_bayes(plan, f"{name} uint8", X, real, y, {})
+    yield from compare(
+        plan,
+        f"{name} uint8, BernoulliNB fit",
+        limits.fit(X, y, 10, "diag"),
+        lambda: streamgda.BernoulliNB(binarize=127).fit(X, y),
+        {"scikit-learn BernoulliNB": lambda: SklearnBernoulliNB(binarize=127).fit(real, y)},
+    )
 
 
 def models(plan: Plan) -> Iterator[Row]:

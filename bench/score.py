@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from sklearn import discriminant_analysis as sklearn
+from sklearn.naive_bayes import BernoulliNB as SklearnBernoulliNB
 from sklearn.naive_bayes import GaussianNB as SklearnNB
 
 import streamgda
@@ -40,6 +41,16 @@ def images(plan: Plan) -> Iterator[Row]:
             {"scikit-learn": faster(times)},
             headline=True,
         )
+    bernoulli, peer = streamgda.BernoulliNB(binarize=127), SklearnBernoulliNB(binarize=127)
+    bernoulli.fit(X, y)
+    peer.fit(X, y)
+    yield from compare(
+        plan,
+        f"{len(test):,} x 784 uint8 ({name}), 10 classes, BernoulliNB predict",
+        limits.score(test, X.shape[1], 10, "tied"),
+        lambda: bernoulli.predict(test),
+        {"scikit-learn BernoulliNB": lambda: peer.predict(test)},
+    )
 
 
 def few_features(plan: Plan) -> Iterator[Row]:

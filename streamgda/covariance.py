@@ -167,7 +167,9 @@ def estimate(
     rows = sums.count > 0
     everyone = float((sums.count[rows] - how.ddof).sum())
     shape = structure.scatter_shape(sums.count.size, features.size)
-    values = np.full(shape, np.nan)
+    values = np.empty(shape)
+    if structure.per_class:
+        values[~rows] = np.nan
     if how.shrinkage_rule:
         amounts = shrinkage_of(held, how.shrinkage_rule, per_class=structure.per_class)
     else:
