@@ -155,7 +155,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     from streamgda.moments.labels import as_labels, find, join_labels  # noqa: PLC0415
     from streamgda.progress import reporter  # noqa: PLC0415
     from streamgda.slabs import Slabs, allowed_bytes  # noqa: PLC0415
-    from streamgda.sources import as_source, check_rows  # noqa: PLC0415
+    from streamgda.sources import as_source, check_rows, placing  # noqa: PLC0415
 
     rows, companion = as_source(X), as_source(y, "y")
     check_rows(rows, companion)

@@ -21,7 +21,7 @@ from streamgda.moments import ClassMoments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
 
-# Its name where rows have no known numbers, the number of its first row, and its arrays.
+# Its name, if it has one, the number of its first row, and its arrays.
 Batch = tuple[str, int, Sequence[Any]]
 
 
@@ -71,7 +71,9 @@ class Taking:
                         weight = weights[0] if weights else None
                         moments._update(X, y, weight, first_row, **self.options)
                 except InvalidDataError as error:
-                    raise InvalidDataError(f"{name}: {error}" if name else str(error)) from None
+                    if name:
+                        error.place(name)
+                    raise
                 done += len(X)
                 part.tell(done)
         return moments

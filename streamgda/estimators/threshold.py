@@ -17,7 +17,7 @@ from streamgda.model import GaussianModel
 from streamgda.moments.inputs import as_weights
 from streamgda.moments.labels import as_labels, find
 from streamgda.slabs import Slabs, allowed_bytes, as_bytes
-from streamgda.sources import as_source, check_rows, is_dask, is_store
+from streamgda.sources import as_source, check_rows, is_dask, is_store, placing
 from streamgda.threshold import Block, best_threshold
 
 _CELL_BYTES = 200  # what a score that is kept takes, while it is sorted and merged
@@ -242,20 +242,24 @@ def _costs(cost: Any) -> tuple[float, float]:
 # --- scores, labels and weights of rows of any kind ----------------------------------------------
 
 
-def _block(fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any) -> Block:
+def _block(
+    fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any, first_row: int = 0
+) -> Block:
     labels = np.asarray(y)
-    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels)
+    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels, first_row=first_row)
     codes = find(labels, fitted.classes_)
     if codes.shape != np.shape(scores):
         raise InvalidDataError(f"X has {len(scores)} rows but y has {labels.size} labels")
     if (codes < 0).any():
+        at = int((codes < 0).argmax())
         raise InvalidDataError(
-            f"y has the label {labels[codes < 0][0]!s}, which is not one of the classes "
-            f"{fitted.classes_.tolist()}"
+            f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the classes "
+            f"{fitted.classes_.tolist()}",
+            *("y", first_row + at),
         )
     weights = np.ones(codes.size)
     if sample_weight is not None:
-        weights = as_weights(sample_weight, codes.size)
+        weights = as_weights(sample_weight, codes.size, first_row)
     kept = weights > 0
     return np.asarray(scores)[kept], codes[kept] == 1, weights[kept]
 
@@ -282,9 +286,10 @@ class _StoredScores:
         self.slabs = Slabs.plan(self.sources[0], allowed, kept, beside=beside, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
-        for start, (rows, y, *weights) in self.slabs.read(*self.sources):
-            scores = self.fitted.model_.log_odds(rows, start)
-            yield _block(self.fitted, scores, y, weights[0] if weights else None)
+        with placing(*self.sources):
+            for start, (rows, y, *weights) in self.slabs.read(*self.sources):
+                scores = self.fitted.model_.log_odds(rows, start)
+                yield _block(self.fitted, scores, y, weights[0] if weights else None, start)
 
 
 class _DaskScores:
@@ -305,6 +310,12 @@ class _DaskScores:
     def __iter__(self) -> Iterator[Block]:
         import dask  # noqa: PLC0415
 
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             scores, y, *weights = dask.compute(*part)
-            yield _block(self.fitted, scores, y, weights[0] if weights else None)
+            try:
+                block = _block(self.fitted, scores, y, weights[0] if weights else None)
+            except InvalidDataError as error:
+                if len(self.parts) > 1:
+                    error.place(f"block {number} (rows counted from its first)")
+                raise
+            yield block

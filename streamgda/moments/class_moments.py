@@ -265,14 +265,18 @@ class ClassMoments:
         sample_weight: Any = None,
         first_row: int = 0,
         invalid: Invalid = CHECK_SUMS,
+        expected: np.ndarray | None = None,
     ) -> Self:
-        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+        """`update`, for rows that stand at `first_row` of a larger array: errors say so.
+
+        Labels that are not among those `expected`, where any are, are an error.
+        """
         X = as_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         if self._norms is not None and self._sums is not None:
             fresh = ClassMoments(self.covariance_type, norms=True)
-            return self.__iadd__(fresh._update(X, y, sample_weight, first_row, invalid))
+            return self.__iadd__(fresh._update(X, y, sample_weight, first_row, invalid, expected))
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
         if sample_weight is not None or invalid.looked_for:
             weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
@@ -282,6 +286,8 @@ class ClassMoments:
                     self._n_skipped += n_skipped
                     return self
         codes, classes = label_codes.encode(y, self._classes)
+        if expected is not None and classes is not self._classes:
+            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
         sums = self._with_classes(classes)
         dtype = read_dtype(X.dtype)
         exact_rows = not weights.size and dtype in ORIGINS
