@@ -95,11 +95,8 @@ def accumulate(
         state = structure_of(covariance_type).state_bytes(_CLASSES_EXPECTED, X.shape[1])
     total = None if np.isnan(sizes).any() else int(sum(sizes))
     bounds = [0, *np.nancumsum(sizes).astype(int).tolist()]
-    if total is None:
-        bounds = [0] * len(bounds)
-    how_counted = "" if total is not None else " (rows counted from its first)"
     found = [
-        (f"{name} {number}{how_counted}", bounds[number], block)
+        (f"{name} {number}", None if total is None else bounds[number], block)
         for number, block in enumerate(blocks)
     ]
     weights = [_PART_BYTES if math.isnan(n) else int(n) * row_bytes for n in sizes]
