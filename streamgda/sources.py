@@ -289,11 +289,31 @@ def open_store(
     """
     import zarr  # noqa: PLC0415
 
+    node = open_node(path, missing=missing, storage_options=storage_options)
+    if not isinstance(node, zarr.Group):
+        if y is None:
+            return node, None
+        raise SourceError(
+            f"{path} is a zarr array and has no labels with it; expected a group with arrays "
+            f"{X!r} and {y!r}"
+        )
+    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+
+
+def open_node(
+    path: Any,
+    *,
+    missing: str = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Open a zarr group or array for reading; parameters and errors as of `open_store`."""
+    import zarr  # noqa: PLC0415
+
     if missing not in ("fill", "error"):
         raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
     local = isinstance(path, str | Path) and "://" not in str(path)
     if local and not Path(path).exists():
-        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group with {X!r}, {y!r}")
+        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if str(path).endswith(".zip") else path
         options = None if storage_options is None else dict(storage_options)
@@ -306,14 +326,7 @@ def open_store(
         if not local and isinstance(error, FileNotFoundError):
             raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
         raise SourceError(f"{path} cannot be opened as zarr: {brief(error)}") from error
-    if not isinstance(node, zarr.Group):
-        if y is None:
-            return node, None
-        raise SourceError(
-            f"{path} is a zarr array and has no labels with it; expected a group with arrays "
-            f"{X!r} and {y!r}"
-        )
-    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+    return node
 
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:

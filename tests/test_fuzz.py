@@ -160,9 +160,12 @@ def change_numbers_and_seal(files, chance):
     key = next(key for key in sorted(files) if key.startswith(f"{name}/c"))
     dtype = np.dtype(head["arrays"][name][1])
     values = np.frombuffer(files[key], dtype).copy()
-    values[chance.randrange(values.size)] = chance.choice(
-        [0, 1, -1, 7, *([np.nan, np.inf, 1e308] if dtype.kind == "f" else [2**62, -(2**63)])]
-    )
+    if dtype.kind == "f":
+        changed = chance.choice([0, 1, -1, 7, np.nan, np.inf, 1e308])
+    else:
+        limits = np.iinfo(dtype)
+        changed = chance.choice([0, 1, 7, int(limits.min), int(limits.max)])
+    values[chance.randrange(values.size)] = changed
     files[key] = values.tobytes()
     head["arrays"][name][2] = zlib.crc32(files[key])
     del head["checksum"]

@@ -150,6 +150,10 @@ def test_arrays_of_any_kind(tmp_path):
         "big-endian": np.array([1.5, 2.5], ">f8"),
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "strided": np.arange(12)[::-3],
+        "unsigned in four bytes": np.array([0, 2**32 - 1]),
+        "signed in four bytes": np.array([-(2**31), 2**31 - 1]),
+        "beyond four bytes": np.array([[-1, 2**32 - 1], [2**62, -(2**63)]]),
+        "uint64": np.array([1, 2**64 - 1], np.uint64),
         "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
         "chunked": np.arange(3 << 19).reshape(3, -1),  # more than one chunk of 8 MiB
         "zeros": np.zeros((2, 2)),
@@ -340,7 +344,7 @@ def saved(tmp_path):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2", None])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, "3", None])
 def test_unknown_version(saved, version):
     edit(saved, lambda head: head.update(version=version))
     with pytest.raises(FormatError, match=rf"format version {version!r}; this streamgda reads"):

@@ -11,7 +11,7 @@ import typer
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
-from streamgda.cli.options import Model, Overwrite, XName, YName
+from streamgda.cli.options import Missing, MissingChunks, Model, Overwrite, XName, YName
 from streamgda.cli.paths import refuse_occupied
 from streamgda.errors import InvalidParameterError
 
@@ -50,6 +50,7 @@ def plot(
     seed: Annotated[int, typer.Option(help="samples: of the random numbers.")] = 0,
     x: XName = "X",
     y: YName = "y",
+    missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw a picture of a saved estimator."""
@@ -72,7 +73,7 @@ def plot(
     if store is None:
         estimator: Any = load(model)
     else:
-        estimator, X, labels = open_both(model, store, x, y)
+        estimator, X, labels = open_both(model, store, x, y, missing)
     if image is None:
         side = math.isqrt(estimator.n_features_in_)
         image = [side, side]

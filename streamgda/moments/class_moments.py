@@ -742,7 +742,9 @@ class ClassMoments:
             return attributes, {}
         if isinstance(self._sums, ExactSums):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
-        arrays = self._sums.arrays()
+        arrays = dict(self._sums.arrays())
+        if self._structure.matrix:
+            arrays["scatter"] = storage.pack_triangles(arrays["scatter"])
         return attributes, arrays if self._norms is None else {**arrays, "norms": self._norms}
 
     @classmethod
@@ -766,6 +768,8 @@ class ClassMoments:
                 return moments
             arrays = dict(arrays)
             norms = arrays.pop("norms") if moments.norms else None
+            if structure.matrix:
+                arrays["scatter"] = storage.unpack_triangles(arrays["scatter"])
             if "origin" in attributes:
                 origin, reach = attributes["origin"], attributes["reach"]
                 if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
