@@ -20,7 +20,14 @@ import zarr
 from zarr.buffer.cpu import Buffer
 
 import streamgda
-from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianModel, GaussianNB, storage
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianModel,
+    GaussianNB,
+    ThresholdClassifier,
+    storage,
+)
 from streamgda.errors import FormatError, SourceNotFoundError
 
 N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "200"))  # of each saved thing, twice
@@ -45,6 +52,8 @@ def subjects():
     yield "diag", ClassMoments("diag").update(ints.astype(np.int16), dates), ClassMoments.load
     yield "model", gda.model_, GaussianModel.load
     yield "gda", gda, streamgda.load
+    rule = ThresholdClassifier(GaussianNB(), cost=[[0, 2], [1, 0]], class_weight={"a": 2, "b": 1})
+    yield "threshold", rule.fit(X, names[:24] > "a"), streamgda.load
     yield "nb", GaussianNB(priors=[0.2, 0.3, 0.5]).fit(ints, names.astype("S2")), streamgda.load
 
 
@@ -61,17 +70,9 @@ def files_of(saved):
 
 def meaning(loaded):
     """All that matters of what was loaded, as bytes."""
-    parts = [loaded]
-    if hasattr(loaded, "moments_"):
-        names = list(getattr(loaded, "feature_names_in_", []))
-        parts = [[type(loaded).__name__, loaded.get_params(), names], loaded.moments_]
-        parts += [loaded._fitted_model] if loaded._fitted_model is not None else []
-    plain = []
-    for part in parts:
-        attributes, arrays = part.state() if hasattr(part, "state") else (part, {})
-        arrays = {n: [a.dtype.str, a.shape, a.tobytes().hex()] for n, a in sorted(arrays.items())}
-        plain.append([attributes, arrays])
-    return json.dumps(plain, sort_keys=True)
+    attributes, arrays = loaded.state()
+    plain = {name: [a.dtype.str, a.shape, a.tobytes().hex()] for name, a in arrays.items()}
+    return json.dumps([attributes, plain], sort_keys=True)
 
 
 # --- changes: each takes the files and a source of chance, and changes some in place -----------
