@@ -213,7 +213,7 @@ def test_in_memory(name, sealed):
             if changed:
                 chance.choice(SEALED if sealed else ANY)(changed, chance)
         refused += check(load, memory(changed), None if sealed else wanted)
-    assert refused > N_CASES / 2
+    assert refused > N_CASES / (3 if sealed else 2)  # most integers could be sums
 
 
 def memory(files):
