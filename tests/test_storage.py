@@ -156,7 +156,7 @@ def test_arrays_of_any_kind(tmp_path):
         "beyond-four-bytes": np.array([[-1, 2**32 - 1], [2**62, -(2**63)]]),
         "uint64": np.array([1, 2**64 - 1], np.uint64),
         "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
-        "chunked": np.arange(3 << 19).reshape(3, -1),  # more than one chunk of 8 MiB
+        "chunked": np.arange(3.0 * (1 << 19)).reshape(3, -1),  # more than one chunk of 8 MiB
         "zeros": np.zeros((2, 2)),
     }
     attributes = {"text": "ä", "list": [1, 2.5, None], "nested": {"a": True}}
