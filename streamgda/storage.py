@@ -39,6 +39,7 @@ FORMAT = "streamgda"
 VERSION = 3
 
 _CHUNK_BYTES = 1 << 23
+_FEW_PARTS = 16
 _PADDED_BYTES = 1 << 20  # of text labels that may be wider than they need to be
 _NUMBERS = "biuf"  # kinds of the arrays that are written
 _INT64 = np.dtype(np.int64)
@@ -220,8 +221,9 @@ def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
     if shape:
         row = max(1, math.prod(shape[1:]) * dtype.itemsize)
         least = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
-        # The last part is written in full too: of as many that fill up little.
-        parts = min(range(least, 2 * least + 1), key=lambda n: n * -(-shape[0] // n))
+        # The last part is written in full too, which matters where there are few.
+        counts = range(least, least + min(least, _FEW_PARTS) + 1)
+        parts = min(counts, key=lambda n: n * -(-shape[0] // n))
         chunks = (max(1, -(-shape[0] // parts)), *(max(1, n) for n in shape[1:]))
     return {
         "shape": shape,
