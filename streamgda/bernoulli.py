@@ -67,7 +67,8 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
         r, j = other[0]
         raise InvalidDataError(
             f"row {first_row + r}, column {j} of X is {X[r, j]}; with binarize=None zeros and "
-            f"ones are expected: give the threshold above which a value counts as one"
+            f"ones are expected: give the threshold above which a value counts as one",
+            *("X", first_row + int(r), int(j)),
         )
     return ones.view(np.uint8)
 
@@ -83,8 +84,8 @@ class BinaryRows:
 
     Attributes
     ----------
-    shape, dtype, chunks, shards
-        Of what is read, as that is what reading costs.
+    shape, dtype, chunks, shards, store_path
+        Of what is read, as that is what reading costs, and what errors name.
     """
 
     def __init__(self, X: Any, threshold: float | None) -> None:
@@ -92,6 +93,7 @@ class BinaryRows:
         self._threshold = threshold
         self.shape, self.dtype = X.shape, X.dtype
         self.chunks, self.shards = getattr(X, "chunks", None), getattr(X, "shards", None)
+        self.store_path = getattr(X, "store_path", type(X).__name__)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         return binarise(self._values[rows], self._threshold, rows.start or 0)

@@ -19,7 +19,7 @@ from streamgda.moments.structure import structure_of
 from streamgda.outputs import Output, refuse_half_written, target
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, allowed_bytes
-from streamgda.sources import RowSource, as_source, check_rows, is_dask
+from streamgda.sources import RowSource, as_source, check_rows, is_dask, placing
 
 
 @overload
@@ -41,6 +41,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     covariance_type: str = "full",
     norms: bool = False,
     sample_weight: Any = None,
+    classes: Any = None,
     max_memory: int | str | None = None,
     for_model: bool = False,
     progress: Progress = False,
@@ -65,6 +66,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         Whether to keep what Ledoit and Wolf's shrinkage is made of; see `ClassMoments`.
     sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights.
+    classes : array-like, shape (n_classes,), optional
+        The labels that are expected: any other is an error. They are classes though no row has
+        them.
     max_memory : int or str, optional
         Bytes, or a text such as ``"512MB"``: data in flight and state together; by default half
         of what the machine has available or a control group allows. Nothing is begun that would
@@ -88,8 +92,10 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         ends it, the same call goes on after the rows that the file holds, and gives the same
         bits as one that nothing disturbed. A finished call leaves the file: the same one again
         gives what is in it. All labels and weights, and some of the rows, are compared with
-        those that were counted. Of batches, as many as are held are taken and not added again.
-        With a checkpoint the rows are read by this process, whatever cluster there is.
+        those that were counted. Where it was a bad row that ended it, the same call goes on once
+        that row has been mended in its place, or with ``on_invalid="skip"``. Of batches, as many
+        as are held are taken and not added again. With a checkpoint the rows are read by this
+        process, whatever cluster there is.
     checkpoint_every : float
         Seconds from one writing of the file to the next, at least.
 
@@ -100,7 +106,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     Raises
     ------
     InvalidDataError
-        For rows, labels or weights that cannot be used. The checkpoint keeps the rows before.
+        For rows, labels or weights that cannot be used. Of a single row, it names the number, and
+        array and chunk, block or batch. The checkpoint keeps the rows before.
     ReadError
         Where a store cannot be read: array, chunk and rows are named.
     MemoryBudgetError
@@ -129,6 +136,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     """
     structure = structure_of(covariance_type)
     invalid = Invalid(on_invalid, nodata)
+    expected = None if classes is None else np.unique(as_labels(classes, "classes"))
+    checks = {"invalid": invalid, "expected": expected}
     moments = _empty(covariance_type, norms, invalid)
     if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
         from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
@@ -138,20 +147,32 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
                 "checkpoint does not go with dask collections; pass what they were made of, such "
                 "as the zarr array"
             )
-        return distributed.accumulate(
-            X, y, moments=moments, sample_weight=sample_weight, progress=progress, invalid=invalid
+        merged = distributed.accumulate(
+            X, y, moments=moments, sample_weight=sample_weight, progress=progress, **checks
         )
+        return _declared(merged, expected)
+    # Whether invalid rows are skipped is not told: before the first of them it is all the same.
     made_of = {
+        "moments": type(moments).__name__,
         "covariance_type": covariance_type,
         "norms": str(norms),
-        "on_invalid": on_invalid,
         "nodata": repr(invalid.nodata),
+        "classes": str(None if expected is None else expected.tolist()),
     }
-    journalled = checkpoint, checkpoint_every
+
+    def begun() -> Journal:
+        journal = Journal(checkpoint, checkpoint_every, made_of, moments)
+        if invalid.action == "raise" and journal.moments.n_skipped:
+            raise CheckpointError(
+                f"{journal} was begun with on_invalid: skip, and {journal.moments.n_skipped} rows "
+                f"were left out; now it is raise. {REMEDY}"
+            )
+        return journal
+
     if y is None:
         batches = _batches(X, sample_weight)
-        journal = Journal(*journalled, made_of | {"X": "batches"}, moments)
-        return _accumulate_batches(journal, batches, invalid, progress)
+        made_of["X"] = "batches"
+        return _declared(_accumulate_batches(begun(), batches, checks, progress), expected)
     sources = [as_source(X), as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
     if sample_weight is not None:
         sources.append(as_source(sample_weight, "sample_weight"))
@@ -160,21 +181,39 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     for source, name in zip(sources, ("X", "y", "sample_weight"), strict=False):
         refuse_half_written(source.values, name)
         made_of[name] = describe(source)
-    plan = Slabs.plan_moments(
-        rows,
-        *companions,
-        moments=moments,
-        allowed=allowed_bytes(max_memory),
-        copies=int(invalid.action == "skip"),
-        model=structure if for_model else None,
-    )
-    if checkpoint is None and _on_cluster(rows):
-        from streamgda import distributed  # noqa: PLC0415
-
-        return distributed.accumulate_store(
-            rows, companions, plan.n_rows, moments=moments, progress=progress, invalid=invalid
+    with placing(*sources):
+        plan = Slabs.plan_moments(
+            rows,
+            *companions,
+            moments=moments,
+            allowed=allowed_bytes(max_memory),
+            copies=int(invalid.action == "skip"),
+            model=structure if for_model else None,
         )
-    journal = Journal(*journalled, made_of, moments)
+        if checkpoint is None and _on_cluster(rows):
+            from streamgda import distributed  # noqa: PLC0415
+
+            merged = distributed.accumulate_store(
+                rows, companions, plan.n_rows, moments=moments, progress=progress, **checks
+            )
+        else:
+            merged = _accumulate_slabs(begun(), plan, sources, checks, progress)
+    return _declared(merged, expected)
+
+
+def _declared(moments: Any, classes: np.ndarray | None) -> Any:
+    """The moments, with classes that are there without rows."""
+    return moments if classes is None or moments.n_features is None else moments.declare(classes)
+
+
+def _accumulate_slabs(
+    journal: Journal,
+    plan: Slabs,
+    sources: list[RowSource],
+    checks: dict[str, Any],
+    progress: Progress,
+) -> Any:
+    rows, *companions = sources
     plan = _go_on(journal, plan, rows, companions)
     with (
         reporter(
@@ -186,7 +225,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
             done = start + block.shape[0]
             with journal.adding(done, start, block, (labels, *weights)):
                 weight = weights[0] if weights else None
-                journal.moments._update(block, labels, weight, start, invalid)
+                journal.moments._update(block, labels, weight, start, **checks)
             report(done)
     return journal.moments
 
@@ -236,7 +275,7 @@ def _on_cluster(rows: RowSource) -> bool:
 
 
 def _accumulate_batches(
-    journal: Journal, batches: Iterator[Any], invalid: Invalid, progress: Progress
+    journal: Journal, batches: Iterator[Any], checks: dict[str, Any], progress: Progress
 ) -> Any:
     seen, done = SeenBatches(), 0
     journal.seen = seen
@@ -253,9 +292,10 @@ def _accumulate_batches(
                 with journal.adding(number + 1, *batch):
                     X, y, *weights = batch
                     weight = weights[0] if weights else None
-                    journal.moments._update(X, y, weight, invalid=invalid)
+                    journal.moments._update(X, y, weight, 0, **checks)
             except InvalidDataError as error:
-                raise InvalidDataError(f"batch {number}: {error}") from None
+                error.place(f"batch {number}")
+                raise
             done += np.shape(batch[1])[0]
             report(done)
     return journal.moments
@@ -333,10 +373,12 @@ def score(
             shape = (rows.n_rows, *first.shape[1:])
             out = target(out, shape, first.dtype, distributed.scored_rows(rows))
         if out is None or distributed.reads_itself(out):
-            return distributed.score_store(function, rows, out, plan.n_rows, progress)
+            with placing(rows):
+                return distributed.score_store(function, rows, out, plan.n_rows, progress)
     output = Output(out, made_of and {**made_of, "X": describe(rows)})
     plan = _go_on(output, plan, rows, [])
     with (
+        placing(rows),
         reporter(
             progress, rows.n_rows, "scoring", first=output.done, row_bytes=rows.row_bytes
         ) as report,

@@ -8,7 +8,29 @@ class StreamGDAError(Exception):
 
 
 class InvalidDataError(StreamGDAError, ValueError):
-    """Rows, labels or weights that cannot be used: NaN, wrong width, wrong length, wrong kind."""
+    """Rows, labels or weights that cannot be used: NaN, wrong width, wrong length, wrong kind.
+
+    Attributes
+    ----------
+    array : str or None
+        Where it is about one row: whether that is of "X", "y" or "sample_weight",
+    row, column : int or None
+        and which one it is. Whoever knows where the rows come from has it say more (`place`).
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        array: str | None = None,
+        row: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.array, self.row, self.column = array, row, column
+
+    def place(self, where: str) -> None:
+        """Have the message begin with where that is."""
+        self.args = (f"{where}: {self}",)
 
 
 class InvalidParameterError(StreamGDAError, ValueError):

@@ -18,7 +18,7 @@ from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, count_classes
-from streamgda.sources import RowSource, as_source, check_rows, is_dask
+from streamgda.sources import RowSource, as_source, check_rows, is_dask, placing
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
@@ -84,7 +84,9 @@ class FoldedRows:
     def state_bytes(self, covariance_type: str) -> int:
         """Bytes of one fold's moments."""
         structure = structure_of(covariance_type)
-        return structure.state_bytes(count_classes(self.companions[0]), self.rows.shape[1])
+        with placing(*self._sources):
+            n_classes = count_classes(self.companions[0])
+        return structure.state_bytes(n_classes, self.rows.shape[1])
 
     def held_bytes(self, covariance_type: str) -> int:
         """Bytes of all folds' moments, and of what is made of them at a time: sums and parts."""
@@ -129,7 +131,8 @@ class FoldedRows:
             except InvalidDataError:
                 # Of the slab as a whole, the error names a row by its own number.
                 X, y, *weights = (source.read(rows.start, rows.stop) for source in self._sources)
-                ClassMoments("diag")._update(X, y, weights[0] if weights else None, rows.start)
+                with placing(*self._sources):
+                    ClassMoments("diag")._update(X, y, weights[0] if weights else None, rows.start)
                 raise
         return folds
 

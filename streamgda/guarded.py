@@ -1,10 +1,11 @@
-"""Zarr stores that refuse: what streamgda has not written, or to leave out a chunk."""
+"""Zarr stores that refuse: what streamgda has not written, traps, or to leave out a chunk."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ _KEYS = (
     *("codecs", "storage_transformers"),
 )
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+_WIDEST = 1 << 20  # bytes, or bits, of an element of an array that is described
 _READ_UNSEEN = 1 << 23  # bytes that are asked for before it is known that they are there
 
 
@@ -115,6 +117,49 @@ class Guarded(WrapperStore):
                     self._chunks[key] = chunk
                     continue
             raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+
+
+class Described(WrapperStore):
+    """A store of anybody's, of which only the metadata can be read, and none that is a trap.
+
+    Elements of a gigabyte each are one line of metadata, and zarr makes a fill value of them.
+    """
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """The metadata at a key.
+
+        Raises
+        ------
+        FormatError
+            For anything else, for what is no file, and for elements that are too wide.
+        """
+        if key.rpartition("/")[2] not in _METADATA:
+            raise FormatError(f"{key} is not metadata")
+        if isinstance(self._store, LocalStore):
+            path = self._store.root / key
+            if path.exists() and not path.is_file():
+                raise FormatError(f"{path} is not a file")
+        value = await super().get(key, prototype, byte_range)
+        if value is not None:
+            _check_elements(json.loads(value.to_bytes()), key)
+        return value
+
+
+def _check_elements(metadata: Any, key: str) -> None:
+    """Refuse data types that are wide, wherever they are named."""
+    if isinstance(metadata, list):
+        for entry in metadata:
+            _check_elements(entry, key)
+    elif isinstance(metadata, dict):
+        for name, entry in metadata.items():
+            wide = name in ("length_bytes", "length_bits") and isinstance(entry, int | float)
+            texts = (
+                re.findall(r'"[<>|=]?[A-Za-z](\d+)"', json.dumps(entry)) if name == "dtype" else []
+            )
+            widths = [*([entry] if wide else []), *map(int, texts)]
+            if any(width > _WIDEST for width in widths):
+                raise FormatError(f"{key} has elements of type {entry!r:.100}, which are too wide")
+            _check_elements(entry, key)
 
 
 class Complete(WrapperStore):

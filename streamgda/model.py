@@ -427,7 +427,10 @@ class GaussianModel:
             "classes": storage.pack_labels(self.classes),
         }
         names = ("priors", "means", "features", "roots", "log_determinants")
-        return attributes, {name: getattr(self, name) for name in names}
+        arrays = {name: getattr(self, name) for name in names}
+        if self.structure.matrix:
+            arrays["roots"] = storage.pack_triangles(self.roots)
+        return attributes, arrays
 
     @classmethod
     def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -441,6 +444,8 @@ class GaussianModel:
         try:
             structure = structure_of(attributes["covariance_type"])
             classes = storage.unpack_labels(attributes["classes"])
+            if structure.matrix:
+                arrays = {**arrays, "roots": storage.unpack_triangles(arrays["roots"])}
             model = cls(structure, classes, **arrays)
             k, d = classes.size, model.features.size
             shape = structure.scatter_shape(k, d)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from streamgda import estimators, storage
 from streamgda.errors import FormatError
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.base import MomentClassifier, checked_params, part
 
 
-def load(store: Any) -> MomentClassifier:
+def load(store: Any) -> Any:
     """Load an estimator that `save` wrote.
 
     Parameters
@@ -41,22 +44,30 @@ def load(store: Any) -> MomentClassifier:
     array(['a', 'b'], dtype='<U1')
     """
     attributes, arrays = storage.read(store, "estimator")
-    name = attributes.get("estimator")
-    if name not in estimators.__all__:
-        raise FormatError(f"{store} holds an estimator {name!r}, which is not known here")
     try:
-        params = attributes["params"]
-        if not all(map(_is_plain, params.values())):
-            raise TypeError("parameters are numbers, texts and lists of numbers")
-        estimator: MomentClassifier = getattr(estimators, name)(**params)
-        return estimator._restore(attributes, arrays)
+        return _restored(attributes, arrays)
     except FormatError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"{store} is damaged: {error!s:.500}") from None
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(entry, int | float) for entry in value)
-    return value is None or isinstance(value, bool | int | float | str)
+def _class_of(attributes: Mapping[str, Any], base: type = object) -> Any:
+    name = attributes["estimator"]
+    kind = getattr(estimators, name) if name in estimators.__all__ else None
+    if kind is None or not hasattr(kind, "from_state") or not issubclass(kind, base):
+        raise FormatError(f"what was saved is an estimator {name!r}, which is not known here")
+    return kind
+
+
+def _restored(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    kind = _class_of(attributes)
+    if kind is not estimators.ThresholdClassifier:
+        return kind.from_state(attributes, arrays)
+    # It holds an estimator of another kind, and perhaps one to be fitted anew.
+    inner = attributes["fitted"]
+    fitted = _class_of(inner, MomentClassifier).from_state(inner, part(arrays, "fitted"))
+    given = attributes["params"]["estimator"]
+    if given is not None:
+        given = _class_of(given, MomentClassifier)(**checked_params(given["params"]))
+    return kind.from_state(attributes, arrays, given, fitted)

@@ -6,9 +6,10 @@ not loaded are not loaded here either: kinds are told apart by what they offer.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -112,7 +113,7 @@ class RowSource:
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """An error that names the first chunk in which it occurs again."""
-        where = f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+        where = self.title
         for first in range(start // self.unit * self.unit, stop, self.unit):
             rows = slice(first, min(first + self.unit, self.n_rows))
             for column in range(self.columns):
@@ -125,6 +126,23 @@ class RowSource:
                         f"{brief(again)}"
                     )
         return ReadError(f"{where}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+
+    @property
+    def title(self) -> str:
+        """Its name, and of an array in a store the path."""
+        if not is_store(self.values):
+            return self.name
+        return f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Which array and chunk, or block of dask's, a row is in; empty where there are none."""
+        if is_dask(self.values):
+            block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
+            return f"{self.name}: block {block}"
+        if not is_store(self.values) or not self.values.chunks:
+            return ""
+        chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
+        return f"{self.title}: chunk {chunk}"
 
     def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
         if self.columns == 1:
@@ -179,12 +197,26 @@ def as_source(X: Any, what: str = "X") -> RowSource:
         return RowSource(X, shape, _dtype(X.dtype), unit, False, shard, max(1, columns), what)
     refuse_group(X, what)
     if hasattr(X, "iloc"):
-        return RowSource(X, tuple(X.shape), None, 1, False)
+        return RowSource(X, tuple(X.shape), None, 1, False, name=what)
     if not isinstance(X, np.ndarray):
         X = np.asarray(X)
     if not X.ndim:
         raise InvalidDataError(f"{what} has no rows: it is {type(X.item()).__name__}")
-    return RowSource(X, X.shape, X.dtype, 1, True)
+    return RowSource(X, X.shape, X.dtype, 1, True, name=what)
+
+
+@contextlib.contextmanager
+def placing(*sources: RowSource) -> Iterator[None]:
+    """Within this context, errors about a row say in which of the arrays and chunks it is."""
+    try:
+        yield
+    except InvalidDataError as error:
+        if error.row is not None:
+            for source in sources:
+                where = source.place(error.row, error.column) if source.name == error.array else ""
+                if where:
+                    error.place(where)
+        raise
 
 
 def refuse_group(X: Any, what: str = "X") -> None:
@@ -207,9 +239,10 @@ def check_rows(rows: RowSource, *companions: RowSource) -> None:
         if len(companion.shape) != 1:
             raise InvalidDataError(f"{name} have shape {companion.shape}; expected one a row")
         if companion.n_rows != rows.n_rows:
+            stores = (f"; {s.title}" for s in (rows, companion) if s.title != s.name)
             raise InvalidDataError(
                 f"X has {rows.n_rows} rows but there are {companion.n_rows} {name} (inconsistent "
-                f"numbers of samples); give one a row"
+                f"numbers of samples); give one a row{''.join(stores)}"
             )
     if not rows.n_rows:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
@@ -256,11 +289,31 @@ def open_store(
     """
     import zarr  # noqa: PLC0415
 
+    node = open_node(path, missing=missing, storage_options=storage_options)
+    if not isinstance(node, zarr.Group):
+        if y is None:
+            return node, None
+        raise SourceError(
+            f"{path} is a zarr array and has no labels with it; expected a group with arrays "
+            f"{X!r} and {y!r}"
+        )
+    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+
+
+def open_node(
+    path: Any,
+    *,
+    missing: str = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Open a zarr group or array for reading; parameters and errors as of `open_store`."""
+    import zarr  # noqa: PLC0415
+
     if missing not in ("fill", "error"):
         raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
     local = isinstance(path, str | Path) and "://" not in str(path)
     if local and not Path(path).exists():
-        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group with {X!r}, {y!r}")
+        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if str(path).endswith(".zip") else path
         options = None if storage_options is None else dict(storage_options)
@@ -273,14 +326,7 @@ def open_store(
         if not local and isinstance(error, FileNotFoundError):
             raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
         raise SourceError(f"{path} cannot be opened as zarr: {brief(error)}") from error
-    if not isinstance(node, zarr.Group):
-        if y is None:
-            return node, None
-        raise SourceError(
-            f"{path} is a zarr array and has no labels with it; expected a group with arrays "
-            f"{X!r} and {y!r}"
-        )
-    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+    return node
 
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:

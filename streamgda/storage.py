@@ -1,8 +1,10 @@
 """Arrays and attributes as a versioned zarr group: directory, zip file or any zarr store.
 
-What is written is numbers and JSON; nothing is ever executed on reading, and no more memory taken
-than there are bytes in the store: arrays are not compressed. The room knows the format only: what
-the arrays mean is known by whoever writes and reads them.
+What is written is numbers and JSON; nothing is ever executed on reading, and memory is taken in
+proportion to the bytes that are there: arrays are not compressed. They are no larger than they must
+be all the same: integers are written in four bytes where all of an array fit, and triangles for
+matrices (`pack_triangles`) by those who know that their matrices have no more. The room knows the
+format only: what the arrays mean is known by whoever writes and reads them.
 """
 
 from __future__ import annotations
@@ -14,25 +16,34 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.errors import (
+    FormatError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    StreamGDAError,
+)
 from streamgda.patience import brief, may_pass
 
 if TYPE_CHECKING:
     import zarr
 
 FORMAT = "streamgda"
-VERSION = 2
+VERSION = 3
 
 _CHUNK_BYTES = 1 << 23
+_FEW_PARTS = 16
 _PADDED_BYTES = 1 << 20  # of text labels that may be wider than they need to be
 _NUMBERS = "biuf"  # kinds of the arrays that are written
+_INT64 = np.dtype(np.int64)
+_NARROW = (np.dtype(np.uint32), np.dtype(np.int32))  # what such integers are written in
 
 
 def write(
@@ -56,22 +67,35 @@ def write(
     SourceError
         Where the path is a directory of other things, which replacing would delete.
     """
-    arrays = {
-        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
-        for name, array in arrays.items()
+    dtypes = {name: array.dtype.newbyteorder("=").str for name, array in arrays.items()}
+    written = {
+        name: _narrowed(np.asarray(a, dtypes[name], order="C")) for name, a in arrays.items()
     }
     description = {
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
         "attributes": dict(attributes),
-        "arrays": {name: [list(a.shape), a.dtype.str, _checksum(a)] for name, a in arrays.items()},
+        "arrays": {
+            name: [list(a.shape), a.dtype.str, _checksum(a), dtypes[name]]
+            for name, a in written.items()
+        },
     }
     description["checksum"] = checksum_of(description)
     with _created(store, {FORMAT: description}) as group:
-        for name, array in arrays.items():
+        for name, array in written.items():
             node = group.create_array(name, **_layout(array.shape, array.dtype))
             node[...] = array
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """Integers in four bytes each, where that is enough for all of them."""
+    if array.dtype == _INT64 and array.size:
+        low, high = array.min(), array.max()
+        for dtype in _NARROW:
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return array.astype(dtype)
+    return array
 
 
 def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -106,6 +130,34 @@ def kind_of(store: Any) -> str:
         return str(_description(group, None)["kind"])
 
 
+@contextlib.contextmanager
+def described(store: Any) -> Iterator[zarr.Group | zarr.Array]:
+    """What is in anybody's zarr store, by its metadata: chunks cannot be read through it.
+
+    Raises
+    ------
+    SourceNotFoundError
+        Where nothing is there.
+    SourceError
+        Where that is not zarr, or nothing that can be described.
+    """
+    import zarr  # noqa: PLC0415
+
+    from streamgda.guarded import Described  # noqa: PLC0415  (it needs zarr)
+
+    with _store_of(store) as find:
+        try:
+            opened, inside = find()
+            yield zarr.open(Described(opened), mode="r", path=inside)
+        except FileNotFoundError as error:
+            kind = SourceError if _as_path(store) else SourceNotFoundError
+            raise kind(f"{store} holds no zarr group or array: {brief(error)}") from error
+        except StreamGDAError as error:
+            raise SourceError(f"{store} cannot be described: {error}") from None
+        except Exception as error:  # what is wrong depends on the store
+            raise SourceError(f"{store} cannot be opened as zarr: {brief(error)}") from error
+
+
 def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     head = group.attrs.get(FORMAT)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -125,20 +177,23 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
     return head
 
 
-def _array(group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any) -> np.ndarray:
+def _array(
+    group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any, meant: Any
+) -> np.ndarray:
     if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
         raise ValueError(f"no array is called {name!r}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{name!r} has shape {shape!r}")
     dtype = np.dtype(str(dtype_name))
-    if dtype.str != dtype_name or dtype.kind not in _NUMBERS:
-        raise ValueError(f"{name!r} has dtype {dtype_name!r}")
+    narrow = dtype in _NARROW and meant == _INT64.str
+    if dtype.str != dtype_name or dtype.kind not in _NUMBERS or not (narrow or dtype.str == meant):
+        raise ValueError(f"{name!r} has dtype {dtype_name!r} for {meant!r}")
     guarded: Any = group.store
     guarded.expect(f"{group.path}/{name}".lstrip("/"), _metadata(tuple(shape), dtype))
     array = np.asarray(group[name][...], order="C")
     if _checksum(array) != crc:
         raise ValueError(f"{name!r} does not match its checksum")
-    return array
+    return array.astype(_INT64) if narrow else array
 
 
 @lru_cache
@@ -165,7 +220,10 @@ def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
     chunks: tuple[int, ...] = ()
     if shape:
         row = max(1, math.prod(shape[1:]) * dtype.itemsize)
-        parts = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
+        least = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
+        # The last part is written in full too, which matters where there are few.
+        counts = range(least, least + min(least, _FEW_PARTS) + 1)
+        parts = min(counts, key=lambda n: n * -(-shape[0] // n))
         chunks = (max(1, -(-shape[0] // parts)), *(max(1, n) for n in shape[1:]))
     return {
         "shape": shape,
@@ -243,22 +301,34 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
 
     from streamgda.guarded import Guarded  # noqa: PLC0415  (it needs zarr)
 
-    path = _as_path(store)
-    if path is not None and not path.exists():
-        raise SourceNotFoundError(f"{path} does not exist")
-    with contextlib.ExitStack() as stack:
+    with _store_of(store) as find:
         try:
-            opened, inside = _as_store(path or store)
-            if path is not None:
-                stack.callback(_close, opened)
+            opened, inside = find()
             group = zarr.open_group(
                 Guarded(opened), mode="r", path=inside, zarr_format=3, use_consolidated=False
             )
         except Exception as error:  # what is wrong depends on the store and its codecs
-            if path is None and may_pass(error):
+            if _as_path(store) is None and may_pass(error):
                 raise ReadError(f"{store} cannot be read: {brief(error)}") from error
             raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
         yield group
+
+
+@contextlib.contextmanager
+def _store_of(store: Any) -> Iterator[Callable[[], tuple[Any, str]]]:
+    """A function that gives the zarr store and the path in it; what it opens is closed."""
+    path = _as_path(store)
+    if path is not None and not path.exists():
+        raise SourceNotFoundError(f"{path} does not exist")
+    with contextlib.ExitStack() as stack:
+
+        def find() -> tuple[Any, str]:
+            opened, inside = _as_store(path or store)
+            if path is not None:
+                stack.callback(_close, opened)
+            return opened, inside
+
+        yield find
 
 
 def _as_path(store: Any) -> Path | None:
@@ -295,6 +365,43 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def pack_triangles(matrices: np.ndarray) -> np.ndarray:
+    """The lower triangles of matrices, row by row: shape (groups, d (d + 1) / 2).
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (groups, d, d)
+
+    Examples
+    --------
+    >>> pack_triangles(np.arange(9).reshape(1, 3, 3))
+    array([[0, 3, 4, 6, 7, 8]])
+    """
+    groups, d, _ = matrices.shape
+    packed = np.empty((groups, d * (d + 1) // 2), matrices.dtype)
+    for i in range(d):
+        packed[:, i * (i + 1) // 2 :][:, : i + 1] = matrices[:, i, : i + 1]
+    return packed
+
+
+def unpack_triangles(packed: np.ndarray) -> np.ndarray:
+    """Matrices from `pack_triangles`, with zeros above their diagonals.
+
+    Raises
+    ------
+    ValueError
+        Where these are no triangles.
+    """
+    groups, size = packed.shape
+    d = math.isqrt(2 * size)
+    if d * (d + 1) // 2 != size:
+        raise ValueError(f"{size} numbers are no triangle of a matrix")
+    matrices = np.zeros((groups, d, d), packed.dtype)
+    for i in range(d):
+        matrices[:, i, : i + 1] = packed[:, i * (i + 1) // 2 :][:, : i + 1]
+    return matrices
 
 
 def pack_labels(labels: np.ndarray) -> dict[str, Any]:

@@ -3,11 +3,24 @@
 import re
 import shutil
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
 
-from streamgda import ClassMoments, GaussianNB, accumulate, open_store, patience, slabs
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    ThresholdClassifier,
+    accumulate,
+    open_store,
+    patience,
+    slabs,
+    storage,
+)
 from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
 
 N_ROWS, D = 1000, 6
@@ -177,48 +190,202 @@ def test_too_little_memory_is_not_the_store_s_fault():
         accumulate(Flaky(MemoryError("too much"), 10), np.arange(N_ROWS) % 2)
 
 
-# --- rows are counted from the start of the store ----------------------------------------------
+# --- rows that cannot be used: array, chunk and row are named ------------------------------------
+
+ROW = 737
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite(tmp_path, value):
-    write(tmp_path / "rows")
-    zarr.open_array(tmp_path / "rows" / "X")[737, 2] = value
-    X, y = open_store(tmp_path / "rows")
-    for work in (accumulate, GaussianNB().fit):
-        with pytest.raises(InvalidDataError, match="row 737, column 2 is"):
-            work(X, y)
-    with pytest.raises(InvalidDataError, match="row 737, column 2 is"):
-        GaussianNB().fit(X[:700], y[:700]).predict(X)
+def bad_copy(values, bad, row=ROW):
+    values = values.astype(np.result_type(values, np.asarray(bad)))
+    values[row] = bad
+    return values
+
+
+def arrays(X=None, y=None, weights=None):
+    """Rows that can be used, with one of the arrays another."""
+    random = np.random.default_rng(0)
+    given = {"X": X, "y": y, "sample_weight": weights}
+    good = {
+        "X": random.normal(size=(N_ROWS, D)),
+        "y": random.integers(0, 3, N_ROWS),
+        "sample_weight": np.ones(N_ROWS),
+    }
+    return {name: good[name] if given[name] is None else given[name] for name in good}
+
+
+ROWS = arrays()["X"]
+LABELS = arrays()["y"]
+STRINGS = np.array(["a", "b"] * (N_ROWS // 2), object)
+DATES = np.full(N_ROWS, "2020-01-01", "M8[D]")
+BAD = {
+    "NaN": (arrays(X=bad_copy(ROWS, np.nan)), {}, "NaN: row 737, column 0 is nan"),
+    "infinity": (arrays(X=bad_copy(ROWS, -np.inf)), {}, "infinity: row 737, column 0 is -inf"),
+    "nodata": (
+        arrays(X=bad_copy(ROWS, [0, 1, 2, 3, -7.0, 5])),
+        {"nodata": -7},
+        "row 737 holds NaN, infinity or nodata=-7, first in column 4",
+    ),
+    "NaN in bytes with nodata": (
+        arrays(X=bad_copy(np.ones((N_ROWS, D), np.uint8), 255)),
+        {"nodata": 255},
+        "row 737 holds NaN, infinity or nodata=255, first in column 0",
+    ),
+    "NaN as a label": (arrays(y=bad_copy(LABELS, np.nan)), {}, r"y\[737\] is nan"),
+    "half a label": (arrays(y=bad_copy(LABELS, 0.5)), {}, r"y\[737\] is 0\.5"),
+    "no date": (arrays(y=bad_copy(DATES, np.datetime64("NaT"))), {}, r"y\[737\] is NaT"),
+    "a label that is not expected": (
+        arrays(y=bad_copy(LABELS, 9)),
+        {"classes": [2, 1, 0]},
+        r"y\[737\] is 9, which is not one of the classes expected: \[0, 1, 2\]",
+    ),
+    "the first label that is not expected": (
+        arrays(y=bad_copy(LABELS, 9, [737, 800])),
+        {"classes": [2, 1, 0], "on_invalid": "skip"},
+        r"y\[737\] is 9, which is not",
+    ),
+    "a negative weight": (
+        arrays(weights=bad_copy(np.ones(N_ROWS), -1.0)),
+        {},
+        r"sample_weight\[737\] is -1",
+    ),
+    "NaN as a weight": (
+        arrays(weights=bad_copy(np.ones(N_ROWS), np.nan)),
+        {},
+        r"sample_weight\[737\] is nan",
+    ),
+}
+EVERY_BAD = pytest.mark.parametrize("name", BAD)
+
+
+def stored(path, values, chunks):
+    return zarr.create_array(path, data=values, chunks=chunks)
 
 
 @pytest.mark.parametrize(
-    ("bad", "match"),
-    [
-        (np.where(np.arange(N_ROWS) == 737, np.nan, 1.0), r"y\[737\] is nan"),
-        (np.where(np.arange(N_ROWS) == 737, 0.5, 1.0), r"y\[737\] is 0\.5"),
-        (np.array(["NaT" if i == 737 else "2020" for i in range(N_ROWS)], "M8[D]"), r"y\[737\]"),
-    ],
+    ("name", "way"), [*((name, "whole rows") for name in BAD), ("nodata", "split features")]
 )
-def test_labels_that_are_none(bad, match):
-    X = np.random.default_rng(0).normal(size=(N_ROWS, D))
-    with pytest.raises(InvalidDataError, match=match):
-        accumulate(X, bad)
-    with pytest.raises(InvalidDataError, match=match):
-        accumulate(X, zarr.create_array({}, data=bad, chunks=(100,)))
+def test_in_stores(tmp_path, name, way):
+    given, options, message = BAD[name]
+    chunks = {"X": (100, 2 if way == "split features" else D), "y": (200,), "sample_weight": (50,)}
+    held = {n: stored(tmp_path / n, a, chunks[n]) for n, a in given.items()}
+    which = bad_array(message)
+    column = 2 if way == "split features" and "column 4" in message else 0
+    chunk = {"X": rf"\(7, {column}\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
+    where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*"
+    kept = tmp_path / "kept"
+    for _ in range(2):  # the second time from the checkpoint on
+        with pytest.raises(InvalidDataError, match=where + message) as refusal:
+            accumulate(**held, **options, checkpoint=kept)
+        assert (refusal.value.array, refusal.value.row) == (which, ROW)
+        assert "the first 600 rows" in refusal.value.__notes__[0]
+    before = {n: a[:600] for n, a in given.items()}
+    moments, held_moments = accumulate(**before, **options), storage.read(kept, "checkpoint")
+    assert held_moments[0]["done"] == 600
+    for part, array in moments.state()[1].items():
+        np.testing.assert_allclose(held_moments[1][part], array, rtol=1e-9, err_msg=part)
+    mended = {n: np.concatenate([a[:700], a[:200], a[900:]]) for n, a in given.items()}
+    for n, a in held.items():
+        a[...] = mended[n]
+    found = accumulate(**held, **options, checkpoint=kept)
+    assert bits(found) == bits(accumulate(**held, **options))
+    assert found.class_count.sum() == N_ROWS
 
 
-def test_weights_that_are_none():
-    X = np.random.default_rng(0).normal(size=(N_ROWS, D))
-    weights = np.ones(N_ROWS)
-    weights[737] = -1
-    with pytest.raises(InvalidDataError, match=r"sample_weight\[737\] is -1"):
-        accumulate(X, np.arange(N_ROWS) % 2, sample_weight=weights)
+def bad_array(message):
+    return {"y": "y", "s": "sample_weight"}.get(message[0], "X")
+
+
+def bits(moments):
+    attributes, arrays = moments.state()
+    return attributes, {name: array.tobytes() for name, array in arrays.items()}
+
+
+@EVERY_BAD
+def test_in_memory_in_batches_and_in_dask(name):
+    given, options, message = BAD[name]
+    X, y, weights = given.values()
+    with pytest.raises(InvalidDataError, match=message) as refusal:
+        accumulate(**given, **options)
+    assert "chunk" not in str(refusal.value)
+    batches = ((X[i : i + 100], y[i : i + 100], weights[i : i + 100]) for i in range(0, 1000, 100))
+    own = message.replace("737", "37")
+    with pytest.raises(InvalidDataError, match=rf"^batch 7: .*{own}"):
+        accumulate(batches, **options)
+    lazy = [da.from_array(a, chunks=(100, *a.shape[1:])) for a in given.values()]
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(InvalidDataError, match=rf"^block 7: .*{message}"):
+            accumulate(*lazy[:2], sample_weight=lazy[2], **options)
+        for array in lazy:
+            array._chunks = ((np.nan,) * 10, *array.chunks[1:])
+        with pytest.raises(
+            InvalidDataError, match=rf"^block 7 \(rows counted from its first\): .*{own}"
+        ):
+            accumulate(*lazy[:2], sample_weight=lazy[2], **options)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        GaussianNB,
+        BernoulliNB,
+        ThresholdClassifier,
+        lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2),
+    ],
+    ids=["GaussianNB", "BernoulliNB", "ThresholdClassifier", "GaussianDiscriminantCV"],
+)
+def test_estimators_name_them_too(tmp_path, make):
+    y = LABELS % 2
+    bad = stored(tmp_path / "X", bad_copy(ROWS, np.nan), (100, D))
+    estimator = make()
+    with pytest.raises(
+        InvalidDataError, match=r"^X \(file.*X\): chunk \(7, 0\): .*row 737, column 0"
+    ):
+        estimator.fit(bad, y)
+    assert not hasattr(estimator, "moments_")
+    estimator.fit(ROWS, y)
+    for out in (None, tmp_path / "out"):
+        with pytest.raises(InvalidDataError, match=r"X\): chunk \(7, 0\): .*row 737, column 0"):
+            estimator.predict(bad, out=out)
+    lazy = estimator.predict(da.from_array(np.asarray(bad[:]), chunks=(100, D)))
+    with pytest.raises(InvalidDataError, match=r"^block 7: .*row 737, column 0"):
+        lazy.compute(scheduler="synchronous")
+    good = stored({}, ROWS, (100, D))
+    with pytest.raises(InvalidDataError, match=r"^y \(.*\): chunk \(3,\): .*y\[737\] is nan"):
+        make().fit(good, stored(tmp_path / "y", bad_copy(y, np.nan), (200,)))
+    with pytest.raises(InvalidDataError, match=r"y\[737\] the first that does not fit"):
+        make().fit(good, bad_copy(STRINGS, 3))
+
+
+def test_labels_that_a_threshold_was_not_fitted_for(tmp_path):
+    fitted = ThresholdClassifier().fit(ROWS, LABELS % 2)
+    X, y = stored({}, ROWS, (100, D)), stored(tmp_path / "y", bad_copy(LABELS % 2, 2), (200,))
+    before = fitted.threshold_
+    with pytest.raises(InvalidDataError, match=r"y\): chunk \(3,\): y\[737\] has the label 2"):
+        fitted.fit_threshold(X, y)
+    with pytest.raises(InvalidDataError, match=r"^y\[737\] has the label 2"):
+        fitted.fit_threshold(ROWS, y[:])
+    assert fitted.threshold_ == before
+
+
+def test_classes_that_are_expected():
+    found = accumulate(ROWS, LABELS, classes=[5, 0, 1, 2])
+    assert found.classes.tolist() == [0, 1, 2, 5]
+    assert found.class_count.tolist() == [*np.bincount(LABELS), 0]
+    assert accumulate([(ROWS, LABELS)], classes=[5, 0, 1, 2]).classes.tolist() == [0, 1, 2, 5]
+    lazy = accumulate(da.from_array(ROWS, chunks=(100, D)), LABELS, classes=[5, 0, 1, 2])
+    assert lazy.class_count.tolist() == found.class_count.tolist()
 
 
 @pytest.mark.parametrize("n_labels", [N_ROWS - 1, N_ROWS + 1])
 def test_labels_that_are_too_few_or_too_many(tmp_path, n_labels):
     write(tmp_path / "rows")
     X, _ = open_store(tmp_path / "rows")
-    with pytest.raises(InvalidDataError, match=f"X has {N_ROWS} rows but there are {n_labels}"):
-        accumulate(X, zarr.create_array({}, data=np.zeros(n_labels), chunks=(100,)))
+    y = stored(tmp_path / "labels", np.zeros(n_labels), (100,))
+    where = r"; X \(file://.*rows/X\); y \(file://.*labels\)$"
+    match = rf"X has {N_ROWS} rows but there are {n_labels} labels.*{where}"
+    for work in (accumulate, GaussianNB().fit):
+        with pytest.raises(InvalidDataError, match=match):
+            work(X, y)
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(X, y, checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()

@@ -182,7 +182,14 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
         (note,) = refusal.value.__notes__
         assert note.startswith(f"The checkpoint {path} keeps what was done, the first 180 rows")
         assert storage.read(path, checkpoint.KIND)[0]["done"] == 180
-    bad[187] = X[187]
+    before = path.read_bytes()
+    skipped = accumulate(bad, Y, on_invalid="skip", checkpoint=path)
+    assert skipped.n_skipped == 1
+    assert bits(skipped) == bits(accumulate(bad, Y, on_invalid="skip"))
+    with pytest.raises(CheckpointError, match="on_invalid: skip, and 1 rows were left out"):
+        accumulate(bad, Y, checkpoint=path)
+    path.write_bytes(before)
+    bad[187] = X[187]  # mended where it is
     assert bits(accumulate(bad, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 
@@ -248,7 +255,7 @@ CHANGES = {
     "no weights": ({"sample_weight": None}, "begun with sample_weight"),
     "other weights": ({"sample_weight": WEIGHTS[::-1]}, "other labels or weights"),
     "another structure": ({"covariance_type": "tied"}, "covariance_type: full; now it is tied"),
-    "skipped": ({"on_invalid": "skip"}, "on_invalid: raise; now it is skip"),
+    "other classes": ({"classes": [0, 1, 2, 3]}, "classes: None; now it is [0, 1, 2, 3]"),
     "nodata": ({"nodata": 7}, "nodata: None; now it is 7"),
 }
 

@@ -371,7 +371,7 @@ def test_delayed_partitions_that_cannot_be_used(in_this_thread):
     match = r"partition 1 is a ndarray; expected a tuple \(X, y\) or \(X, y, weight\)"
     with pytest.raises(InvalidDataError, match=match):
         accumulate(in_partitions((X, y), X))
-    with pytest.raises(InvalidDataError, match=r"partition 1: .*NaN: row 0, column 0"):
+    with pytest.raises(InvalidDataError, match=r"partition 1 .*NaN: row 0, column 0"):
         accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
     with pytest.raises(InvalidDataError, match="holds its own weights"):
         accumulate(in_partitions((X, y)), sample_weight=y)

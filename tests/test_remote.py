@@ -294,6 +294,17 @@ def test_s3(environment, rows, expected, tmp_path):
     )
 
 
+def test_s3_from_the_command_line(environment, rows, tmp_path):
+    """Credentials and addresses come from the environment, as other programs take them."""
+    write(f"s3://{environment}/rows", rows)
+    arguments = ["fit", f"s3://{environment}/rows", "--kind", "nb", "--model", str(tmp_path / "nb")]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--missing", "error"])
+    assert not ended.value.code
+    expected = GaussianNB().fit(*rows).theta_
+    np.testing.assert_allclose(streamgda.load(tmp_path / "nb").theta_, expected, rtol=1e-12)
+
+
 def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
     write(f"s3://{environment}/rows", rows)
     monkeypatch.delenv("AWS_ENDPOINT_URL")

@@ -1,8 +1,11 @@
 """Estimators that were saved score as before, bit for bit, and go on learning."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from samples import (
     EVERY_ESTIMATOR,
     assert_equal_to_rounding,
@@ -14,7 +17,7 @@ from samples import (
 )
 
 import streamgda
-from streamgda import GaussianNB, QuadraticDiscriminantAnalysis
+from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, ThresholdClassifier, storage
 from streamgda.errors import FormatError
 
 
@@ -67,3 +70,90 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
     fitted.moments_.save(tmp_path / "moments")
     with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
         streamgda.load(tmp_path / "moments")
+
+
+# --- thresholds -------------------------------------------------------------------------------
+
+
+def two_classes(labels=("no", "yes")):
+    X, y = blobs(n_classes=2)
+    return X, np.array(labels)[y]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"estimator": QuadraticDiscriminantAnalysis(reg_param=0.1), "cost": [[0, 3], [1, 0]]},
+        {"estimator": GaussianNB(priors=[0.5, 0.5]), "cost": np.array([[0.0, 1.0], [0.0, 0.0]])},
+        {"class_weight": {"yes": 2, "no": 0.5}, "max_memory": "64MB"},
+        {"class_weight": "balanced"},
+    ],
+    ids=["default", "estimator", "infinite", "class_weight", "balanced"],
+)
+@pytest.mark.parametrize("frame", [False, True])
+def test_thresholds_are_saved(tmp_path, params, frame):
+    X, y = two_classes()
+    X = pd.DataFrame(X, columns=list("abcd")) if frame else X
+    fitted = ThresholdClassifier(**params).fit(X, y)
+    fitted.save(tmp_path / "it.zip")
+    loaded = streamgda.load(tmp_path / "it.zip")
+    assert type(loaded) is ThresholdClassifier
+    assert_same_bits(results(loaded, X), results(fitted, X))
+    assert_same_bits(results(loaded.estimator_, X), results(fitted.estimator_, X))
+    assert (loaded.threshold_, loaded.total_cost_) == (fitted.threshold_, fitted.total_cost_)
+    assert repr(loaded.estimator) == repr(fitted.estimator)
+    assert np.array_equal(loaded.cost, fitted.cost)
+    for name in ("class_weight", "max_memory"):
+        assert getattr(loaded, name) == getattr(fitted, name)
+    assert loaded.n_features_in_ == 4
+    assert list(getattr(loaded, "feature_names_in_", [])) == (list("abcd") if frame else [])
+    half = slice(0, 150)
+    again = loaded.fit_threshold(X[half], y[half]), fitted.fit_threshold(X[half], y[half])
+    assert again[0].threshold_ == again[1].threshold_
+    assert_same_bits(results(loaded.fit(X, y), X), results(fitted.fit(X, y), X))
+
+
+def test_thresholds_for_labels_of_other_kinds(tmp_path):
+    for labels in ((3, 7), (False, True), (b"n", b"y"), np.array(["2020", "2021"], "M8[Y]")):
+        X, y = two_classes(labels)
+        weight = dict.fromkeys(np.unique(y).tolist(), 2.0)
+        fitted = ThresholdClassifier(class_weight=weight).fit(X, y)
+        fitted.save(tmp_path / "it")
+        loaded = streamgda.load(tmp_path / "it")
+        assert loaded.class_weight == weight
+        assert_same_bits(results(loaded, X), results(fitted, X))
+
+
+def test_scores_above_a_threshold_go_on(tmp_path):
+    X, y = two_classes((0, 1))
+    fitted = ThresholdClassifier().fit(X, y)
+    rows = zarr.create_array({}, data=X, chunks=(50, 4))
+    np.testing.assert_array_equal(fitted.predict(rows, out=tmp_path / "out")[:], fitted.predict(X))
+    mark = zarr.open_array(tmp_path / "out").attrs["streamgda_scores"]
+    assert mark["complete"]
+    assert mark["made_of"]["method"] == "predict above a threshold"
+    other = copy.copy(fitted)
+    other.threshold_ += 1
+    assert other.blockwise("predict").made_of != fitted.blockwise("predict").made_of
+
+
+def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
+    X, y = two_classes()
+    fitted = ThresholdClassifier().fit(X, y)
+    attributes, arrays = fitted.state()
+    for fault in (
+        {"fitted": attributes},
+        {"fitted": GaussianNB().fit(*blobs()).state()[0]},
+        {"params": attributes["params"] | {"cost": [[1, 0], [0, 1]]}},
+        {"params": attributes["params"] | {"class_weight": {"labels": 3}}},
+        {"params": attributes["params"] | {"estimator": {"estimator": "Other", "params": {}}}},
+        {"params": attributes["params"] | {"max_memory": "much"}},
+    ):
+        storage.write(tmp_path / "it", "estimator", attributes | fault, arrays)
+        with pytest.raises(FormatError):
+            streamgda.load(tmp_path / "it")
+    for wrong in (np.zeros(1), np.array([np.nan, 0])):
+        storage.write(tmp_path / "it", "estimator", attributes, arrays | {"threshold": wrong})
+        with pytest.raises(FormatError, match="no threshold between two classes"):
+            streamgda.load(tmp_path / "it")

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from samples import blobs
 
-from streamgda import storage
+from streamgda import GaussianDiscriminantAnalysis, GaussianModel, storage
 from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 from streamgda.moments import ClassMoments
 from streamgda.storage import pack_labels, unpack_labels
@@ -150,8 +151,12 @@ def test_arrays_of_any_kind(tmp_path):
         "big-endian": np.array([1.5, 2.5], ">f8"),
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "strided": np.arange(12)[::-3],
+        "unsigned-in-four-bytes": np.array([0, 2**32 - 1]),
+        "signed-in-four-bytes": np.array([-(2**31), 2**31 - 1]),
+        "beyond-four-bytes": np.array([[-1, 2**32 - 1], [2**62, -(2**63)]]),
+        "uint64": np.array([1, 2**64 - 1], np.uint64),
         "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
-        "chunked": np.arange(3 << 19).reshape(3, -1),  # more than one chunk of 8 MiB
+        "chunked": np.arange(3.0 * (1 << 19)).reshape(3, -1),  # more than one chunk of 8 MiB
         "zeros": np.zeros((2, 2)),
     }
     attributes = {"text": "ä", "list": [1, 2.5, None], "nested": {"a": True}}
@@ -340,7 +345,7 @@ def saved(tmp_path):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2", None])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, "3", None])
 def test_unknown_version(saved, version):
     edit(saved, lambda head: head.update(version=version))
     with pytest.raises(FormatError, match=rf"format version {version!r}; this streamgda reads"):
@@ -501,3 +506,60 @@ def test_impossible_values(saved):
         storage.write(saved, "moments", attributes, arrays)
         with pytest.raises(FormatError, match=f"damaged: {name} holds impossible values"):
             ClassMoments.load(saved)
+
+
+# --- no larger than it must be ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_files_hold_triangles_and_narrow_integers(tmp_path, dtype):
+    d, k = 100, 10
+    random = np.random.default_rng(0)
+    X, y = random.integers(0, 255, (1500, d)).astype(dtype), np.arange(1500) % k
+    fitted = GaussianDiscriminantAnalysis().fit(X, y)
+    triangles = k * d * (d + 1) // 2
+    number = 4 if dtype == "uint8" else 8
+    rest = 5 * k * d * 8 + (1 << 14)
+    fitted.moments_.save(tmp_path / "moments.zip")
+    assert (tmp_path / "moments.zip").stat().st_size < triangles * number + rest
+    fitted.model_.save(tmp_path / "model.zip")
+    assert (tmp_path / "model.zip").stat().st_size < triangles * 8 + rest
+    fitted.save(tmp_path / "both.zip")
+    assert (tmp_path / "both.zip").stat().st_size < triangles * (8 + number) + 2 * rest
+    assert_same(ClassMoments.load(tmp_path / "moments.zip"), fitted.moments_)
+    assert_same(GaussianModel.load(tmp_path / "model.zip"), fitted.model_)
+
+
+def test_parts_of_large_arrays_fill_up_little(tmp_path):
+    for n in (1, 3, 7, 10, 11, 1001):
+        array = np.ones((n, 3_000_000 // n))
+        storage.write(tmp_path / "it.zip", "odds", {}, {"a": array})
+        assert (tmp_path / "it.zip").stat().st_size < 1.1 * array.nbytes + 4096
+        np.testing.assert_array_equal(storage.read(tmp_path / "it.zip", "odds")[1]["a"], array)
+
+
+def test_triangles():
+    for d in (1, 2, 3, 10):
+        check_triangles(d)
+    for size in (2, 4, 5, 7):
+        with pytest.raises(ValueError, match=f"{size} numbers are no triangle of a matrix"):
+            storage.unpack_triangles(np.zeros((1, size)))
+
+
+def check_triangles(d):
+    matrices = np.random.default_rng(0).normal(size=(4, d, d))
+    packed = storage.pack_triangles(matrices)
+    assert packed.shape == (4, d * (d + 1) // 2)
+    np.testing.assert_array_equal(storage.unpack_triangles(packed), np.tril(matrices), strict=True)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 3, 3), (3, 3)])
+def test_what_is_no_triangle_is_told(tmp_path, shape):
+    attributes, arrays = some_moments().state()
+    storage.write(tmp_path / "it", "moments", attributes, arrays | {"scatter": np.zeros(shape)})
+    with pytest.raises(FormatError, match="damaged"):
+        ClassMoments.load(tmp_path / "it")
+    attributes, arrays = GaussianDiscriminantAnalysis().fit(*blobs()).model_.state()
+    storage.write(tmp_path / "model", "model", attributes, arrays | {"roots": np.zeros(shape)})
+    with pytest.raises(FormatError, match="damaged"):
+        GaussianModel.load(tmp_path / "model")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.options import Overwrite
+from streamgda.cli.options import Missing, MissingChunks, Overwrite
 from streamgda.cli.paths import refuse_occupied, stored_bytes
 
 
@@ -29,15 +29,20 @@ def convert(
     chunk_rows: Annotated[
         int | None, typer.Option(min=1, help="Rows in a chunk; about 4 MiB of them by default.")
     ] = None,
+    missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
     """Convert rows and labels to a zarr group, in the memory of a few chunks."""
     from streamgda import datasets  # noqa: PLC0415
     from streamgda.progress import reporter  # noqa: PLC0415
     from streamgda.slabs import readable  # noqa: PLC0415
+    from streamgda.sources import open_node  # noqa: PLC0415
 
     if "://" not in store:
         refuse_occupied(store, overwrite)
+    given: Any = source
+    if missing is MissingChunks.ERROR:  # which zarr alone can have
+        given = open_node(source, missing=missing.value)
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         report = None
@@ -49,7 +54,7 @@ def convert(
             report(done)
 
         group = datasets.convert(
-            source,
+            given,
             store,
             labels=labels,
             label_column=_name_or_number(label_column),

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
-from streamgda.cli.options import Json, MaxMemory, Model, Store, XName, YName
+from streamgda.cli.options import (
+    Json,
+    MaxMemory,
+    Missing,
+    MissingChunks,
+    Model,
+    Store,
+    XName,
+    YName,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,10 +32,11 @@ def evaluate(
     x: XName = "X",
     y: YName = "y",
     max_memory: MaxMemory = None,
+    missing: Missing = MissingChunks.FILL,
     json: Json = False,
 ) -> None:
     """Compare predicted with true labels: accuracy, precision, recall, log-loss, confusions."""
-    result = count(*open_both(model, store, x, y), max_memory=max_memory)
+    result = count(*open_both(model, store, x, y, missing), max_memory=max_memory)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
         return
@@ -35,7 +45,7 @@ def evaluate(
         [
             ("rows", f"{result.confusion.sum():,}"),
             ("accuracy", f"{result.accuracy:.4f}"),
-            ("log-loss", f"{result.log_loss:.4f}"),
+            ("log-loss", "-" if result.log_loss is None else f"{result.log_loss:.4f}"),
         ],
     )
     screen.say()
@@ -77,14 +87,14 @@ class Evaluation:
         Classes of the model and labels of the rows, sorted.
     confusion : ndarray of int64, shape (n_labels, n_labels)
         Rows by true label, down, and predicted label, across.
-    log_loss : float
+    log_loss : float or None
         Mean of minus the log-probability of the true class; infinite where a row has a label
-        that the model does not know.
+        that the model does not know, None of a classifier without probabilities.
     """
 
     labels: np.ndarray
     confusion: np.ndarray
-    log_loss: float
+    log_loss: float | None
 
     @property
     def accuracy(self) -> float:
@@ -122,7 +132,7 @@ class Evaluation:
         return {
             "rows": int(self.confusion.sum()),
             "accuracy": self.accuracy,
-            "log_loss": self.log_loss if math.isfinite(self.log_loss) else None,
+            "log_loss": self.log_loss if math.isfinite(self.log_loss or 0) else None,
             "classes": [dict(zip(names, row, strict=True)) for row in self.per_class()],
             "confusion_matrix": self.confusion.tolist(),
         }
@@ -139,7 +149,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
 
     Parameters
     ----------
-    estimator : GaussianClassifier
+    estimator : estimator
     X : zarr.Array or array-like, shape (n_rows, n_features)
     y : zarr.Array or array-like, shape (n_rows,)
     max_memory : int or str, optional
@@ -155,30 +165,36 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     from streamgda.moments.labels import as_labels, find, join_labels  # noqa: PLC0415
     from streamgda.progress import reporter  # noqa: PLC0415
     from streamgda.slabs import Slabs, allowed_bytes  # noqa: PLC0415
-    from streamgda.sources import as_source, check_rows  # noqa: PLC0415
+    from streamgda.sources import as_source, check_rows, placing  # noqa: PLC0415
 
     rows, companion = as_source(X), as_source(y, "y")
     check_rows(rows, companion)
     plan = Slabs.plan(rows, allowed_bytes(max_memory))
     classes = labels = estimator.classes_
-    for _, (truth,) in plan.read(companion):
-        labels = join_labels(labels, np.unique(as_labels(truth)))
+    likely = hasattr(estimator, "predict_log_proba")
+    how = estimator.blockwise("predict_log_proba" if likely else "predict")
+    with placing(rows, companion):
+        for start, (truth,) in plan.read(companion):
+            labels = join_labels(labels, np.unique(as_labels(truth, first_row=start)))
     column = find(labels, classes)  # -1 for labels that the model does not know
     numbers = np.arange(labels.size)
     number_of_class = np.flatnonzero(column >= 0)
     confusion = np.zeros((labels.size, labels.size), np.int64)
     loss = 0.0
     step = max(1, _SCORES // classes.size)
-    with reporter(True, rows.n_rows, "evaluating", row_bytes=rows.row_bytes) as report:
+    with (
+        placing(rows, companion),
+        reporter(True, rows.n_rows, "evaluating", row_bytes=rows.row_bytes) as report,
+    ):
         for start, (block, truth) in plan.read(rows, companion):
             codes = find(as_labels(truth), labels)
             for first in range(0, block.shape[0], step):
-                part = block[first : first + step]
-                log_proba = estimator.model_.log_posterior(part, start + first)
+                said = how.function(block[first : first + step], start + first)
                 true = codes[first : first + step]
-                predicted = number_of_class[log_proba.argmax(axis=1)]
-                confusion += confusion_matrix(true, predicted, labels=numbers)
-                of_truth = log_proba[np.arange(true.size), column[true]]
-                loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
+                best = said.argmax(axis=1) if likely else find(said, classes)
+                confusion += confusion_matrix(true, number_of_class[best], labels=numbers)
+                if likely:
+                    of_truth = said[np.arange(true.size), column[true]]
+                    loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
             report(start + block.shape[0])
-    return Evaluation(labels, confusion, loss / rows.n_rows)
+    return Evaluation(labels, confusion, loss / rows.n_rows if likely else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.options import MaxMemory, XName, YName
+from streamgda.cli.options import MaxMemory, Missing, MissingChunks, XName, YName
 from streamgda.cli.paths import refuse_other_kind, stored_bytes
 
 
@@ -93,6 +94,7 @@ def fit(
         typer.Option(metavar="NAME", help="Name of an array that holds a weight for each row."),
     ] = None,
     max_memory: MaxMemory = None,
+    missing: Missing = MissingChunks.FILL,
     on_invalid: Annotated[
         OnInvalid, typer.Option(help="Rows with NaN, infinity or --nodata: an error, or left out.")
     ] = OnInvalid.RAISE,
@@ -161,13 +163,14 @@ def fit(
 
     held = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     if store is not None:
-        X, labels = streamgda.open_store(store, x, y)
-        weight = None if weights is None else streamgda.open_store(store, x, weights)[1]
+        opened = functools.partial(streamgda.open_store, store, x, missing=missing.value)
+        X, labels = opened(y)
+        weight = None if weights is None else opened(weights)[1]
         started = time.perf_counter()
         resumed = checkpoint is not None and checkpoint.exists()
         with screen.saying_what_is_kept():
             added = streamgda.accumulate(
-                estimator_class(**params)._summed(X),
+                estimator_class(**params).summed(X),
                 labels,
                 sample_weight=weight,
                 **(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from streamgda.cli import screen
 from streamgda.cli.options import Json
 from streamgda.cli.paths import stored_bytes
-from streamgda.errors import SourceError, SourceNotFoundError
+from streamgda.errors import FormatError
 
 _MOST_CLASSES = 50  # that are listed
 
@@ -68,48 +68,50 @@ def info(
 
 
 def _describe(path: str) -> dict[str, Any]:
-    import zarr  # noqa: PLC0415
-
     from streamgda import storage  # noqa: PLC0415
 
-    node = _opened(path)
-    if isinstance(node, zarr.Group) and storage.FORMAT in node.attrs:
-        describe = {
-            "estimator": _estimator,
-            "moments": _moments,
-            "model": _model,
-            "checkpoint": _checkpoint,
-            "pairwise": _pairwise,
-            "window": _window,
-        }
-        return describe[storage.kind_of(path)](path)
-    return _data(node)
-
-
-def _opened(path: str) -> Any:
-    import zarr  # noqa: PLC0415
-
-    if "://" not in path and not Path(path).exists():
-        raise SourceNotFoundError(f"{path} does not exist")
     try:
-        store = zarr.storage.ZipStore(path, mode="r") if Path(path).is_file() else path
-        return zarr.open(store, mode="r")
-    except Exception as error:  # as many kinds as there are stores
-        raise SourceError(f"{path} cannot be opened as zarr: {error}") from None
+        kind = storage.kind_of(path)
+    except FormatError as error:
+        with storage.described(path) as node:
+            others = None if storage.FORMAT in node.attrs else _data(node)
+        if others is None:  # it is one of ours, but damaged or of another version
+            raise error from None
+        return others
+    describe = {
+        "estimator": _estimator,
+        "moments": _moments,
+        "model": _model,
+        "checkpoint": _checkpoint,
+        "pairwise": _pairwise,
+        "window": _window,
+    }
+    if kind not in describe:
+        raise FormatError(f"{path} holds {kind!r}, which is not known here")
+    return describe[kind](path)
 
 
 def _estimator(path: str) -> dict[str, Any]:
     from streamgda import load  # noqa: PLC0415
 
     estimator = load(path)
-    defaults = type(estimator)().get_params()
-    changed = {k: v for k, v in estimator.get_params().items() if v != defaults[k]}
+    defaults = type(estimator)().get_params(deep=False)
+    params = estimator.get_params(deep=False)
+    changed = {k: _shown(v) for k, v in params.items() if v != defaults[k]}
     return {
         "kind": "estimator",
         "estimator": type(estimator).__name__,
         "parameters": changed,
+        "threshold": _shown(getattr(estimator, "threshold_", None)),
         **_of_moments(estimator.moments_),
     }
+
+
+def _shown(value: Any) -> Any:
+    """As JSON holds it: an estimator or an infinite number as a text."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    plain = value is None or isinstance(value, bool | int | float | str | list)
+    return value if plain and finite else " ".join(str(value).split())
 
 
 def _moments(path: str) -> dict[str, Any]:
@@ -123,10 +125,9 @@ def _checkpoint(path: str) -> dict[str, Any]:
     from streamgda.moments import ClassMoments, PairwiseMoments  # noqa: PLC0415
 
     attributes, arrays = storage.read(path, "checkpoint")
-    of_pairs = attributes["made_of"].get("on_invalid") == "pairwise"
-    moments = (PairwiseMoments if of_pairs else ClassMoments).from_state(
-        attributes["moments"], arrays
-    )
+    of_pairs = attributes["made_of"]["moments"] == PairwiseMoments.__name__
+    kind = PairwiseMoments if of_pairs else ClassMoments
+    moments = kind.from_state(attributes["moments"], arrays)
     return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
 
 

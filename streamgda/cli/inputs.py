@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamgda.cli.options import MissingChunks
 from streamgda.errors import InvalidDataError
 
 
-def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, Any]:
+def open_both(
+    model: str, store: str, x: str, y: str | None, missing: MissingChunks
+) -> tuple[Any, Any, Any]:
     """The estimator, its rows and their labels (None where `y` is None).
 
     Raises
@@ -21,7 +24,7 @@ def open_both(model: str, store: str, x: str, y: str | None) -> tuple[Any, Any, 
     from streamgda.outputs import refuse_half_written  # noqa: PLC0415
 
     estimator = load(model)
-    X, labels = open_store(store, x, y)
+    X, labels = open_store(store, x, y, missing=missing.value)
     if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
         raise InvalidDataError(
             f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "

@@ -6,6 +6,7 @@ help should not wait for them.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -28,6 +29,21 @@ MaxMemory = Annotated[
     typer.Option(
         metavar="BYTES",
         help="What rows and sums may take, such as 512MB; refused where that is too little.",
+    ),
+]
+
+
+class MissingChunks(StrEnum):
+    """What a chunk that is not there means."""
+
+    FILL = "fill"
+    ERROR = "error"
+
+
+Missing = Annotated[
+    MissingChunks,
+    typer.Option(
+        "--missing", help="Chunks that are not there: rows of the fill value, or an error."
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]

@@ -11,7 +11,15 @@ import typer
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
-from streamgda.cli.options import MaxMemory, Model, Overwrite, XName, YName
+from streamgda.cli.options import (
+    MaxMemory,
+    Missing,
+    MissingChunks,
+    Model,
+    Overwrite,
+    XName,
+    YName,
+)
 from streamgda.cli.paths import refuse_occupied
 from streamgda.errors import InvalidParameterError
 
@@ -90,6 +98,7 @@ def plot(
     x: XName = "X",
     y: YName = "y",
     max_memory: MaxMemory = None,
+    missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw a picture of a saved estimator, or of how its like learns from a store."""
@@ -114,12 +123,12 @@ def plot(
     if store is None:
         estimator: Any = load(model)
     else:
-        estimator, X, labels = open_both(model, store, x, y)
+        estimator, X, labels = open_both(model, store, x, y, missing)
     drawn: Any
     if picture is Picture.CONFUSION:
         drawn = plots.plot_confusion_matrix(estimator, X, labels[:])
     elif picture is Picture.LEARNING:
-        held_out = None if test is None else open_both(model, test, x, y)[1:]
+        held_out = None if test is None else open_both(model, test, x, y, missing)[1:]
         drawn = _learning(estimator, X, labels, held_out, 20 if n is None else n, max_memory)
     elif picture in (Picture.BOUNDARY, Picture.DENSITIES):
         if X is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import time
 from pathlib import Path
@@ -12,17 +11,17 @@ import typer
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
-from streamgda.cli.options import MaxMemory, Model, Overwrite, Store, XName
+from streamgda.cli.options import (
+    MaxMemory,
+    Missing,
+    MissingChunks,
+    Model,
+    Overwrite,
+    Store,
+    XName,
+)
 from streamgda.cli.paths import is_free, refuse_occupied
 from streamgda.errors import CheckpointError, InvalidParameterError
-
-# The model's methods are told where rows stand, so that errors can say it.
-_OF_THE_MODEL = {
-    "predict": "predict",
-    "predict_proba": "posterior",
-    "predict_log_proba": "log_posterior",
-    "score_samples": "log_density",
-}
 
 
 def predict(
@@ -47,6 +46,7 @@ def predict(
     ] = "-1",
     x: XName = "X",
     max_memory: MaxMemory = None,
+    missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
     """Write what a model says of each row to a zarr array; its class, unless asked otherwise.
@@ -61,14 +61,14 @@ def predict(
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip is not written slab by slab; name a directory")
 
-    from streamgda import engine, identity  # noqa: PLC0415
+    from streamgda import engine  # noqa: PLC0415
 
     wanted = "predict_proba" if proba else "predict_log_proba" if log_proba else "predict"
     wanted = "score_samples" if density else wanted
     refuse_occupied(out, overwrite)
     _refuse_others_arrays(out)
-    estimator, X, _ = open_both(model, store, x, None)
-    method, options = _OF_THE_MODEL[wanted], {}
+    estimator, X, _ = open_both(model, store, x, None, missing)
+    options = {}
     if reject is not None:
         named = estimator.classes_.dtype.kind in "US"
         try:
@@ -78,8 +78,8 @@ def predict(
                 f"{reject_label!r} is no whole number, as the classes are",
                 param_hint="--reject-label",
             ) from None
-        label = estimator._check_rejection(reject, given)
-        method, options = "predict_or_reject", {"reject": reject, "label": label}
+        options = {"reject": reject, "reject_label": given}
+    how = estimator.blockwise(wanted, **options)
     started = time.perf_counter()
     columns = None
     if proba or log_proba:  # dates and bytes as JSON can hold them
@@ -91,13 +91,12 @@ def predict(
 
     def write() -> Any:
         return engine.score(
-            functools.partial(getattr(estimator.model_, method), **options),
+            how.function,
             X,
             partial,
-            made_of=identity.made_by(method, estimator.model_, options)
-            | {"method": wanted, "columns": columns},
-            out_row_bytes=8 * len(columns or [0]),
-            held=estimator.model_.packed_bytes,
+            made_of=how.made_of | {"method": wanted, "columns": columns},
+            out_row_bytes=how.row_bytes,
+            held=how.held,
             max_memory=max_memory,
             progress=True,
         )

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.options import Json, MaxMemory, Store, XName, YName
+from streamgda.cli.options import (
+    Json,
+    MaxMemory,
+    Missing,
+    MissingChunks,
+    Store,
+    XName,
+    YName,
+)
 from streamgda.cli.paths import refuse_other_kind, stored_bytes
 
 _SHOWN = 20
@@ -44,6 +52,7 @@ def select(
     x: XName = "X",
     y: YName = "y",
     max_memory: MaxMemory = None,
+    missing: Missing = MissingChunks.FILL,
     json: Json = False,
 ) -> None:
     """Try many models of all covariance types, and save the best, fitted to all rows."""
@@ -55,7 +64,7 @@ def select(
     search = GaussianDiscriminantCV(
         params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
     )
-    search.fit(*open_store(store, x, y))
+    search.fit(*open_store(store, x, y, missing=missing.value))
     search.best_estimator_.save(model)
     ranked = _ranked(search.cv_results_)
     if json:

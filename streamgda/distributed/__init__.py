@@ -94,7 +94,7 @@ def accumulate(
     total = None if np.isnan(sizes).any() else int(sum(sizes))
     bounds = [0, *np.nancumsum(sizes).astype(int).tolist()]
     found = [
-        ("" if total is not None else f"{name} {number}", bounds[number], block)
+        (f"{name} {number}", None if total is None else bounds[number], block)
         for number, block in enumerate(blocks)
     ]
     weights = [_PART_BYTES if math.isnan(n) else int(n) * row_bytes for n in sizes]
@@ -239,8 +239,14 @@ def score(
 def _apply(
     X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
 ) -> np.ndarray:
-    first_row = block_info[0]["array-location"][0][0]
-    return function(X, 0 if np.isnan(first_row) else int(first_row))
+    first_row, number = (block_info[0][which][0] for which in ("array-location", "chunk-location"))
+    first_row = first_row[0]
+    try:
+        return function(X, 0 if np.isnan(first_row) else int(first_row))
+    except InvalidDataError as error:
+        counted = " (rows counted from its first)" if np.isnan(first_row) else ""
+        error.place(f"block {number}{counted}")
+        raise
 
 
 def _held(function: Callable[..., np.ndarray]) -> Any:

@@ -21,8 +21,8 @@ from streamgda.moments import Moments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
 
-# Its name where rows have no known numbers, the number of its first row, and its arrays.
-Batch = tuple[str, int, Sequence[Any]]
+# Its name, if it has one, the number of its first row, if that is known, and its arrays.
+Batch = tuple[str, int | None, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,12 @@ class Taking:
                 try:
                     if len(X):
                         weight = weights[0] if weights else None
-                        moments._update(X, y, weight, first_row, **self.options)
+                        moments._update(X, y, weight, first_row or 0, **self.options)
                 except InvalidDataError as error:
-                    raise InvalidDataError(f"{name}: {error}" if name else str(error)) from None
+                    counted = " (rows counted from its first)" if first_row is None else ""
+                    if name:
+                        error.place(name + counted)
+                    raise
                 done += len(X)
                 part.tell(done)
         return moments
@@ -192,7 +195,7 @@ def _check_seen(sources: Iterable[RowSource]) -> None:
 def take_blocks(
     taking: Taking,
     part: Part,
-    blocks: list[tuple[str, int, Block]],
+    blocks: list[tuple[str, int | None, Block]],
     keys: list[Any],
     made: list[Any],
 ) -> Moments:

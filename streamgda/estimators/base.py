@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -14,13 +13,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda import engine, storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.estimators.blockwise import Blockwise
 from streamgda.estimators.recency import recency
-from streamgda.identity import made_by
 from streamgda.moments import ClassMoments
 from streamgda.moments.labels import as_labels, find
 from streamgda.sources import is_dask, is_store, refuse_group
 
 _FADED = 2.0**-64  # of the earlier rows' weight: so little that others are not weighed against it
+# The model's methods that say what the estimators' do, and whether that is a number for each class.
+_OF_THE_MODEL = {
+    "predict": ("predict", False),
+    "predict_proba": ("posterior", True),
+    "predict_log_proba": ("log_posterior", True),
+    "predict_joint_log_proba": ("joint_log_likelihood", True),
+    "decision_function": ("relative_scores", True),
+    "score_samples": ("log_density", False),
+    "mahalanobis": ("mahalanobis", True),
+    "p_values": ("p_values", True),
+}
 
 
 class MomentClassifier(ClassifierMixin, BaseEstimator):
@@ -55,8 +65,11 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         """Whether rows are read in blocks, and are not to be held in memory."""
         return is_dask(X) or is_store(X)
 
-    def _summed(self, X: Any) -> Any:
-        """What the moments are of: the rows, or what is made of them as they are read."""
+    def summed(self, X: Any) -> Any:
+        """What the moments are of: the rows, or what is made of them as they are read.
+
+        For `streamgda.accumulate`, of whose moments `from_moments` makes the estimator.
+        """
         return X
 
     # --- learning -----------------------------------------------------------------------------
@@ -159,9 +172,9 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
             else:
                 X, y = self._validate(X, y, first)
                 if half_life is None:
-                    earlier.update(self._summed(X), y, sample_weight)
+                    earlier.update(self.summed(X), y, sample_weight)
                 else:  # which may fail, and must then have changed nothing; fading cannot
-                    earlier.update(self._summed(X), y, sample_weight / gamma)
+                    earlier.update(self.summed(X), y, sample_weight / gamma)
                     earlier *= gamma
                 self._adopt(earlier)
         return self
@@ -250,10 +263,10 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
             kept["norms"] = self.moments_.norms
         if self._is_stored(X):
             self._check_stored(X, first)
-            X = self._summed(X)
+            X = self.summed(X)
             return engine.accumulate(X, y, sample_weight=sample_weight, for_model=True, **kept)
         X, y = self._validate(X, y, first)
-        return ClassMoments(**kept).update(self._summed(X), y, sample_weight)
+        return ClassMoments(**kept).update(self.summed(X), y, sample_weight)
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes
@@ -346,19 +359,19 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
         """
-        return self._evaluate("predict", X, out, self.classes_.dtype)
+        return self._evaluate(self.blockwise("predict"), X, out)
 
     def predict_proba(self, X: Any, *, out: Any = None) -> Any:
         """Probability of each class, shape (n_rows, n_classes); parameters as of `predict`."""
-        return self._evaluate("posterior", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("predict_proba"), X, out)
 
     def predict_log_proba(self, X: Any, *, out: Any = None) -> Any:
         """Logarithm of `predict_proba`, exact where that is rounded to zero."""
-        return self._evaluate("log_posterior", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("predict_log_proba"), X, out)
 
     def predict_joint_log_proba(self, X: Any, *, out: Any = None) -> Any:
         """Joint log-likelihood ln p(x, y=k), shape (n_rows, n_classes); as of `predict`."""
-        return self._evaluate("joint_log_likelihood", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("predict_joint_log_proba"), X, out)
 
     def decision_function(self, X: Any, *, out: Any = None) -> Any:
         """Discriminants of the classes, or log-odds of the second of two.
@@ -372,13 +385,11 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray, shape (n_rows, n_classes), or (n_rows,) of two classes; or as of `predict`
         """
-        if self.classes_.size == 2:
-            return self._evaluate("log_odds", X, out)
-        return self._evaluate("relative_scores", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("decision_function"), X, out)
 
     def score_samples(self, X: Any, *, out: Any = None) -> Any:
         """Log-density ln p(x) of each row, shape (n_rows,); parameters as of `predict`."""
-        return self._evaluate("log_density", X, out)
+        return self._evaluate(self.blockwise("score_samples"), X, out)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose predicted class is right.
@@ -391,25 +402,37 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         """
         return score_labels(self.predict(X), y, sample_weight)
 
-    def _evaluate(
-        self,
-        method: str | Callable[..., np.ndarray],
-        X: Any,
-        out: Any = None,
-        dtype: Any = np.float64,
-        columns: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Any:
-        function = getattr(self.model_, method) if isinstance(method, str) else method
-        if options:
-            function = partial(function, **options)
-        width = np.dtype(dtype).itemsize * (columns or 1)
-        needs = {"out_row_bytes": width, "held": self.model_.packed_bytes}
+    def blockwise(self, method: str, **options: Any) -> Blockwise:
+        """What a method says of rows, as a function of blocks of them.
+
+        Parameters
+        ----------
+        method : str
+            Such as ``"predict_proba"``.
+        **options
+            Of that method.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a method or an option that this estimator has not.
+        """
+        if method not in _OF_THE_MODEL or not hasattr(self, method) or options:
+            given = f"{method}({', '.join(options)})" if options else method
+            raise InvalidParameterError(f"{type(self).__name__} has no {given}")
+        name, by_class = _OF_THE_MODEL[method]
+        if method == "decision_function" and self.classes_.size == 2:
+            name, by_class = "log_odds", False
+        dtype = self.classes_.dtype if method == "predict" else np.float64
+        columns = self.classes_.size if by_class else None
+        return Blockwise(name, getattr(self.model_, name), self.model_, dtype, columns)
+
+    def _evaluate(self, how: Blockwise, X: Any, out: Any = None) -> Any:
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 
             self._check_stored(X, first=False)
-            scores = distributed.score(function, X, dtype, columns)
+            scores = distributed.score(how.function, X, how.dtype, how.columns)
             return scores if out is None else distributed.store(scores, out)
         if is_store(X):
             self._check_stored(X, first=False)
@@ -417,10 +440,11 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
             refuse_group(X)
             X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=False)
             if out is None:
-                return function(X)
-        named = out is not None and isinstance(method, str)
-        made_of = made_by(str(method), self.model_, options) if named else None
-        return engine.score(function, X, out, made_of=made_of, **needs)
+                return how.function(X)
+        made_of = None if out is None else how.made_of
+        return engine.score(
+            how.function, X, out, made_of=made_of, out_row_bytes=how.row_bytes, held=how.held
+        )
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
@@ -469,13 +493,21 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         offset : object
             What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
         """
+        attributes, arrays = self.state()
+        storage.write(store, "estimator", attributes | {"offset": offset}, arrays)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes an equal estimator of.
+
+        The model is there too, if it was made: making it again of the moments takes longer than
+        reading it, and on another processor or with other threads gives other last bits.
+        """
         check_is_fitted(self, "moments_")
         names = getattr(self, "feature_names_in_", None)
         attributes: dict[str, Any] = {
             "estimator": type(self).__name__,
-            "params": {name: _plain(v) for name, v in self.get_params(deep=False).items()},
+            "params": plain_params(self),
             "feature_names": None if names is None else [str(name) for name in names],
-            "offset": offset,
         }
         arrays: dict[str, np.ndarray] = {}
         parts: dict[str, Any] = {"moments": self.moments_}
@@ -484,29 +516,33 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         for part, held in parts.items():
             attributes[part], held_arrays = held.state()
             arrays |= {f"{part}/{name}": array for name, array in held_arrays.items()}
-        storage.write(store, "estimator", attributes, arrays)
+        return attributes, arrays
 
-    def _restore(self, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        def arrays_of(part: str) -> dict[str, np.ndarray]:
-            start = f"{part}/"
-            return {
-                name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)
-            }
+    @classmethod
+    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Make an estimator from what `state` gave.
 
-        self._adopt(ClassMoments.from_state(attributes["moments"], arrays_of("moments")))
-        self.n_features_in_ = int(self.moments_.n_features or 0)
+        Raises
+        ------
+        FormatError, KeyError, TypeError, ValueError
+            Where the parts do not fit each other.
+        """
+        estimator = cls(**checked_params(attributes["params"]))
+        moments = ClassMoments.from_state(attributes["moments"], part(arrays, "moments"))
+        estimator._adopt(moments)
+        estimator.n_features_in_ = int(moments.n_features or 0)
         names = attributes["feature_names"]
         if names is not None:
             texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            if not texts or len(names) != self.n_features_in_:
-                raise ValueError(f"{self.n_features_in_} features do not have such names")
-            self.feature_names_in_ = np.array(names, object)
+            if not texts or len(names) != estimator.n_features_in_:
+                raise ValueError(f"{estimator.n_features_in_} features do not have such names")
+            estimator.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
-            model = self._model_type.from_state(attributes["model"], arrays_of("model"))
-            if model.n_features != self.n_features_in_:
+            model = cls._model_type.from_state(attributes["model"], part(arrays, "model"))
+            if model.n_features != estimator.n_features_in_:
                 raise ValueError("its model and its moments are not of the same features")
-            self._fitted_model = model
-        return self
+            estimator._fitted_model = model
+        return estimator
 
 
 def score_labels(predicted: Any, y: Any, sample_weight: Any) -> float:
@@ -519,11 +555,43 @@ def score_labels(predicted: Any, y: Any, sample_weight: Any) -> float:
     return float(accuracy_score(true, np.asarray(predicted), sample_weight=sample_weight))
 
 
+# --- what is saved --------------------------------------------------------------------------------
+
+
+def plain_params(estimator: Any) -> dict[str, Any]:
+    """Parameters as JSON holds them."""
+    return {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+
+
 def _plain(value: Any) -> Any:
-    """A parameter as JSON holds it."""
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that were saved.
+
+    Raises
+    ------
+    TypeError
+        For others than numbers, texts and lists of numbers.
+    """
+    if not all(map(_is_plain, params.values())):
+        raise TypeError("parameters are numbers, texts and lists of numbers")
+    return dict(params)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(entry, int | float) for entry in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def part(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays that were saved of a part."""
+    start = f"{name}/"
+    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
 
 
 def _in_memory(y: Any) -> Any:

@@ -105,7 +105,8 @@ class BernoulliNB(MomentClassifier):
         large = isinstance(X, np.ndarray) and X.ndim == 2 and X.nbytes > _LARGE
         return large or super()._is_stored(X)
 
-    def _summed(self, X: Any) -> Any:
+    def summed(self, X: Any) -> Any:
+        """The rows binarised, as they are read."""
         if is_dask(X):
             from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
 

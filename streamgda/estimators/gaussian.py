@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.blockwise import Blockwise
 from streamgda.model import GaussianModel, check_priors
 from streamgda.moments.labels import as_labels, find, join_labels
 from streamgda.sampling import Sampler, sample
@@ -102,11 +104,21 @@ class GaussianClassifier(MomentClassifier):
         InvalidDataError, InvalidParameterError
             For rows, an `out`, a `reject` or a `reject_label` that cannot be used.
         """
+        return self._evaluate(
+            self.blockwise("predict", reject=reject, reject_label=reject_label), X, out
+        )
+
+    def blockwise(self, method: str, **options: Any) -> Blockwise:
+        """What a method says of rows, as a function of blocks of them; see `MomentClassifier`."""
+        if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
+            return super().blockwise(method, **options)
+        reject = options.get("reject", 0.0)
         if isinstance(reject, Real) and reject == 0:
-            return super().predict(X, out=out)
-        label = self._check_rejection(reject, reject_label)
-        options = {"reject": float(reject), "label": label}
-        return self._evaluate("predict_or_reject", X, out, label.dtype, options=options)
+            return super().blockwise(method)
+        label = self._check_rejection(reject, options.get("reject_label", -1))
+        rule = {"reject": float(reject), "label": label}
+        function = partial(self.model_.predict_or_reject, **rule)
+        return Blockwise("predict_or_reject", function, self.model_, label.dtype, None, rule)
 
     def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
         """The label for rejected rows, in a type that holds it and all classes."""
@@ -127,7 +139,7 @@ class GaussianClassifier(MomentClassifier):
 
     def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
         """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
-        return self._evaluate("mahalanobis", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("mahalanobis"), X, out)
 
     def p_values(self, X: Any, *, out: Any = None) -> Any:
         """Share of each class's rows that lie further from its mean, shape (n_rows, n_classes).
@@ -135,7 +147,7 @@ class GaussianClassifier(MomentClassifier):
         Of a Gaussian: the chi-square p-value of `mahalanobis`. Small for all classes, it marks an
         outlier.
         """
-        return self._evaluate("p_values", X, out, columns=self.classes_.size)
+        return self._evaluate(self.blockwise("p_values"), X, out)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from streamgda import fisher
 from streamgda.covariance import Regularisation
 from streamgda.errors import InvalidParameterError
+from streamgda.estimators.blockwise import Blockwise
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 
 
@@ -169,6 +171,7 @@ class LinearDiscriminantAnalysis(
         ndarray, shape (n_rows, min(n_components, rank)); or as of `predict`
         """
         scalings = self.scalings_[:, : self._components_wanted]
-        return self._evaluate(
-            "project", X, out, columns=scalings.shape[1], options={"directions": scalings}
-        )
+        along = {"directions": scalings}
+        function = partial(self.model_.project, **along)
+        how = Blockwise("project", function, self.model_, columns=scalings.shape[1], options=along)
+        return self._evaluate(how, X, out)

@@ -10,15 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import score_labels
+from streamgda.estimators.base import plain_params, score_labels
+from streamgda.estimators.blockwise import Blockwise
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.model import GaussianModel
+from streamgda.moments import ClassMoments
 from streamgda.moments.inputs import as_weights
 from streamgda.moments.labels import as_labels, find
 from streamgda.slabs import Slabs, allowed_bytes, as_bytes
-from streamgda.sources import as_source, check_rows, is_dask, is_store
+from streamgda.sources import as_source, check_rows, is_dask, is_store, placing
 from streamgda.threshold import Block, best_threshold
 
 _CELL_BYTES = 200  # what a score that is kept takes, while it is sorted and merged
@@ -148,7 +151,9 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):
             source = _StoredScores(fitted, X, y, sample_weight, planned, room)
         else:
             source = [_block(fitted, fitted.decision_function(X), y, sample_weight)]
-        threshold, cost = best_threshold(lambda: source, costs, room)
+        return self._with(fitted, *best_threshold(lambda: source, costs, room))
+
+    def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
         self.estimator_, self.threshold_, self.total_cost_ = fitted, threshold, cost
         self.n_features_in_ = fitted.n_features_in_
         if hasattr(fitted, "feature_names_in_"):
@@ -187,7 +192,7 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):
             As of `predict`.
         """
         check_is_fitted(self)
-        return self.estimator_._evaluate(self._applied(_excess), X, out)
+        return self.estimator_._evaluate(self.blockwise("decision_function"), X, out)
 
     def predict(self, X: Any, *, out: Any = None) -> Any:
         """The class of each row.
@@ -196,21 +201,106 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab. Not for dask arrays, whose result is lazy.
+            Where the result goes, slab by slab, as of the other estimators.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
         """
         check_is_fitted(self)
-        return self.estimator_._evaluate(self._applied(_labels), X, out, self.classes_.dtype)
+        return self.estimator_._evaluate(self.blockwise("predict"), X, out)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose predicted class is right; see `GaussianClassifier.score`."""
         return score_labels(self.predict(X), y, sample_weight)
 
-    def _applied(self, function: Any) -> Any:
-        return partial(function, model=self.estimator_.model_, threshold=self.threshold_)
+    def blockwise(self, method: str, **options: Any) -> Blockwise:
+        """What a method says of rows, as a function of blocks of them; as of the other estimators.
+
+        Parameters
+        ----------
+        method : {"predict", "decision_function"}
+        **options
+            There are none.
+        """
+        check_is_fitted(self)
+        functions: dict[str, Any] = {"predict": _labels, "decision_function": _excess}
+        if method not in functions or options:
+            given = f"{method}({', '.join(options)})" if options else method
+            raise InvalidParameterError(
+                f"{type(self).__name__} has no {given}: it tells classes apart, and gives no "
+                f"probabilities; its estimator_ does"
+            )
+        model, above = self.estimator_.model_, {"threshold": self.threshold_}
+        function = partial(functions[method], model=model, **above)
+        dtype = self.classes_.dtype if method == "predict" else np.float64
+        return Blockwise(f"{method} above a threshold", function, model, dtype, None, above)
+
+    # --- saving -------------------------------------------------------------------------------
+
+    @property
+    def moments_(self) -> ClassMoments:
+        """Of the estimator: all that was kept of the rows."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.moments_
+
+    def save(self, store: Any) -> None:
+        """Write parameters, threshold and estimator as a zarr group; see `GaussianNB.save`.
+
+        Parameters
+        ----------
+        store : path, zarr store or zarr group
+        """
+        check_is_fitted(self)
+        storage.write(store, "estimator", *self.state())
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Attributes (for JSON) and arrays that `from_state` makes an equal classifier of."""
+        given, params = self.estimator, plain_params(self)
+        if given is not None:
+            params["estimator"] = {
+                "estimator": type(given).__name__,
+                "params": plain_params(given),
+            }
+        if isinstance(self.class_weight, Mapping):
+            labels, order = np.unique(as_labels([*self.class_weight]), return_index=True)
+            weights = [float(weight) for weight in self.class_weight.values()]
+            params["class_weight"] = {
+                "labels": storage.pack_labels(labels),
+                "weights": [weights[i] for i in order],
+            }
+        fitted, arrays = self.estimator_.state()
+        attributes = {"estimator": type(self).__name__, "params": params, "fitted": fitted}
+        held = {f"fitted/{name}": array for name, array in arrays.items()}
+        return attributes, {"threshold": np.array([self.threshold_, self.total_cost_]), **held}
+
+    @classmethod
+    def from_state(
+        cls,
+        attributes: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        estimator: GaussianClassifier | None,
+        fitted: GaussianClassifier,
+    ) -> Self:
+        """Make a classifier from what `state` gave, and the estimators that were made of it.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError, InvalidParameterError
+            Where the parts do not fit each other.
+        """
+        params = dict(attributes["params"])
+        weight = params["class_weight"]
+        if isinstance(weight, Mapping):
+            labels = storage.unpack_labels(weight["labels"]).tolist()
+            params["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
+        classifier = cls(**(params | {"estimator": estimator}))
+        as_bytes(classifier.max_memory)
+        threshold = arrays["threshold"]
+        if threshold.shape != (2,) or np.isnan(threshold).any() or fitted.classes_.size != 2:
+            raise ValueError("there is no threshold between two classes")
+        classifier._costs_of(fitted)
+        return classifier._with(fitted, float(threshold[0]), float(threshold[1]))
 
 
 def _excess(X: Any, first_row: int = 0, *, model: GaussianModel, threshold: float) -> np.ndarray:
@@ -243,20 +333,24 @@ def _costs(cost: Any) -> tuple[float, float]:
 # --- scores, labels and weights of rows of any kind ----------------------------------------------
 
 
-def _block(fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any) -> Block:
+def _block(
+    fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any, first_row: int = 0
+) -> Block:
     labels = np.asarray(y)
-    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels)
+    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels, first_row=first_row)
     codes = find(labels, fitted.classes_)
     if codes.shape != np.shape(scores):
         raise InvalidDataError(f"X has {len(scores)} rows but y has {labels.size} labels")
     if (codes < 0).any():
+        at = int((codes < 0).argmax())
         raise InvalidDataError(
-            f"y has the label {labels[codes < 0][0]!s}, which is not one of the classes "
-            f"{fitted.classes_.tolist()}"
+            f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the classes "
+            f"{fitted.classes_.tolist()}",
+            *("y", first_row + at),
         )
     weights = np.ones(codes.size)
     if sample_weight is not None:
-        weights = as_weights(sample_weight, codes.size)
+        weights = as_weights(sample_weight, codes.size, first_row)
     kept = weights > 0
     return np.asarray(scores)[kept], codes[kept] == 1, weights[kept]
 
@@ -283,9 +377,10 @@ class _StoredScores:
         self.slabs = Slabs.plan(self.sources[0], allowed, kept, beside=beside, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
-        for start, (rows, y, *weights) in self.slabs.read(*self.sources):
-            scores = self.fitted.model_.log_odds(rows, start)
-            yield _block(self.fitted, scores, y, weights[0] if weights else None)
+        with placing(*self.sources):
+            for start, (rows, y, *weights) in self.slabs.read(*self.sources):
+                scores = self.fitted.model_.log_odds(rows, start)
+                yield _block(self.fitted, scores, y, weights[0] if weights else None, start)
 
 
 class _DaskScores:
@@ -306,6 +401,12 @@ class _DaskScores:
     def __iter__(self) -> Iterator[Block]:
         import dask  # noqa: PLC0415
 
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             scores, y, *weights = dask.compute(*part)
-            yield _block(self.fitted, scores, y, weights[0] if weights else None)
+            try:
+                block = _block(self.fitted, scores, y, weights[0] if weights else None)
+            except InvalidDataError as error:
+                if len(self.parts) > 1:
+                    error.place(f"block {number} (rows counted from its first)")
+                raise
+            yield block

@@ -109,8 +109,21 @@ class Moments(Saved):
         sample_weight: Any = None,
         first_row: int = 0,
         invalid: Invalid = CHECK_SUMS,
+        expected: np.ndarray | None = None,
     ) -> Self:
-        """`update`, for rows that stand at `first_row` of a larger array: errors say so."""
+        """`update`, for rows that stand at `first_row` of a larger array: errors say so.
+
+        Labels that are not among those `expected`, where any are, are an error.
+        """
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows that were left out, being invalid."""
+        return 0
+
+    @abstractmethod
+    def declare(self, classes: Any) -> Self:
+        """Make labels classes before any row of theirs is seen; needs at least one other row."""
 
     @abstractmethod
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:

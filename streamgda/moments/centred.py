@@ -236,10 +236,11 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
         if bad.size:
             r, j = bad[0]
             name = "NaN" if np.isnan(block[r, j]) else "infinity"
-            row = rows.start + r if numbers is None else numbers[rows.start + r]
+            row = int(rows.start + r if numbers is None else numbers[rows.start + r]) + first_row
             raise InvalidDataError(
-                f"Input X contains {name}: row {first_row + row}, column {j} is {block[r, j]}. "
-                f"Every value must be finite; leave such rows out or fill them in"
+                f"Input X contains {name}: row {row}, column {j} is {block[r, j]}. Every value "
+                f"must be finite; leave such rows out or fill them in",
+                *("X", row, int(j)),
             )
     raise InvalidDataError(
         "Input X contains values whose sums or squares overflow float64 (infinity or a value too "

@@ -251,13 +251,14 @@ class ClassMoments(Moments):
         sample_weight: Any = None,
         first_row: int = 0,
         invalid: Invalid = CHECK_SUMS,
+        expected: np.ndarray | None = None,
     ) -> Self:
         X = as_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         if self._norms is not None and self._sums is not None:
             fresh = ClassMoments(self.covariance_type, norms=True)
-            return self.__iadd__(fresh._update(X, y, sample_weight, first_row, invalid))
+            return self.__iadd__(fresh._update(X, y, sample_weight, first_row, invalid, expected))
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
         if sample_weight is not None or invalid.looked_for:
             weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
@@ -267,6 +268,8 @@ class ClassMoments(Moments):
                     self._n_skipped += n_skipped
                     return self
         codes, classes = label_codes.encode(y, self._classes)
+        if expected is not None and classes is not self._classes:
+            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
         sums = self._with_classes(classes)
         dtype = read_dtype(X.dtype)
         exact_rows = not weights.size and dtype in ORIGINS
@@ -672,7 +675,9 @@ class ClassMoments(Moments):
             return attributes, {}
         if isinstance(self._sums, ExactSums):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
-        arrays = self._sums.arrays()
+        arrays = dict(self._sums.arrays())
+        if self._structure.matrix:
+            arrays["scatter"] = storage.pack_triangles(arrays["scatter"])
         return attributes, arrays if self._norms is None else {**arrays, "norms": self._norms}
 
     @classmethod
@@ -690,6 +695,8 @@ class ClassMoments(Moments):
                 return moments
             arrays = dict(arrays)
             norms = arrays.pop("norms") if moments.norms else None
+            if structure.matrix:
+                arrays["scatter"] = storage.unpack_triangles(arrays["scatter"])
             if "origin" in attributes:
                 origin, reach = attributes["origin"], attributes["reach"]
                 if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):

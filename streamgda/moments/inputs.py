@@ -68,8 +68,10 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     weights = np.ascontiguousarray(weights, np.float64)
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if bad.size:
+        row = first_row + int(bad[0])
         raise InvalidDataError(
-            f"sample_weight[{first_row + bad[0]}] is {weights[bad[0]]}; weights are finite and >= 0"
+            f"sample_weight[{row}] is {weights[bad[0]]}; weights are finite and >= 0",
+            *("sample_weight", row),
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
@@ -142,11 +144,16 @@ class Invalid:
             found.append(np.flatnonzero(bad) + part.start)
         return np.concatenate(found)
 
-    def refuse(self, row: int) -> None:
-        """Raise `InvalidDataError` for a row."""
+    def refuse(self, values: np.ndarray, row: int) -> None:
+        """Raise `InvalidDataError` for the values of a row, whose number is told."""
+        bad = values == self.nodata
+        if values.dtype.kind == "f":
+            bad = bad | ~np.isfinite(values)
+        column = int(bad.argmax())
         raise InvalidDataError(
-            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}. "
-            f"on_invalid='skip' leaves such rows out and counts them"
+            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
+            f"first in column {column}. on_invalid='skip' leaves such rows out and counts them",
+            *("X", row, column),
         )
 
 
@@ -190,7 +197,7 @@ def rows_to_count(
         bad = invalid.rows(X)
         bad = bad[counts[bad]]
         if bad.size and invalid.action == "raise":
-            invalid.refuse(first_row + int(bad[0]))
+            invalid.refuse(X[bad[0]], first_row + int(bad[0]))
         counts[bad] = False
         n_skipped = bad.size
     if counts.all():

@@ -46,17 +46,18 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
         bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
         bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
         if bad.size:
+            row = first_row + int(bad[0])
             raise InvalidDataError(
-                f"Unknown label type: continuous. {what}[{first_row + bad[0]}] is "
-                f"{labels[bad[0]]}; class labels are whole numbers, strings, booleans or dates "
-                f"(maybe you are trying to fit a classifier on a regression target; or input "
-                f"contains NaN)"
+                f"Unknown label type: continuous. {what}[{row}] is {labels[bad[0]]}; class labels "
+                f"are whole numbers, strings, booleans or dates (maybe you are trying to fit a "
+                f"classifier on a regression target; or input contains NaN)",
+                *(what, row),
             )
         labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
     elif kind in "mM":
         if np.isnat(labels).any():
-            row = first_row + np.flatnonzero(np.isnat(labels))[0]
-            raise InvalidDataError(f"{what}[{row}] is NaT")
+            row = first_row + int(np.flatnonzero(np.isnat(labels))[0])
+            raise InvalidDataError(f"{what}[{row}] is NaT", what, row)
     elif kind not in "biuUS":
         raise InvalidDataError(
             f"{what} has dtype {labels.dtype}; class labels are whole numbers, strings, booleans "
@@ -78,9 +79,45 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     if plain.dtype.kind in "biuf" and numbers:
         return as_labels(plain, what, first_row)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))
+    row = first_row + next(others, 0)
     raise InvalidDataError(
-        f"Unknown label type: {what} holds objects of type {names}; class labels of one kind are "
-        f"expected: whole numbers, strings, booleans or dates"
+        f"Unknown label type: {what} holds objects of type {names}, {what}[{row}] the first that "
+        f"does not fit; class labels of one kind are expected: whole numbers, strings, booleans or "
+        f"dates",
+        *(what, row),
+    )
+
+
+def check_expected(
+    y: np.ndarray,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    expected: np.ndarray,
+    first_row: int = 0,
+    numbers: np.ndarray | None = None,
+) -> None:
+    """Raise `InvalidDataError` that names the first label which is none of those expected.
+
+    Parameters
+    ----------
+    y, codes, classes : ndarray
+        As `encode` takes and gives them.
+    expected : ndarray, sorted
+    first_row : int
+        Where the labels stand in a larger array.
+    numbers : ndarray of int, optional
+        Their numbers after that, where some were left out.
+    """
+    other = find(classes, expected) < 0
+    if not other.any():
+        return
+    at = int(other[codes].argmax())
+    row = first_row + (at if numbers is None else int(numbers[at]))
+    raise InvalidDataError(
+        f"y[{row}] is {y[at]!s}, which is not one of the classes expected: "
+        f"{expected.tolist()!s:.500}",
+        *("y", row),
     )
 
 

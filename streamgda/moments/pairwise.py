@@ -136,6 +136,7 @@ class PairwiseMoments(Moments):
         sample_weight: Any = None,
         first_row: int = 0,
         invalid: Invalid = _MISSING,
+        expected: np.ndarray | None = None,
     ) -> Self:
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
@@ -148,6 +149,9 @@ class PairwiseMoments(Moments):
         seen = weights > 0
         classes = np.unique(y[seen])
         codes = np.where(seen, label_codes.find(y, classes), -1)
+        if expected is not None:
+            numbers = np.flatnonzero(seen)
+            label_codes.check_expected(y[seen], codes[seen], classes, expected, first_row, numbers)
         k, d = classes.size, X.shape[1]
         taken = PairwiseMoments._of(classes, np.zeros(d), k)
         step = max(1, _BLOCK_ELEMENTS // d)
@@ -157,10 +161,12 @@ class PairwiseMoments(Moments):
             block[invalid.holds_nodata(X[rows]) | ~seen[rows, None]] = np.nan
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
-                r, j = infinite[0]
+                r, j = infinite[0].tolist()
+                row = first_row + start + r
                 raise InvalidDataError(
-                    f"Input X contains infinity: row {first_row + start + r}, column {j}. NaN is "
-                    f"a missing value, every other must be finite"
+                    f"Input X contains infinity: row {row}, column {j}. NaN is a missing value, "
+                    f"every other must be finite",
+                    *("X", row, j),
                 )
             taken._take(block, codes[rows], weights[rows])
         if not all(np.isfinite(array).all() for array in taken._held().values()):
@@ -168,6 +174,13 @@ class PairwiseMoments(Moments):
                 "Input X contains values whose sums or squares overflow float64; scale them down"
             )
         return self.__iadd__(taken) if k else self
+
+    def declare(self, classes: Any) -> Self:
+        """Make labels classes before any row of theirs is seen; see `ClassMoments.declare`."""
+        if self._arrays is None:
+            self._refuse_empty()
+        labels = np.unique(label_codes.as_labels(classes, "classes"))
+        return self.__iadd__(self._of(labels, self._arrays["origin"], labels.size))
 
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
         # A state is there three times while classes are added to it: with them, without them, and

@@ -1,0 +1,255 @@
+"""The command line over stores that are incomplete, damaged, or somebody else's."""
+
+import json
+import os
+import shutil
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import zarr
+
+import streamgda
+from streamgda import GaussianNB, ThresholdClassifier, accumulate
+from streamgda.cli import main
+
+N_ROWS, D = 1000, 3
+RANDOM = np.random.default_rng(0)
+Y = RANDOM.integers(0, 2, N_ROWS)
+X = RANDOM.normal(size=(N_ROWS, D)) + 2 * Y[:, None]
+
+
+@pytest.fixture
+def run(capfd):
+    """The exit code of a command, and what it wrote."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        return ended.value.code or 0, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return write(tmp_path / "rows")
+
+
+def write(path, rows=X, **options):
+    group = zarr.create_group(path, **options)
+    group.create_array("X", data=rows, chunks=(100, D))
+    group.create_array("y", data=Y, chunks=(200,))
+    return path
+
+
+def refused(ended, *told):
+    code, out, err = ended
+    assert code == 1, out
+    (line,) = [line for line in err.splitlines() if line.startswith("streamgda: ")]
+    for text in told:
+        assert text in line
+    return line
+
+
+# --- chunks that are not there ----------------------------------------------------------------
+
+
+def test_missing_chunks_are_rows_or_errors(run, rows, tmp_path):
+    GaussianNB().fit(X, Y).save(tmp_path / "nb")
+    (rows / "X" / "c" / "4" / "0").unlink()
+    commands = {
+        "fit": [rows, "--kind", "nb", "--model", tmp_path / "fitted"],
+        "select": [rows, "--grid", "covariance_type=diag", "--cv", "2", "--model", tmp_path / "s"],
+        "evaluate": [tmp_path / "nb", rows],
+        "predict": [tmp_path / "nb", rows, "--out", tmp_path / "labels"],
+        "convert": [rows, tmp_path / "copy"],
+    }
+    for command, arguments in commands.items():
+        told = ["X/c/4/0 is missing"]
+        told += [] if command == "convert" else ["chunk (4, 0), rows 400 to 499"]
+        refused(run(command, *arguments, "--missing", "error"), *told)
+    for command, arguments in commands.items():
+        shutil.rmtree(tmp_path / "labels.partial", ignore_errors=True)
+        assert run(command, *arguments)[0] == 0
+    filled = X.copy()
+    filled[400:500] = 0
+    found = streamgda.load(tmp_path / "fitted").theta_
+    np.testing.assert_allclose(found, GaussianNB().fit(filled, Y).theta_, rtol=1e-12)
+    assert run("fit", *commands["fit"], "--missing", "perhaps")[0] == 2
+
+
+# --- rows that cannot be used -----------------------------------------------------------------
+
+
+def test_a_bad_row_is_named_and_the_same_command_goes_on(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 300 * D * 8)
+    bad = X.copy()
+    bad[737, 1] = np.nan
+    rows, kept = write(tmp_path / "rows", bad), tmp_path / "kept"
+    fit = ["fit", rows, "--kind", "nb", "--model", tmp_path / "nb", "--checkpoint", kept]
+    for _ in range(2):
+        refused(
+            run(*fit), "rows/X): chunk (7, 0)", "row 737, column 1 is nan", "the first 600 rows"
+        )
+        assert not (tmp_path / "nb").exists()
+    moments = tmp_path / "moments"
+    code, out, _ = run(*fit, "--on-invalid", "skip", "--moments", moments)
+    assert code == 0
+    assert "left out 1 rows" in out
+    expected = accumulate(
+        *streamgda.open_store(rows), covariance_type="diag", on_invalid="skip"
+    ).state()
+    found = streamgda.ClassMoments.load(moments).state()
+    assert found[0] == expected[0]
+    for name, array in expected[1].items():
+        np.testing.assert_array_equal(found[1][name], array, strict=True)
+
+
+# --- what is there ----------------------------------------------------------------------------
+
+
+def as_other_version(path):
+    node = json.loads((path / "zarr.json").read_text())
+    node["attributes"]["streamgda"]["version"] = 99
+    (path / "zarr.json").write_text(json.dumps(node))
+
+
+def as_changed(path):
+    text = (path / "zarr.json").read_text()
+    (path / "zarr.json").write_text(text.replace("GaussianNB", "GaussianMB"))
+
+
+def as_truncated(path):
+    chunk = path / "moments" / "mean" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+
+
+def as_half_a_zip(path):
+    shutil.make_archive(path.with_name("packed"), "zip", path)
+    whole = path.with_name("packed.zip").read_bytes()
+    shutil.rmtree(path)
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def as_text(path):
+    shutil.rmtree(path)
+    path.write_text("notes")
+
+
+def as_empty(path):
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+def as_nothing(path):
+    shutil.rmtree(path)
+
+
+def as_no_json(path):
+    (path / "zarr.json").write_text("{")
+
+
+def as_deep_json(path):
+    (path / "zarr.json").write_text('{"attributes":' + "[" * 10**6)
+
+
+def as_a_device(path):
+    (path / "zarr.json").unlink()
+    (path / "zarr.json").symlink_to("/dev/zero")
+
+
+def wide(path, **changes):
+    shutil.rmtree(path)
+    write(path)
+    node = json.loads((path / "X" / "zarr.json").read_text())
+    (path / "X" / "zarr.json").write_text(json.dumps(node | changes))
+
+
+def as_wide_elements(path):
+    length = {"name": "raw_bytes", "configuration": {"length_bytes": 1 << 40}}
+    wide(path, data_type=length, fill_value="AA==")
+
+
+def as_wide_elements_of_old(path):
+    shutil.rmtree(path)
+    zarr.create_group(path, zarr_format=2).create_array("X", data=X)
+    node = json.loads((path / "X" / ".zarray").read_text())
+    (path / "X" / ".zarray").write_text(json.dumps(node | {"dtype": [["a", "|V1099511627776"]]}))
+
+
+DAMAGED = {
+    as_other_version: "has format version 99; this streamgda reads",
+    as_changed: "is damaged: its description has another checksum",
+    as_truncated: "does not have",
+    as_half_a_zip: "cannot be opened as zarr",
+    as_text: "cannot be opened as zarr",
+    as_empty: "holds no zarr group or array",
+    as_nothing: "does not exist",
+    as_no_json: "cannot be opened as zarr",
+    as_deep_json: "cannot be opened as zarr: RecursionError",
+    as_a_device: "zarr.json is not a file",
+    as_wide_elements: "X/zarr.json has elements of type",
+    as_wide_elements_of_old: "X/.zarray has elements of type",
+}
+
+
+@pytest.mark.parametrize("become", DAMAGED, ids=lambda become: become.__name__)
+def test_info_of_what_is_damaged(run, tmp_path, become):
+    if become is as_a_device and sys.platform == "win32":
+        pytest.skip("has other kinds of files")
+    path = tmp_path / "it"
+    GaussianNB().fit(X, Y).save(path)
+    become(path)
+    for arguments in ([path], [path, "--json"]):
+        refused(run("info", *arguments), DAMAGED[become], str(path))
+
+
+def test_info_of_what_is_somebody_else_s(run, rows, tmp_path):
+    def described(path):
+        code, out, err = run("info", path, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    arrays = described(rows)["arrays"]
+    assert [(a["name"], a["shape"]) for a in arrays] == [("X", [N_ROWS, D]), ("y", [N_ROWS])]
+    zarr.consolidate_metadata(write(tmp_path / "old", zarr_format=2))
+    assert described(tmp_path / "old")["arrays"] == arrays
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder, _, names in os.walk(rows):
+            for name in names:
+                file = os.path.join(folder, name)
+                archive.write(file, os.path.relpath(file, rows))
+    assert described(tmp_path / "packed.zip")["arrays"] == arrays
+    os.symlink(rows, tmp_path / "link")
+    assert described(tmp_path / "link")["arrays"] == arrays
+    other = zarr.create_group(tmp_path / "other", attributes={"streamgda": {"format": "other"}})
+    other.create_group("inner")
+    refused(run("info", tmp_path / "other"), "a zarr group, but not one that streamgda saved")
+
+
+# --- a threshold ------------------------------------------------------------------------------
+
+
+def test_thresholds_have_no_probabilities(run, rows, tmp_path):
+    fitted = ThresholdClassifier(cost=[[0, 5], [1, 0]]).fit(X, Y)
+    fitted.save(tmp_path / "it.zip")
+    code, out, _ = run("info", tmp_path / "it.zip", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["estimator"], told["features"], told["rows"]) == ("ThresholdClassifier", D, N_ROWS)
+    assert told["parameters"] == {"cost": [[0, 5], [1, 0]]}
+    assert told["threshold"] == fitted.threshold_
+    code, out, _ = run("evaluate", tmp_path / "it.zip", rows, "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["log_loss"] is None
+    assert told["accuracy"] == pytest.approx(fitted.score(X, Y))
+    assert "log-loss" in run("evaluate", tmp_path / "it.zip", rows)[1]
+    predict = ["predict", tmp_path / "it.zip", rows, "--out", tmp_path / "labels"]
+    assert run(*predict)[0] == 0
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels")[:], fitted.predict(X))
+    for option in (["--proba"], ["--density"], ["--reject", "0.1"]):
+        refused(run(*predict, *option, "--overwrite"), "ThresholdClassifier has no ")
