@@ -152,11 +152,11 @@ def test_whatever_rows_and_labels_are_held_in(tmp_path, monkeypatch, kind, label
     undisturbed = accumulate(rows, y)
     update, calls = ClassMoments._update, []
 
-    def fail(*arguments):
+    def fail(*arguments, **options):
         calls.append(1)
         if len(calls) == 5:
             raise OSError("the disk is gone")
-        return update(*arguments)
+        return update(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(ClassMoments, "_update", fail)
@@ -205,10 +205,10 @@ def test_an_error_before_anything_is_done_leaves_nothing(tmp_path):
 def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
     update, calls = ClassMoments._update, []
 
-    def half(moments, rows, *arguments):
+    def half(moments, rows, *arguments, **options):
         calls.append(1)
         if len(calls) < 5:
-            return update(moments, rows, *arguments)
+            return update(moments, rows, *arguments, **options)
         update(moments, rows[:7], arguments[0][:7])
         raise KeyboardInterrupt
 

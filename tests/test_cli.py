@@ -1038,7 +1038,7 @@ def test_what_the_system_refuses_is_said_in_words(
     def fail(path: str) -> None:
         raise error
 
-    monkeypatch.setattr("streamgda.cli.info._opened", fail)
+    monkeypatch.setattr("streamgda.cli.info._describe", fail)
     assert command("info", "rows.zarr") == Ended(1, "", f"streamgda: {line}\n")
 
 
@@ -1046,7 +1046,7 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(path: str) -> None:
         raise KeyError("mistake")
 
-    monkeypatch.setattr("streamgda.cli.info._opened", fail)
+    monkeypatch.setattr("streamgda.cli.info._describe", fail)
     with pytest.raises(KeyError, match="mistake"):
         main(["info", "rows.zarr"])
 
