@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from streamgda.checkpoint import Journal
-from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
+from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, describe, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
-from streamgda.outputs import Output, refuse_half_written, target
+from streamgda.outputs import Output, refuse_half_written
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, allowed_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask
@@ -113,24 +113,26 @@ def accumulate(
     """
     structure = structure_of(covariance_type)
     invalid = Invalid(on_invalid, nodata)
-    how: dict[str, Any] = {"covariance_type": covariance_type, "norms": norms}
-    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
-        from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
-
-        if checkpoint is not None:
-            raise InvalidParameterError(
-                "checkpoint does not go with dask collections; pass what they were made of, such "
-                "as the zarr array"
-            )
-        return distributed.accumulate(
-            X, y, sample_weight=sample_weight, progress=progress, invalid=invalid, **how
-        )
     made_of = {
         "covariance_type": covariance_type,
         "norms": str(norms),
         "on_invalid": on_invalid,
         "nodata": repr(invalid.nodata),
     }
+    how: dict[str, Any] = {
+        "covariance_type": covariance_type,
+        "norms": norms,
+        "invalid": invalid,
+        "progress": progress,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "made_of": made_of,
+    }
+    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
+        from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
+
+        return distributed.accumulate(X, y, sample_weight=sample_weight, **how)
+    made_of["read by"] = "this process"
     journalled = checkpoint, checkpoint_every
     moments = ClassMoments(covariance_type, norms=norms)
     if y is None:
@@ -154,12 +156,10 @@ def accumulate(
         merged=norms,
         model=for_model,
     )
-    if checkpoint is None and _on_cluster(rows):
+    if _on_cluster(rows):
         from streamgda import distributed  # noqa: PLC0415
 
-        return distributed.accumulate_store(
-            rows, companions, plan.n_rows, progress=progress, invalid=invalid, **how
-        )
+        return distributed.accumulate_store(rows, companions, plan, **how)
     journal = Journal(*journalled, made_of, moments)
     plan = _go_on(journal, plan, rows, companions)
     with (
@@ -212,7 +212,7 @@ def _accumulate_batches(
     journal: Journal, batches: Iterator[Any], invalid: Invalid, progress: Progress
 ) -> ClassMoments:
     seen, done = SeenBatches(), 0
-    journal.seen = seen
+    journal.seen, journal.kind = seen, "the first {:,} batches"
     if journal.kept is not None:
         done = seen.check(journal.kept, journal.done, str(journal), batches)
     with reporter(progress, None, "accumulating", first=done) as report, journal:
@@ -298,17 +298,17 @@ def score(
     refuse_half_written(rows.values, "X")
     held += rows.n_rows * out_row_bytes if out is None else 0
     plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
+    output = Output(out, made_of and {**made_of, "X": describe(rows)})
+    plan = _go_on(output, plan, rows, [])
     if _on_cluster(rows):
         from streamgda import distributed  # noqa: PLC0415
 
         if out is not None:
             first = function(rows.read(0, 1), 0)
             shape = (rows.n_rows, *first.shape[1:])
-            out = target(out, shape, first.dtype, distributed.scored_rows(rows))
-        if out is None or distributed.reads_itself(out):
-            return distributed.score_store(function, rows, out, plan.n_rows, progress)
-    output = Output(out, made_of and {**made_of, "X": describe(rows)})
-    plan = _go_on(output, plan, rows, [])
+            output.prepare(shape, first.dtype, distributed.scored_rows(rows))
+        if out is None or distributed.reads_itself(output.array):
+            return distributed.score_store(function, rows, output, plan.n_rows, progress)
     with (
         reporter(
             progress, rows.n_rows, "scoring", first=output.done, row_bytes=rows.row_bytes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,11 +121,10 @@ def _moments(path: str) -> dict[str, Any]:
 
 
 def _checkpoint(path: str) -> dict[str, Any]:
-    from streamgda import storage  # noqa: PLC0415
-    from streamgda.moments import ClassMoments  # noqa: PLC0415
+    from streamgda import checkpoint  # noqa: PLC0415
 
-    attributes, arrays = storage.read(path, "checkpoint")
-    moments = ClassMoments.from_state(attributes["moments"], arrays)
+    attributes, held = checkpoint.read(Path(path))
+    moments = functools.reduce(operator.add, held.values())
     return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
 
 
