@@ -266,8 +266,8 @@ def _check(journal: Harvest, again: Mapping[int, Any], what: str, cuts: list[Ran
 
 def _spread(numbers: list[int], most: int) -> list[int]:
     """So many of them, evenly spread, the first and the last among them."""
-    places = np.linspace(0, len(numbers) - 1, most).astype(int) if numbers else []
-    return sorted({numbers[place] for place in places})
+    places = np.linspace(0, len(numbers) - 1, most).astype(int)
+    return sorted({numbers[place] for place in places}) if numbers else []
 
 
 def part_bytes(total: int, state: int) -> int:
@@ -430,7 +430,8 @@ def score_store(
     for number, (start, stop) in enumerate(cuts):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
         score = partial(tasks.score_rows, part, start, slab_rows, written, window, out)
-        parts.append(delayed(score, pure=False)(held))
+        with dask.annotate(priority=-number):  # for what is kept are the first rows
+            parts.append(delayed(score, pure=False)(held))
         sizes[parts[-1].key] = stop - start
     ends: dict[str, Callable[[], Any]] = {}
     waiting = [part.key for part in reversed(parts)]

@@ -179,7 +179,10 @@ def compute(
                     for key in ended(future.key, fetch) if ended else ():
                         futures.pop(numbers[key], None)
         finally:
-            client.cancel(list(futures.values()))
+            for number, future in [*futures.items()] if ended and pending else ():
+                if future.status == "finished":  # and it was not heard of
+                    ended(future.key, partial(_fetched, futures.pop(number)))
+            client.cancel([*futures.values()])
     return results
 
 

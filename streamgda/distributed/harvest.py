@@ -178,9 +178,9 @@ class Harvest(Record):
         if not self.keeps:
             return
         found = largest(self.whole, self.values.keys() | self._ends.keys())
-        coming = sorted((a - b, a) for a, b in found if (a, b) not in self.values)
-        if not coming:
+        if sum(stop - start for start, stop in found) == self.done:
             return
+        coming = sorted((a - b, a) for a, b in found if (a, b) not in self.values)
         for minus_size, start in coming[: self.whole[1].bit_length()]:
             parts = start, start - minus_size
             self.values[parts] = self._ends.pop(parts)()
