@@ -76,7 +76,10 @@ def accumulate(
         bits as one that nothing disturbed. A finished call leaves the file: the same one again
         gives what is in it. All labels and weights, and some of the rows, are compared with
         those that were counted. Of batches, as many as are held are taken and not added again.
-        With a checkpoint the rows are read by this process, whatever cluster there is.
+        On a cluster, and of dask collections, the file keeps parts that are complete: the same
+        call, on any number of workers, makes the others. Of dask collections the names, shapes
+        and types are compared, and four of the parts; a name must be the same in every process,
+        as it is of what is made of stores, arrays and files, but not of impure delayed objects.
     checkpoint_every : float
         Seconds from one writing of the file to the next, at least.
 
@@ -87,7 +90,8 @@ def accumulate(
     Raises
     ------
     InvalidDataError
-        For rows, labels or weights that cannot be used. The checkpoint keeps the rows before.
+        For rows, labels or weights that cannot be used. The checkpoint keeps the rows before, or
+        the parts without them.
     ReadError
         Where a store cannot be read: array, chunk and rows are named.
     MemoryBudgetError
@@ -275,7 +279,8 @@ def score(
         Where the scores go. Without it they are gathered in memory.
     made_of : dict, optional
         What `function` is, as JSON. Where it is given, a zarr array bears a mark that says how
-        far it is written; where the process is stopped, the same call goes on from there.
+        far it is written; where the process is stopped, the same call goes on from there, also on
+        a cluster.
     out_row_bytes : int
         Bytes of one row's scores.
     held : int

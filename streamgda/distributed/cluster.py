@@ -178,11 +178,13 @@ def compute(
                         results[number] = fetch()
                     for key in ended(future.key, fetch) if ended else ():
                         futures.pop(numbers[key], None)
+                    del future, fetch  # which the traceback of an error would hold
         finally:
-            for number, future in [*futures.items()] if ended and pending else ():
-                if future.status == "finished":  # and it was not heard of
-                    ended(future.key, partial(_fetched, futures.pop(number)))
+            if ended and pending:  # what has ended and was not heard of
+                for number in [n for n in futures if futures[n].status == "finished"]:
+                    ended(futures[number].key, partial(_fetched, futures.pop(number)))
             client.cancel([*futures.values()])
+            futures.clear()
     return results
 
 

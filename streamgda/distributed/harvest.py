@@ -190,3 +190,9 @@ class Harvest(Record):
         seen = {name: self.values[parts].seen for parts, name in names.items()}
         held = {name: self.values[parts].moments for parts, name in names.items()}
         self._write({"cut": self._cut, "parts": seen}, held)
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._ends.clear()  # nothing is held on the cluster any longer
