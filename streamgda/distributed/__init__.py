@@ -236,6 +236,8 @@ def _merged(
     roots = [node(parts) for parts in wanted]
     sizes = {nodes[n, n + 1].key: size for n, size in enumerate(rows) if (n, n + 1) in nodes}
     first = sum(rows) - sum(sizes.values())
+    if total is None:
+        first = int(sum(taken.moments.class_count.sum() for taken in journal.values.values()))
     watching: dict[str, Any] = {}
     if journal.keeps:
         ranges = {task.key: parts for parts, task in nodes.items()}
