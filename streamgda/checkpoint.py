@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from streamgda import storage
-from streamgda.errors import CheckpointError, FormatError, InvalidDataError, InvalidParameterError
+from streamgda.errors import (
+    CheckpointError,
+    ClusterError,
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+)
 from streamgda.identity import REMEDY, SeenBatches, SeenSlabs, refuse_others
-from streamgda.moments import Moments
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments
 
 KIND = "checkpoint"
 
@@ -61,11 +67,10 @@ def replacing(file: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-class Journal:
-    """Moments as they grow, kept in a file at intervals, and how far they have come.
+class Record:
+    """Moments in a file, and how far the pass has come that they are of.
 
-    Used as a context, it keeps what was done on leaving too, also where that is by an error; but
-    never moments that were interrupted while rows were being added to them.
+    Used as a context, it keeps what was done on leaving too, also where that is by an error.
 
     Parameters
     ----------
@@ -75,18 +80,17 @@ class Journal:
         Seconds between two writes, at least.
     made_of : dict of str
         What the moments are made of, and how; another run must have the same.
-    moments : Moments
-        Without rows, to begin with.
 
     Attributes
     ----------
-    moments : Moments
+    kind : str
+        What is counted.
     done : int
-        Rows, or batches, that they hold.
+        How many of these the moments hold.
     kept : dict or None
         What was kept of the data by the run that is gone on with, if one is.
-    seen : SeenSlabs or SeenBatches
-        To be set before the first row is added.
+    held : dict of str to Moments
+        What that run has made.
 
     Raises
     ------
@@ -94,40 +98,139 @@ class Journal:
         Where the file is damaged, or of other things.
     """
 
+    kind = "the first {:,} rows"
+
+    def __init__(self, path: Any, every: float, made_of: Mapping[str, str]) -> None:
+        self.done = 0
+        self.kept: dict[str, Any] | None = None
+        self.held: dict[str, Moments] = {}
+        self._file = None if path is None else as_file(path)
+        self._every = check_interval(every, "checkpoint_every")
+        self._made_of = dict(made_of)
+        self._written = 0  # rows, batches or parts that are in the file,
+        self._since = time.monotonic()  # and when that was
+        if self._file is not None and self._file.exists():
+            self._resume(self._file)
+
+    def __str__(self) -> str:
+        return str(self._file)
+
+    def _resume(self, file: Path) -> None:
+        try:
+            attributes, self.held = read(file)
+            made_of = dict(attributes["made_of"])
+            self.kept = dict(attributes["seen"])
+            self.done = self._written = int(attributes["done"])
+        except (FormatError, LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self} is not a checkpoint of such a pass, or is damaged: {error}. {REMEDY}"
+            ) from None
+        refuse_others(made_of, self._made_of, str(self))
+
+    def refuse_skipped(self) -> None:
+        """Raise `CheckpointError` where invalid rows were left out of what is held."""
+        n_skipped = sum(moments.n_skipped for moments in self.held.values())
+        if n_skipped:
+            raise CheckpointError(
+                f"{self} was begun with on_invalid: skip, and {n_skipped} rows were left out; now "
+                f"it is raise. {REMEDY}"
+            )
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a file at all."""
+        return self._file is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return self.keeps and time.monotonic() - self._since >= self._every
+
+    def keep(self) -> None:
+        """Write the moments that there are, where they are more than the file holds."""
+        raise NotImplementedError
+
+    def _write(self, seen: Mapping[str, Any], held: Mapping[str, Moments]) -> None:
+        if self._file is None or self.done == self._written:
+            return
+        states = {name: moments.state() for name, moments in held.items()}
+        attributes = {
+            "made_of": self._made_of,
+            "done": self.done,
+            "seen": dict(seen),
+            "moments": {name: state for name, (state, _) in states.items()},
+        }
+        arrays = {
+            f"{name}/{array}": values
+            for name, (_, arrays) in states.items()
+            for array, values in arrays.items()
+        }
+        with replacing(self._file) as partial:
+            storage.write(partial, KIND, attributes, arrays)
+        self._written, self._since = self.done, time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Of a cluster that failed nothing can be fetched.
+        with contextlib.suppress(*() if error is None else (ClusterError,)):
+            self.keep()
+        if error is not None and self._written:
+            error.add_note(
+                f"The checkpoint {self} keeps what was done, {self.kind.format(self._written)}: "
+                f"run the same again to go on after them"
+            )
+
+
+def read(file: Path) -> tuple[dict[str, Any], dict[str, Moments]]:
+    """What a checkpoint says of itself, and the moments in it.
+
+    Raises
+    ------
+    FormatError, LookupError, TypeError, ValueError
+        Where it is damaged, or something else.
+    """
+    attributes, arrays = storage.read(file, KIND)
+    kinds: dict[str, type[Moments]] = {k.__name__: k for k in (ClassMoments, PairwiseMoments)}
+    kind = kinds[attributes["made_of"]["moments"]]
+    held = {}
+    for name, state in dict(attributes["moments"]).items():
+        within = f"{name}/"
+        mine = {a.removeprefix(within): v for a, v in arrays.items() if a.startswith(within)}
+        held[name] = kind.from_state(state, mine)
+    return attributes, held
+
+
+class Journal(Record):
+    """Moments to which rows are added, kept in a file at intervals.
+
+    Never are moments kept that were interrupted while rows were being added to them.
+
+    Parameters
+    ----------
+    path, every, made_of
+        As of `Record`.
+    moments : Moments
+        Without rows, to begin with.
+
+    Attributes
+    ----------
+    moments : Moments
+    seen : SeenSlabs or SeenBatches
+        To be set before the first row is added.
+    """
+
     seen: SeenSlabs | SeenBatches
 
     def __init__(
         self, path: Any, every: float, made_of: Mapping[str, str], moments: Moments
     ) -> None:
-        self.moments = moments
-        self.done = 0
-        self.kept: dict[str, Any] | None = None
-        self._file = None if path is None else as_file(path)
-        self._every = check_interval(every, "checkpoint_every")
-        self._made_of = dict(made_of)
-        self._written = 0  # rows, or batches, that are in the file,
-        self._since = time.monotonic()  # and when that was
+        super().__init__(path, every, made_of)
+        if self.kept is not None and self.held.keys() != {"rows"}:
+            raise CheckpointError(f"{self} is damaged: it holds no moments of rows. {REMEDY}")
+        self.moments = self.held.get("rows", moments)
         self._sound = True
-        if self._file is not None and self._file.exists():
-            self._resume()
-
-    def __str__(self) -> str:
-        return str(self._file)
-
-    def _resume(self) -> None:
-        try:
-            attributes, arrays = storage.read(self._file, KIND)
-            made_of = dict(attributes["made_of"])
-            self.kept = dict(attributes["seen"])
-            refuse_others(made_of, self._made_of, str(self))  # of which the moments might be others
-            self.moments = type(self.moments).from_state(attributes["moments"], arrays)
-            self.done = self._written = int(attributes["done"])
-        except CheckpointError:
-            raise
-        except (FormatError, LookupError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{self} is not a checkpoint of such a pass, or is damaged: {error}. {REMEDY}"
-            ) from None
 
     @contextlib.contextmanager
     def adding(self, done: int, *seen: Any) -> Iterator[None]:
@@ -145,36 +248,14 @@ class Journal:
         except InvalidDataError:  # then the moments are as they were
             self._sound = True
             raise
-        if self._file is not None:
+        if self.keeps:
             self.seen.add(*seen)
         self.done = done
         self._sound = True
-        if time.monotonic() - self._since >= self._every:
-            self._write()
+        if self.due:
+            self.keep()
 
-    def _write(self) -> None:
-        if self._file is None or self.done == self._written:
-            return
-        moments, arrays = self.moments.state()
-        attributes = {
-            "made_of": self._made_of,
-            "done": self.done,
-            "seen": self.seen.as_json(),
-            "moments": moments,
-        }
-        with replacing(self._file) as partial:
-            storage.write(partial, KIND, attributes, arrays)
-        self._written, self._since = self.done, time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._sound:
-            self._write()
-        if error is not None and self._written:
-            what = "rows" if isinstance(self.seen, SeenSlabs) else "batches"
-            error.add_note(
-                f"The checkpoint {self} keeps what was done, the first {self._written:,} {what}: "
-                f"run the same again to go on after them"
-            )
+    def keep(self) -> None:
+        """Write the moments, unless they are not whole."""
+        if self._sound and self.done:
+            self._write(self.seen.as_json(), {"rows": self.moments})

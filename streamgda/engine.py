@@ -16,7 +16,7 @@ from streamgda.moments import ClassMoments, Moments, PairwiseMoments
 from streamgda.moments.inputs import Invalid
 from streamgda.moments.labels import as_labels
 from streamgda.moments.structure import structure_of
-from streamgda.outputs import Output, refuse_half_written, target
+from streamgda.outputs import Output, refuse_half_written
 from streamgda.progress import Progress, reporter
 from streamgda.slabs import Slabs, allowed_bytes
 from streamgda.sources import RowSource, as_source, check_rows, is_dask, placing
@@ -94,8 +94,11 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         gives what is in it. All labels and weights, and some of the rows, are compared with
         those that were counted. Where it was a bad row that ended it, the same call goes on once
         that row has been mended in its place, or with ``on_invalid="skip"``. Of batches, as many
-        as are held are taken and not added again. With a checkpoint the rows are read by this
-        process, whatever cluster there is.
+        as are held are taken and not added again. On a cluster, and of dask collections, the file
+        keeps parts that are complete: the same call, on any number of workers, makes the others.
+        Of dask collections the names, shapes and types are compared, and four of the parts; a name
+        must be the same in every process, as it is of what is made of stores, arrays and files,
+        but not of impure delayed objects.
     checkpoint_every : float
         Seconds from one writing of the file to the next, at least.
 
@@ -107,7 +110,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     ------
     InvalidDataError
         For rows, labels or weights that cannot be used. Of a single row, it names the number, and
-        array and chunk, block or batch. The checkpoint keeps the rows before.
+        array and chunk, block or batch. The checkpoint keeps the rows before, or the parts without
+        it.
     ReadError
         Where a store cannot be read: array, chunk and rows are named.
     MemoryBudgetError
@@ -139,18 +143,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
     expected = None if classes is None else np.unique(as_labels(classes, "classes"))
     checks = {"invalid": invalid, "expected": expected}
     moments = _empty(covariance_type, norms, invalid)
-    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
-        from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
-
-        if checkpoint is not None:
-            raise InvalidParameterError(
-                "checkpoint does not go with dask collections; pass what they were made of, such "
-                "as the zarr array"
-            )
-        merged = distributed.accumulate(
-            X, y, moments=moments, sample_weight=sample_weight, progress=progress, **checks
-        )
-        return _declared(merged, expected)
     # Whether invalid rows are skipped is not told: before the first of them it is all the same.
     made_of = {
         "moments": type(moments).__name__,
@@ -159,14 +151,25 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         "nodata": repr(invalid.nodata),
         "classes": str(None if expected is None else expected.tolist()),
     }
+    how: dict[str, Any] = {
+        "moments": moments,
+        "progress": progress,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "made_of": made_of,
+        **checks,
+    }
+    if is_dask(X) or is_dask(y) or (y is None and _is_delayed(X)):
+        from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
+
+        merged = distributed.accumulate(X, y, sample_weight=sample_weight, **how)
+        return _declared(merged, expected)
 
     def begun() -> Journal:
+        made_of["read by"] = "this process"
         journal = Journal(checkpoint, checkpoint_every, made_of, moments)
-        if invalid.action == "raise" and journal.moments.n_skipped:
-            raise CheckpointError(
-                f"{journal} was begun with on_invalid: skip, and {journal.moments.n_skipped} rows "
-                f"were left out; now it is raise. {REMEDY}"
-            )
+        if invalid.action == "raise":
+            journal.refuse_skipped()
         return journal
 
     if y is None:
@@ -190,12 +193,10 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
             copies=int(invalid.action == "skip"),
             model=structure if for_model else None,
         )
-        if checkpoint is None and _on_cluster(rows):
+        if _on_cluster(rows):
             from streamgda import distributed  # noqa: PLC0415
 
-            merged = distributed.accumulate_store(
-                rows, companions, plan.n_rows, moments=moments, progress=progress, **checks
-            )
+            merged = distributed.accumulate_store(rows, companions, plan, **how)
         else:
             merged = _accumulate_slabs(begun(), plan, sources, checks, progress)
     return _declared(merged, expected)
@@ -278,7 +279,7 @@ def _accumulate_batches(
     journal: Journal, batches: Iterator[Any], checks: dict[str, Any], progress: Progress
 ) -> Any:
     seen, done = SeenBatches(), 0
-    journal.seen = seen
+    journal.seen, journal.kind = seen, "the first {:,} batches"
     if journal.kept is not None:
         done = seen.check(journal.kept, journal.done, str(journal), batches)
     with reporter(progress, None, "accumulating", first=done) as report, journal:
@@ -342,7 +343,8 @@ def score(
         Where the scores go. Without it they are gathered in memory.
     made_of : dict, optional
         What `function` is, as JSON. Where it is given, a zarr array bears a mark that says how
-        far it is written; where the process is stopped, the same call goes on from there.
+        far it is written; where the process is stopped, the same call goes on from there, also on
+        a cluster.
     out_row_bytes : int
         Bytes of one row's scores.
     held : int
@@ -365,18 +367,18 @@ def score(
     refuse_half_written(rows.values, "X")
     held += rows.n_rows * out_row_bytes if out is None else 0
     plan = Slabs.plan(rows, allowed_bytes(max_memory), held, out_row_bytes=out_row_bytes)
+    output = Output(out, made_of and {**made_of, "X": describe(rows)})
+    plan = _go_on(output, plan, rows, [])
     if _on_cluster(rows):
         from streamgda import distributed  # noqa: PLC0415
 
         if out is not None:
             first = function(rows.read(0, 1), 0)
             shape = (rows.n_rows, *first.shape[1:])
-            out = target(out, shape, first.dtype, distributed.scored_rows(rows))
-        if out is None or distributed.reads_itself(out):
+            output.prepare(shape, first.dtype, distributed.scored_rows(rows))
+        if out is None or distributed.reads_itself(output.array):
             with placing(rows):
-                return distributed.score_store(function, rows, out, plan.n_rows, progress)
-    output = Output(out, made_of and {**made_of, "X": describe(rows)})
-    plan = _go_on(output, plan, rows, [])
+                return distributed.score_store(function, rows, output, plan.n_rows, progress)
     with (
         placing(rows),
         reporter(

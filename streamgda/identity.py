@@ -87,24 +87,26 @@ class SeenSlabs:
         self._slab_rows = slab_rows
         self._spacing = -(-rows.n_rows // (slab_rows * _SAMPLED_SLABS)) * slab_rows
         self._checksums = [0] * len(columns)
-        self._samples: dict[int, int] = {}
+        self._samples: dict[
+            int, tuple[int, int]
+        ] = {}  # by the first row: behind the last, checksum
 
     def add(self, start: int, block: np.ndarray, columns: Sequence[np.ndarray]) -> None:
         """See the slab that is next."""
         pairs = zip(self._checksums, columns, strict=True)
         self._checksums = [checksum(column, before) for before, column in pairs]
-        self.add_sample(start, sample(block))
+        self.add_sample(start, start + len(block), sample(block))
 
-    def add_sample(self, start: int, sampled: int) -> None:
+    def add_sample(self, start: int, stop: int, sampled: int) -> None:
         """See the slab that is next, of which a sample was taken; there are no columns."""
-        last = max(self._samples, default=0)
-        if last % self._spacing:  # it was kept as the last one only
-            del self._samples[last]
-        self._samples[start] = sampled
+        *_, before, last = [-1, -1, *self._samples]
+        if last >= 0 and before // self._spacing == last // self._spacing:
+            del self._samples[last]  # it was kept as the last one only
+        self._samples[start] = stop, sampled
 
     def as_json(self) -> dict[str, Any]:
         """What to keep."""
-        samples = [[start, value] for start, value in self._samples.items()]
+        samples = [[start, *sampled] for start, sampled in self._samples.items()]
         return {"slab_rows": self._slab_rows, "columns": self._checksums, "samples": samples}
 
     def check(self, kept: Mapping[str, Any], done: int, where: str) -> None:
@@ -116,7 +118,7 @@ class SeenSlabs:
             Where they are not the same.
         """
         try:
-            samples = {int(start): int(value) for start, value in kept["samples"]}
+            samples = {int(n): (int(stop), int(value)) for n, stop, value in kept["samples"]}
             columns = list(kept["columns"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{where} is damaged: {error!r}. {REMEDY}") from None
@@ -130,8 +132,7 @@ class SeenSlabs:
                 f"are not what they were. {REMEDY}"
             )
         self._samples = samples
-        for start, value in samples.items():
-            stop = min(start + self._slab_rows, self._rows.n_rows)
+        for start, (stop, value) in samples.items():
             if sample(self._rows.read(start, stop)) != value:
                 raise CheckpointError(
                     f"{where} was begun with other rows: rows {start} to {stop - 1} are not what "
@@ -178,3 +179,22 @@ class SeenBatches:
                 f"{REMEDY}"
             )
         return n_rows
+
+
+Seen = tuple[int, int]  # checksums of all labels and weights, and of a sample of the rows
+NOTHING: Seen = (0, 0)  # was seen where there are no rows
+
+
+def see(before: Seen | None, X: Any, columns: Sequence[Any]) -> Seen:
+    """What was seen of a part, with its next batch: labels and weights, and its first rows.
+
+    Examples
+    --------
+    >>> X, y = np.ones((4, 2)), np.arange(4)
+    >>> see(see(None, X[:2], [y[:2]]), X[2:], [y[2:]]) == see(None, X[:2], [y])
+    True
+    """
+    labels, rows = before or (0, sample(np.asarray(X)))
+    for column in columns:
+        labels = checksum(np.asarray(column), labels)
+    return labels, rows

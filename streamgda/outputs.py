@@ -128,9 +128,14 @@ class Output:
     def put(self, start: int, sampled: int, scores: np.ndarray) -> None:
         """Write the scores of a slab, of whose rows a sample was taken."""
         assert self.array is not None  # there is room
-        self.array[start : start + len(scores)] = scores
-        self.seen.add_sample(start, sampled)
-        self.done = start + len(scores)
+        stop = start + len(scores)
+        self.array[start:stop] = scores
+        self.advance(stop, start, stop, sampled)
+
+    def advance(self, done: int, start: int, stop: int, sampled: int) -> None:
+        """The scores before row `done` are written; of rows ``start:stop`` a sample was taken."""
+        self.seen.add_sample(start, stop, sampled)
+        self.done = done
         if time.monotonic() - self._since >= _EVERY:
             self._write_mark()
 

@@ -2,7 +2,8 @@
 
 ``python lives.py FOLDER KILLS SEED`` prints as JSON, for each kind of work, how often it was killed
 and a digest of each result; the first is of work that nothing disturbed. Forks are cheap because
-all is imported and compiled before, by one thread.
+all is imported and compiled before, by one thread. With the address of a scheduler after these, the
+work is done on its cluster, and its client is killed.
 """
 
 import hashlib
@@ -15,12 +16,16 @@ import sys
 import time
 import traceback
 import warnings
+from functools import wraps
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
-import zarr  # noqa: F401  (so that forks need not import it)
+import zarr
+from distributed import Client
 
 from streamgda import Checkpoint, GaussianNB, accumulate, outputs, slabs, threads
+from streamgda import distributed as streamgda_on_dask
 
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
 RANDOM = np.random.default_rng(0)
@@ -71,9 +76,57 @@ def scores(folder):
     GaussianNB().fit(X, Y).predict_proba(Slow(), out=folder / "scores.zarr")
 
 
+# --- on a cluster -------------------------------------------------------------------------------
+
+
+def store(folder):
+    """Rows and labels, each chunk of which is a part."""
+    streamgda_on_dask._PART_BYTES = streamgda_on_dask._SCORED_BYTES = 1
+    streamgda_on_dask._PART_STATES = (0, 0)
+    slabs._SLAB_BYTES = 1
+    group = zarr.create_group(folder.parent / "store", overwrite=True)
+    group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))
+    group.create_array("y", data=Y, chunks=(SLAB,))
+
+
+def fit(folder):
+    group = zarr.open_group(folder.parent / "store", mode="r")
+    kept = folder / "kept"
+    return accumulate(group["X"], group["y"], checkpoint=kept, checkpoint_every=0.1)
+
+
+def blocks(folder):
+    rows, labels = (da.from_zarr(folder.parent / "store" / name) for name in "Xy")
+    kept = folder / "kept"
+    return accumulate(
+        2 * rows, labels, sample_weight=WEIGHTS, checkpoint=kept, checkpoint_every=0.1
+    )
+
+
+def predict(folder):
+    group = zarr.open_group(folder.parent / "store", mode="r")
+    return GaussianNB().fit(X, Y).predict_proba(group["X"], out=folder / "scores.zarr")[...]
+
+
+def on(address, work):
+    """That work, done on the cluster at an address."""
+
+    @wraps(work)
+    def done(folder):
+        with Client(address):
+            return work(folder)
+
+    return done
+
+
+# --- lives --------------------------------------------------------------------------------------
+
+
 def digest_of(result, folder):
     digest = hashlib.sha256()
-    if result is not None:
+    if isinstance(result, np.ndarray):
+        digest.update(result.tobytes())
+    elif result is not None:
         attributes, arrays = result.state()
         digest.update(json.dumps(attributes, sort_keys=True).encode())
         for name in sorted(arrays):
@@ -107,23 +160,24 @@ def life(work, folder, seconds=None):
     return code == 0
 
 
-def lives(work, folder, wanted, chance):
+def lives(work, folder, wanted, chance, shortest, growth):
     """Do the work again and again, until it was killed that often."""
-    digests, kills, seconds = [], 0, None
+    digests, kills, resumed, seconds = [], 0, 0, None
     while kills < wanted:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        longest = 0.05
+        longest = shortest
         while not life(work, folder, seconds):
             kills += 1
-            longest *= 1.1  # on the slowest machine there is an end
+            resumed += any(folder.iterdir())
+            longest *= growth  # on the slowest machine there is an end
             seconds = chance.uniform(0, longest)
         digests.append((folder / "digest").read_text())
         seconds = chance.uniform(0, longest)
-    return {"kills": kills, "digests": digests}
+    return {"kills": kills, "resumed": resumed, "digests": digests}
 
 
-def main(folder, wanted, seed):
+def main(folder, wanted, seed, address=None):
     slabs._SLAB_BYTES = SLAB_BYTES
     outputs._EVERY = 0
     with threads.limit(1):  # makes kernels ready, also for sums and classes that are there already
@@ -132,12 +186,15 @@ def main(folder, wanted, seed):
             accumulate(batches(), covariance_type="diag")
             accumulate(X, Y, sample_weight=WEIGHTS)
     chance = random.Random(seed)
+    works, times = [rows, iterable, stream, scores], (0.05, 1.1)
+    if address is not None:
+        store(Path(folder) / "life")
+        works, times = [on(address, work) for work in (fit, blocks, predict)], (1.0, 1.3)
     ended = {
-        work.__name__: lives(work, Path(folder), wanted, chance)
-        for work in (rows, iterable, stream, scores)
+        work.__name__: lives(work, Path(folder) / "life", wanted, chance, *times) for work in works
     }
     print(json.dumps(ended))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

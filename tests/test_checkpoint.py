@@ -338,11 +338,6 @@ def test_parameters_that_cannot_be_meant(tmp_path, monkeypatch, options, message
     assert not any(tmp_path.iterdir())
 
 
-def test_dask_arrays_are_refused(tmp_path):
-    with pytest.raises(InvalidParameterError, match="does not go with dask collections"):
-        accumulate(held(X, "dask"), Y, checkpoint=tmp_path / "kept")
-
-
 def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     path = tmp_path / "kept"
     stopped(path)

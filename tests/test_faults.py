@@ -1,6 +1,8 @@
 """Workers that are killed, a scheduler that is killed: the same bits, or an error that says why."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import time
 
 import dask
 import dask.array as da
+import lives
 import numpy as np
 import pytest
 import zarr
@@ -25,20 +28,26 @@ N_WORKERS = 3
 
 
 @pytest.fixture(scope="module")
-def cluster(environment):
-    """Workers that are forked off a process which has imported all: they are soon back."""
+def forks(environment):
+    """Workers are forked off a process which has imported all: they are soon there."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(forks):
+    """Workers that are soon back."""
     settings = {
-        "distributed.worker.multiprocessing-method": "forkserver",
         "distributed.scheduler.allowed-failures": 100,
         # The cluster gives a worker up that is down so long after it was first seen to be.
         "distributed.deploy.lost-worker-timeout": "1 hour",
     }
-    with dask.config.set(settings):
-        get_mp_context().set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
-        with LocalCluster(
-            n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=":0"
-        ) as workers:
-            yield workers
+    with (
+        dask.config.set(settings),
+        LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=":0") as workers,
+    ):
+        yield workers
 
 
 @pytest.fixture
@@ -159,26 +168,139 @@ def test_a_store_that_workers_do_not_see(cluster, stored, tmp_path):
         accumulate(rows, np.arange(40) % 2)
 
 
-def test_a_scheduler_that_is_killed(environment, tmp_path):
+@pytest.fixture
+def waiting(stored, tmp_path):
+    """Rows and labels of which the last blocks are made once a file is there; and that file."""
+    go_on = tmp_path / "go on"
+
+    def wait(block, block_id):
+        while block_id[0] >= 150 and not go_on.exists():
+            time.sleep(0.01)
+        return block
+
+    rows = da.from_zarr(stored["X"])
+    rows = rows.map_blocks(wait, name="rows-that-wait", dtype=rows.dtype, meta=np.empty((0, 4)))
+    yield rows, da.from_zarr(stored["y"]), go_on
+    go_on.touch()
+
+
+def once_there(path, call):
+    """Call that as soon as a file is there."""
+
+    def wait():
+        while not path.exists():
+            time.sleep(0.01)
+        call()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_ctrl_c_cancels_the_work_and_keeps_what_was_done(cluster, client, waiting, tmp_path):
+    X, y, go_on = waiting
+    path = tmp_path / "kept"
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        once_there(path, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            accumulate(X, y, checkpoint=path, checkpoint_every=0.1)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    note = r"kept keeps what was done, \d+ of 200 parts: run the same again to go on after them"
+    assert re.search(note, stopped.value.__notes__[0])
+    go_on.touch()
+    while cluster.scheduler.tasks:  # nothing is left of it
+        time.sleep(0.01)
+    assert_same_bits(bits(accumulate(X, y, checkpoint=path)), bits(accumulate(X, y)))
+
+
+def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
+    """A dozen clients and more, at random moments; the workers go on to live."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork on this platform")
+    done = subprocess.run(
+        [sys.executable, lives.__file__, tmp_path, "4", "0", cluster.scheduler_address],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout)
+    for name in ("_PART_BYTES", "_SCORED_BYTES", "_PART_STATES"):
+        monkeypatch.setattr(streamgda_on_dask, name, getattr(streamgda_on_dask, name))
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    lives.store(tmp_path / "life")
+    group = zarr.open_group(tmp_path / "store", mode="r")
+    rows, labels = (da.from_zarr(group[name]) for name in "Xy")
+    with Client(cluster):
+        undisturbed = {
+            "fit": accumulate(group["X"], group["y"]),
+            "blocks": accumulate(2 * rows, labels, sample_weight=lives.WEIGHTS),
+            "predict": make("GaussianNB").fit(lives.X, lives.Y).predict_proba(lives.X),
+        }
+    for kind, result in undisturbed.items():
+        assert ended[kind]["kills"] >= 4
+        assert ended[kind]["resumed"]
+        assert set(ended[kind]["digests"]) == {lives.digest_of(result, None)}
+
+
+@pytest.mark.usefixtures("forks", "small_parts")
+def test_workers_that_spill_come_and_go(stored, tmp_path):
+    settings = {
+        "distributed.worker.memory.target": 1e-6,  # of the limit: all results go to disk
+        "distributed.worker.memory.spill": False,
+    }
+    fitted = make("full").fit(stored["X"][...], stored["y"][...])
+    with dask.config.set(scheduler="synchronous"):
+        blocks = da.from_zarr(stored["X"])
+        expected = bits(accumulate(blocks, da.from_zarr(stored["y"])))
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0"
+        ) as workers,
+        Client(workers) as client,
+    ):
+        before = bits(accumulate(stored["X"], stored["y"]))
+        (spilled,) = client.run(lambda dask_worker: dask_worker.data.cumulative_metrics).values()
+        assert spilled["disk-write", "count"] > 0
+        workers.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
+        assert_same_bits(bits(accumulate(blocks, da.from_zarr(stored["y"]))), expected)
+        assert_same_bits(bits(accumulate(stored["X"], stored["y"])), before)
+        out = fitted.predict_proba(stored["X"], out=tmp_path / "scores")
+        came = [
+            told
+            for _, told in workers.scheduler.get_events("all")
+            if told["action"] == "add-worker"
+        ]
+        assert len(came) > 1
+        np.testing.assert_array_equal(out[...], fitted.predict_proba(stored["X"][...]))
+
+
+@pytest.mark.usefixtures("environment", "small_parts")
+def test_a_scheduler_that_is_killed(waiting, tmp_path):
     def start(what, *arguments):
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def wait(block):
-        time.sleep(60)
-        return block
-
+    X, y, go_on = waiting
+    kept = tmp_path / "kept"
     file = ["--scheduler-file", str(tmp_path / "scheduler.json")]
     scheduler = start("scheduler", "--no-dashboard", "--port", "0", *file)
     worker = start("worker", "--no-dashboard", "--no-nanny", "--death-timeout", "20", *file)
     try:
         with Client(scheduler_file=file[1], timeout=5) as client:
             client.wait_for_workers(1)
-            rows = da.ones((4, 2), chunks=(4, 2)).map_blocks(wait, meta=np.empty((0, 2)))
-            threading.Timer(0.5, scheduler.kill).start()
-            with pytest.raises(ClusterError, match=r"the scheduler is gone.*run this again"):
-                accumulate(rows, [0, 1, 0, 1])
+            once_there(kept, scheduler.kill)
+            with pytest.raises(ClusterError, match=r"the scheduler is gone.*run this again") as end:
+                accumulate(X, y, checkpoint=kept, checkpoint_every=0.1)
+            assert re.search(r"keeps what was done, \d+ of 200 parts", end.value.__notes__[0])
     finally:
         for process in (worker, scheduler):
             process.kill()
             process.wait()
+    go_on.touch()
+    with dask.config.set(scheduler="synchronous"):  # as good as another cluster
+        assert_same_bits(bits(accumulate(X, y, checkpoint=kept)), bits(accumulate(X, y)))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -121,13 +124,10 @@ def _moments(path: str) -> dict[str, Any]:
 
 
 def _checkpoint(path: str) -> dict[str, Any]:
-    from streamgda import storage  # noqa: PLC0415
-    from streamgda.moments import ClassMoments, PairwiseMoments  # noqa: PLC0415
+    from streamgda import checkpoint  # noqa: PLC0415
 
-    attributes, arrays = storage.read(path, "checkpoint")
-    of_pairs = attributes["made_of"]["moments"] == PairwiseMoments.__name__
-    kind = PairwiseMoments if of_pairs else ClassMoments
-    moments = kind.from_state(attributes["moments"], arrays)
+    attributes, held = checkpoint.read(Path(path))
+    moments = functools.reduce(operator.add, held.values())
     return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
 
 

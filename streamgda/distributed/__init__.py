@@ -9,21 +9,25 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
 
 from streamgda.distributed import cluster, tasks
 from streamgda.distributed.blocks import blocks_of
-from streamgda.errors import InvalidDataError
+from streamgda.distributed.harvest import Harvest, Range, halves, joined, missing
+from streamgda.errors import CheckpointError, InvalidDataError
+from streamgda.identity import REMEDY, checksum
 from streamgda.moments import Moments
-from streamgda.outputs import target
+from streamgda.outputs import Output, target
 from streamgda.progress import Progress, reporter
+from streamgda.slabs import Slabs
 from streamgda.sources import RowSource, as_source, is_dask, is_store
 
 # A part is as many rows as are worth a task: so many bytes; or several times the moments, which are
@@ -34,6 +38,9 @@ _PART_STATES = (2, 8)
 _MANY_PARTS = 1 << 6
 _MOST_PARTS = 1 << 13
 _CLASSES_EXPECTED = 10
+_SAMPLED = 17  # parts of a store, some rows of which are compared where it is gone on
+_MADE_AGAIN = 4  # parts of a dask collection that are
+_NAMED = "{}, by the name that dask gives it"
 _SCORED_BYTES = 1 << 23  # of a part that is scored: more work a row, and nothing to merge
 
 
@@ -47,6 +54,9 @@ def accumulate(
     moments: Moments,
     sample_weight: Any = None,
     progress: Progress = False,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
+    made_of: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Moments:
     """Class moments of dask collections, on whatever scheduler or client is active.
@@ -62,6 +72,10 @@ def accumulate(
         Without rows, like those to be made.
     progress : bool or callable
         As of `streamgda.accumulate`; where chunk sizes are unknown, so is the total.
+    checkpoint, checkpoint_every
+        As of `streamgda.accumulate`.
+    made_of : dict of str
+        What is in `options`, and how else the moments are made, for the checkpoint.
     **options
         Of `Moments._update`.
 
@@ -76,9 +90,13 @@ def accumulate(
     ClusterError
         Where the cluster fails.
     """
+    made_of = {**(made_of or {}), "read by": "dask"}
     if is_partitions(X) and y is None:
         if sample_weight is not None:
             raise InvalidDataError("a delayed partition holds its own weights: (X, y, weight)")
+        made_of[_NAMED.format("X")] = (
+            f"checksum {checksum(np.array([str(part.key) for part in X]))}"
+        )
         blocks, elsewhere = blocks_of(list(X))
         sizes, row_bytes, state, name = [math.nan] * len(blocks), 0, 0, "partition"
     elif y is None:
@@ -88,6 +106,9 @@ def accumulate(
         companions = [beside(X, y, "y")]
         if sample_weight is not None:
             companions.append(beside(X, sample_weight, "sample_weight"))
+        for column, what in zip((X, *companions), ("X", "y", "sample_weight"), strict=False):
+            made_of[what] = f"shape {column.shape}, {column.dtype}"
+            made_of[_NAMED.format(what)] = column.name
         blocks, elsewhere = blocks_of(X, *companions)
         sizes, row_bytes, name = list(X.chunks[0]), X.shape[1] * X.dtype.itemsize, "block"
         state, _ = moments._bytes(_CLASSES_EXPECTED, X.shape[1])
@@ -99,16 +120,26 @@ def accumulate(
     ]
     weights = [_PART_BYTES if math.isnan(n) else int(n) * row_bytes for n in sizes]
 
-    def take(part: tasks.Part, start: int, stop: int) -> Any:
+    def of_blocks(function: Callable[..., Any], start: int, stop: int) -> Any:
         mine = found[start:stop]
         keys = sorted({key for _, _, block in mine for key in block.needs}, key=str)
-        take = partial(tasks.take_blocks, taking, part, mine, keys)
-        return delayed(take, pure=False)([elsewhere[key] for key in keys])
+        task = delayed(partial(function, mine, keys), pure=False)
+        return task([elsewhere[key] for key in keys])
 
-    taking = tasks.Taking(moments, options)
+    def take(part: tasks.Part, start: int, stop: int) -> Any:
+        return of_blocks(partial(tasks.take_blocks, taking, part), start, stop)
+
+    journal = _begun(checkpoint, checkpoint_every, made_of, options)
+    taking = tasks.Taking(moments, options, journal.keeps)
     cuts = _cuts(weights, state)
+    journal.begin(cuts, {})
+    again = {
+        number: of_blocks(tasks.see_blocks, *cuts[number])
+        for number in _spread([*journal.seen], _MADE_AGAIN)
+    }
+    _check(journal, again, f"{name}s", cuts)
     rows = [bounds[stop] - bounds[start] for start, stop in cuts]
-    merged = _merged(take, cuts, rows, total, progress)
+    merged = _merged(take, cuts, rows, total, progress, journal)
     if merged.n_features is None and sample_weight is None:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
@@ -117,10 +148,13 @@ def accumulate(
 def accumulate_store(
     rows: RowSource,
     companions: Sequence[RowSource],
-    slab_rows: int,
+    plan: Slabs,
     *,
     moments: Moments,
     progress: Progress = False,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
+    made_of: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Moments:
     """Class moments of a store that workers read themselves, slab by slab.
@@ -131,9 +165,9 @@ def accumulate_store(
         One that `reads_itself`.
     companions : list of RowSource
         Labels, and perhaps weights. Where workers cannot read them, they are sent.
-    slab_rows : int
-        Rows that a task reads at a time.
-    moments, progress, **options
+    plan : Slabs
+        What a task reads at a time.
+    moments, progress, checkpoint, checkpoint_every, made_of, **options
         As of `accumulate`.
 
     Returns
@@ -145,17 +179,39 @@ def accumulate_store(
     ClusterError
         Where the cluster fails, or a worker does not see the store.
     """
+    made_of = {**(made_of or {}), "read by": "workers"}
+    journal = _begun(checkpoint, checkpoint_every, made_of, options)
+    if journal.kept is not None:
+        plan = plan.resumed(journal.slab_rows)
     state, _ = moments._bytes(_CLASSES_EXPECTED, rows.shape[1])
-    taking = tasks.Taking(moments, options)
+    taking = tasks.Taking(moments, options, journal.keeps)
+
+    def windows(start: int, stop: int) -> list[RowSource]:
+        return [tasks.window(source, start, stop) for source in (rows, *companions)]
 
     def take(part: tasks.Part, start: int, stop: int) -> Any:
-        sources = [tasks.window(source, start, stop) for source in (rows, *companions)]
-        take = partial(tasks.take_rows, taking, part, start, slab_rows, sources)
+        take = partial(tasks.take_rows, taking, part, start, plan.n_rows, windows(start, stop))
         return delayed(take, pure=False)()
 
+    def see_again(number: int, sampled: bool) -> Any:
+        see = partial(tasks.see_rows, plan.n_rows, sampled, windows(*cuts[number]))
+        return delayed(see, pure=False)()
+
     most = part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
-    cuts = _ranges(rows.n_rows, slab_rows, most)
-    return _merged(take, cuts, [b - a for a, b in cuts], rows.n_rows, progress)
+    cuts = _ranges(rows.n_rows, plan.n_rows, most)
+    journal.begin(cuts, {"slab_rows": plan.n_rows})
+    sampled = _spread([*journal.seen], _SAMPLED)
+    again = {number: see_again(number, number in sampled) for number in journal.seen}
+    _check(journal, again, "rows", cuts)
+    return _merged(take, cuts, [b - a for a, b in cuts], rows.n_rows, progress, journal)
+
+
+def _begun(path: Any, every: float, made_of: Mapping[str, str], options: Any) -> Harvest:
+    """What is kept of the parts, in a file or not at all."""
+    journal = Harvest(path, every, made_of)
+    if "invalid" in options and options["invalid"].action == "raise":
+        journal.refuse_skipped()
+    return journal
 
 
 def _merged(
@@ -164,18 +220,62 @@ def _merged(
     rows: list[int],
     total: int | None,
     progress: Progress,
+    journal: Harvest,
 ) -> Moments:
-    """The moments of all parts, merged in pairs: so few are held, and few waited for, at a time."""
+    """The moments of all parts, merged in a tree that is none of the scheduler's choice."""
     topic = cluster.new_topic() if progress else ""
-    parts = [take(tasks.Part(n, topic), *cut) for n, cut in enumerate(cuts)]
-    keys = [part.key for part in parts]
     merge = delayed(tasks.merge, pure=False)
-    while len(parts) > 1:
-        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    with reporter(progress, total, "accumulating") as report:
-        (moments,) = cluster.compute(parts, dict(zip(keys, rows, strict=True)), topic, report)
-    return moments
+    nodes: dict[Range, Any] = {}
+
+    def node(parts: Range) -> Any:
+        start, stop = parts
+        made = [*map(node, halves(parts))] if stop - start > 1 else []
+        # Of what can be done, the first parts are: dask would begin in their midst.
+        with dask.annotate(priority=-start):
+            if made:
+                nodes[parts] = merge(*made)
+            else:
+                nodes[parts] = take(tasks.Part(start, topic), *cuts[start])
+        return nodes[parts]
+
+    wanted = missing(journal.whole, journal.values)
+    roots = [node(parts) for parts in wanted]
+    sizes = {nodes[n, n + 1].key: size for n, size in enumerate(rows) if (n, n + 1) in nodes}
+    first = sum(rows) - sum(sizes.values())
+    if total is None:
+        first = int(sum(taken.moments.class_count.sum() for taken in journal.values.values()))
+    watching: dict[str, Any] = {}
+    if journal.keeps:
+        ranges = {task.key: parts for parts, task in nodes.items()}
+        watching = {
+            "inner": [task for parts, task in nodes.items() if parts not in wanted],
+            "ended": lambda key, fetch: [
+                nodes[parts].key for parts in journal.ended(ranges[key], fetch)
+            ],
+        }
+    with reporter(progress, total, "accumulating", first=first) as report, journal:
+        found = cluster.compute(roots, sizes, topic, lambda done: report(first + done), **watching)
+        journal.values.update(zip(wanted, found, strict=True))
+    return joined(journal.whole, journal.values, tasks.merge)[journal.whole].moments
+
+
+def _check(journal: Harvest, again: Mapping[int, Any], what: str, cuts: list[Range]) -> None:
+    """Compare what is seen of parts that are done with what was seen when they were taken in."""
+    seen = journal.seen
+    found = cluster.compute([*again.values()]) if again else []
+    for number, (labels, rows) in zip(again, found, strict=True):
+        start, stop = cuts[number]
+        where = f"those of {what} {start} to {stop - 1} are not what they were. {REMEDY}"
+        if labels != seen[number][0]:
+            raise CheckpointError(f"{journal} was begun with other labels or weights: {where}")
+        if rows not in (0, seen[number][1]):
+            raise CheckpointError(f"{journal} was begun with other rows: {where}")
+
+
+def _spread(numbers: list[int], most: int) -> list[int]:
+    """So many of them, evenly spread, the first and the last among them."""
+    places = np.linspace(0, len(numbers) - 1, most).astype(int)
+    return sorted({numbers[place] for place in places}) if numbers else []
 
 
 def part_bytes(total: int, state: int) -> int:
@@ -299,7 +399,7 @@ def scored_rows(rows: RowSource) -> int:
 def score_store(
     function: Callable[..., np.ndarray],
     rows: RowSource,
-    out: Any,
+    output: Output,
     slab_rows: int,
     progress: Progress = False,
 ) -> Any:
@@ -311,9 +411,9 @@ def score_store(
         As of `score`.
     rows : RowSource
         One that `reads_itself`.
-    out : zarr.Array or None
-        One that workers write to themselves, each chunk or shard in one task; or None to have the
-        scores back.
+    output : Output
+        Of an array that workers write to themselves, each chunk or shard in one task; or of none,
+        to have the scores back. It is gone on with after the rows that are done.
     slab_rows : int
         Rows that a task reads at a time.
     progress : bool or callable
@@ -327,10 +427,15 @@ def score_store(
     ClusterError
         Where the cluster fails, or a worker does not see the store.
     """
+    out = output.array
     most = scored_rows(rows)
     written = 1 if out is None else as_source(out, "out").shard
     aligned = math.lcm(written, rows.unit)
-    cuts = _ranges(rows.n_rows, aligned if aligned <= most else written, most)
+    first = output.done // written * written
+    if first == rows.n_rows:
+        return out
+    unit = aligned if aligned <= most else written
+    cuts = [(first + a, first + b) for a, b in _ranges(rows.n_rows - first, unit, most)]
     if written <= slab_rows:
         slab_rows -= slab_rows % written
     topic = cluster.new_topic() if progress else ""
@@ -338,11 +443,28 @@ def score_store(
     parts, sizes = [], {}
     for number, (start, stop) in enumerate(cuts):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
-        score = partial(tasks.score_rows, part, start, slab_rows, window, out)
-        parts.append(delayed(score, pure=False)(held))
+        score = partial(tasks.score_rows, part, start, slab_rows, written, window, out)
+        with dask.annotate(priority=-number):  # for what is kept are the first rows
+            parts.append(delayed(score, pure=False)(held))
         sizes[parts[-1].key] = stop - start
-    with reporter(progress, rows.n_rows, "scoring") as report:
-        made = cluster.compute(parts, sizes, topic, report)
+    ends: dict[str, Callable[[], Any]] = {}
+    waiting = [part.key for part in reversed(parts)]
+
+    def ended(key: str, fetch: Callable[[], Any]) -> Sequence[str]:
+        ends[key] = fetch
+        while waiting and waiting[-1] in ends:
+            start, stop = cuts[len(parts) - len(waiting)]
+            output.advance(stop, start, *ends.pop(waiting.pop())())
+        return ()
+
+    with reporter(progress, rows.n_rows, "scoring", first=first) as report, output:
+        made = cluster.compute(
+            parts,
+            sizes,
+            topic,
+            lambda done: report(first + done),
+            ended=None if out is None else ended,
+        )
     return np.concatenate(made) if out is None else out
 
 

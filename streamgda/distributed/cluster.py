@@ -7,7 +7,8 @@ import pickle
 import queue
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import dask
@@ -117,6 +118,9 @@ def compute(
     rows: Mapping[str, int] | None = None,
     topic: str = "",
     report: Callable[[int], None] | None = None,
+    *,
+    inner: Sequence[Any] = (),
+    ended: Callable[[str, Callable[[], Any]], Iterable[str]] | None = None,
 ) -> list[Any]:
     """Compute on whatever scheduler or client is active.
 
@@ -129,6 +133,11 @@ def compute(
         What these tasks `tell` of their progress under; empty where they do not.
     report : callable
         Given the rows done so far.
+    inner : list of Delayed
+        Tasks that lead to these, the ends of which are told too, and which are held until then.
+    ended : callable
+        Given the key of each of the tasks when it has ended, and what fetches its result. Gives the
+        keys of those that are not to be held any longer.
 
     Raises
     ------
@@ -137,30 +146,51 @@ def compute(
     """
     client = active_client()
     if client is None:
-        counting = _Counting(rows, report) if rows and report else contextlib.nullcontext()
-        with counting:
+        keys = {task.key for task in (*delayed, *inner)} if ended else ()
+        with _Counting(rows or {}, report, keys, ended):
             return list(dask.compute(*delayed))
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    tasks = [*delayed, *inner]
     results: list[Any] = [None] * len(delayed)
+    pending = set(range(len(delayed)))
     done: dict[int, int] = {}
     with _failures(), _told(client, topic, events), _large_graphs():
-        futures = dict(enumerate(client.compute(list(delayed))))
+        futures = dict(enumerate(client.compute(tasks)))
+        numbers = {future.key: number for number, future in futures.items()}
         try:
             for number, future in futures.items():
                 future.add_done_callback(lambda _, number=number: events.put((number, None)))
-            while futures:
+            while pending:
                 number, n_rows = events.get()
-                if n_rows is None:
-                    # Let go of at once: what is not held is not made again where a worker dies.
-                    results[number] = futures.pop(number).result()
-                elif report:
+                if n_rows is not None:
                     # A part whose worker has died begins again.
                     done[number] = max(n_rows, done.get(number, 0))
-                    report(sum(done.values()))
+                    if report:
+                        report(sum(done.values()))
+                elif number in futures:
+                    # Let go of at once: what is not held is not made again where a worker dies.
+                    future = futures.pop(number)
+                    fetch = partial(_fetched, future)
+                    if number in pending or future.status == "error":
+                        fetch = partial(_same, future.result())
+                    if number in pending:
+                        pending.remove(number)
+                        results[number] = fetch()
+                    for key in ended(future.key, fetch) if ended else ():
+                        futures.pop(numbers[key], None)
+                    del future, fetch  # which the traceback of an error would hold
         finally:
-            for future in futures.values():
-                future.cancel()
+            if ended and pending:  # what has ended and was not heard of
+                for number in [n for n in futures if futures[n].status == "finished"]:
+                    ended(futures[number].key, partial(_fetched, futures.pop(number)))
+            client.cancel([*futures.values()])
+            futures.clear()
     return results
+
+
+def _fetched(future: Any) -> Any:
+    with _failures():
+        return future.result()
 
 
 @contextlib.contextmanager
@@ -185,17 +215,26 @@ def tell(topic: str, part: int, n_rows: int) -> None:
 
 
 class _Counting(Callback):
-    """Reports the rows of parts that are done, on dask's own schedulers."""
+    """Reports the rows of parts that are done, and tasks that have ended, on dask's schedulers."""
 
-    def __init__(self, rows: Mapping[str, int], report: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, int],
+        report: Callable[[int], None] | None,
+        keys: Collection[str],
+        ended: Callable[[str, Callable[[], Any]], Any] | None,
+    ) -> None:
         super().__init__()
         self.rows, self.report, self.done = rows, report, 0
+        self.keys, self.ended = keys, ended
 
     def _posttask(self, key: str, value: Any, *_: Any) -> None:
-        if key in self.rows:
+        if self.report and key in self.rows:
             # Of blocks of unknown size, those that were counted.
-            self.done += self.rows[key] or int(value.class_count.sum())
+            self.done += self.rows[key] or int(value.moments.class_count.sum())
             self.report(self.done)
+        if self.ended and key in self.keys:
+            self.ended(key, partial(_same, value))
 
 
 @contextlib.contextmanager
@@ -217,6 +256,6 @@ def _failures() -> Iterator[None]:
         raise ClusterError(f"no worker is left that could go on: {error}") from error
     except (CancelledError, CommClosedError) as error:
         raise ClusterError(
-            f"the scheduler is gone, or has cancelled this work ({error!r}). No moments were kept; "
-            f"start a cluster, connect a Client to it and run this again"
+            f"the scheduler is gone, or has cancelled this work ({error!r}): start a cluster, "
+            f"connect a Client to it and run this again"
         ) from error

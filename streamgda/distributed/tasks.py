@@ -5,7 +5,7 @@ A task never changes what it was given: it may run twice, and each row must coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -17,6 +17,7 @@ from streamgda import threads
 from streamgda.distributed import cluster
 from streamgda.distributed.blocks import Block
 from streamgda.errors import InvalidDataError, StreamGDAError
+from streamgda.identity import NOTHING, Seen, checksum, sample, see
 from streamgda.moments import Moments
 from streamgda.slabs import Slabs
 from streamgda.sources import RowSource
@@ -55,21 +56,25 @@ class Taking:
         Without rows.
     options : dict
         Of `Moments._update`.
+    seeing : bool
+        Whether to tell what was seen of them.
     """
 
     fresh: Moments
     options: Mapping[str, Any]
+    seeing: bool = False
 
-    def take(self, part: Part, batches: Iterable[Batch]) -> Moments:
-        """The moments of a part's batches."""
+    def take(self, part: Part, batches: Iterable[Batch]) -> Taken:
+        """What becomes of a part's batches."""
         moments = self.fresh.copy()
-        done = 0
+        done, seen = 0, None
         with threads.limit(1):
             for name, first_row, (X, y, *weights) in batches:
                 try:
                     if len(X):
                         weight = weights[0] if weights else None
                         moments._update(X, y, weight, first_row or 0, **self.options)
+                        seen = see(seen, X, (y, *weights)) if self.seeing else None
                 except InvalidDataError as error:
                     counted = " (rows counted from its first)" if first_row is None else ""
                     if name:
@@ -77,19 +82,34 @@ class Taking:
                     raise
                 done += len(X)
                 part.tell(done)
-        return moments
+        return Taken(moments, (seen or NOTHING,) if self.seeing else ())
 
 
-@sizeof.register(Moments)
-def _(moments: Moments) -> int:
+@dataclass(frozen=True)
+class Taken:
+    """What neighbouring parts have become.
+
+    Attributes
+    ----------
+    moments : Moments
+    seen : tuple of Seen
+        What was seen of each part, where that was asked for.
+    """
+
+    moments: Moments
+    seen: tuple[Seen, ...] = ()
+
+
+@sizeof.register(Taken)
+def _(taken: Taken) -> int:
     # Workers spill, and the scheduler chooses where to merge, by how large results are.
-    return moments.nbytes
+    return taken.moments.nbytes
 
 
-def merge(first: Moments, second: Moments) -> Moments:
-    """The moments of both."""
+def merge(first: Taken, second: Taken) -> Taken:
+    """What both have become."""
     with threads.limit(1):
-        return first + second
+        return Taken(first.moments + second.moments, first.seen + second.seen)
 
 
 @dataclass(frozen=True)
@@ -156,30 +176,55 @@ def window(source: RowSource, start: int, stop: int) -> RowSource:
 @sendable
 def take_rows(
     taking: Taking, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
-) -> Moments:
-    """The moments of a window of a store, read slab by slab."""
+) -> Taken:
+    """What a window of a store becomes, read slab by slab."""
     _check_seen(sources)
     slabs = Slabs(slab_rows).read(*sources)
     return taking.take(part, (("", first_row + at, arrays) for at, arrays in slabs))
 
 
 @sendable
+def see_rows(slab_rows: int, sampled: bool, sources: list[RowSource]) -> Seen:
+    """What is seen of a window of a store; 0 instead of a sample of its rows, unless asked for."""
+    _check_seen(sources)
+    rows, *columns = sources
+    labels = 0
+    for _, arrays in Slabs(slab_rows).read(*columns):
+        for array in arrays:
+            labels = checksum(array, labels)
+    return labels, sample(rows.read(0, min(slab_rows, rows.n_rows))) if sampled else 0
+
+
+@sendable
 def score_rows(
-    part: Part, first_row: int, slab_rows: int, rows: RowSource, out: Any, function: Scorer
+    part: Part,
+    first_row: int,
+    slab_rows: int,
+    unit: int,
+    rows: RowSource,
+    out: Any,
+    function: Scorer,
 ) -> Any:
-    """The scores of a window of a store, written to `out` slab by slab, or given back."""
+    """The scores of a window of a store: given back, or written.
+
+    Where they are written, each `unit` rows of `out` are so at once, for another task may be at the
+    same: one whose client is no more. Given back is then up to which row a sample was taken, and
+    its checksum.
+    """
     _check_seen([rows])
     if out is not None:
         cluster.check_seen(out)
-    made = []
+    made: list[np.ndarray] = []
+    start, seen = first_row, None
     for at, (X,) in Slabs(slab_rows).read(rows):
-        scores = function(X, first_row + at)
-        if out is None:
-            made.append(scores)
-        else:
-            out[first_row + at : first_row + at + len(scores)] = scores
-        part.tell(at + len(scores))
-    return np.concatenate(made) if out is None else None
+        made.append(function(X, first_row + at))
+        stop = first_row + at + len(X)
+        if out is not None and ((stop - first_row) % unit == 0 or at + len(X) == rows.n_rows):
+            out[start:stop] = np.concatenate(made)
+            start, made = stop, []
+        seen = seen or (stop, sample(X))
+        part.tell(at + len(X))
+    return np.concatenate(made) if out is None else seen
 
 
 def _check_seen(sources: Iterable[RowSource]) -> None:
@@ -198,11 +243,29 @@ def take_blocks(
     blocks: list[tuple[str, int | None, Block]],
     keys: list[Any],
     made: list[Any],
-) -> Moments:
-    """The moments of blocks, made one after the other; what they need was made elsewhere."""
+) -> Taken:
+    """What blocks become, made one after the other; what they need was made elsewhere."""
+    return taking.take(part, _batches(blocks, keys, made))
+
+
+@sendable
+def see_blocks(
+    blocks: list[tuple[str, int | None, Block]], keys: list[Any], made: list[Any]
+) -> Seen:
+    """What is seen of blocks, which are made again."""
+    seen = None
+    for _, _, (X, *columns) in _batches(blocks, keys, made):
+        if len(X):
+            seen = see(seen, X, columns)
+    return seen or NOTHING
+
+
+def _batches(
+    blocks: list[tuple[str, int | None, Block]], keys: list[Any], made: list[Any]
+) -> Iterator[Batch]:
     given = dict(zip(keys, made, strict=True))
-    values = ((name, first_row, _arrays(name, block, given)) for name, first_row, block in blocks)
-    return taking.take(part, values)
+    for name, first_row, block in blocks:
+        yield name, first_row, _arrays(name, block, given)
 
 
 def _arrays(name: str, block: Block, given: dict[Any, Any]) -> Sequence[Any]:

@@ -77,6 +77,9 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model to rows, in one pass over them.
 
+        To bound the memory of that pass, keep a checkpoint of it or see how far it is, call
+        `accumulate`, and `from_moments` with what it gives.
+
         Parameters
         ----------
         X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame

@@ -70,6 +70,11 @@ class Moments(Saved):
 
     @property
     @abstractmethod
+    def class_count(self) -> np.ndarray:
+        """Rows of each class, or the sum of their weights, shape (n_classes,)."""
+
+    @property
+    @abstractmethod
     def n_features(self) -> int | None:
         """Number of features; None before the first row."""
 
