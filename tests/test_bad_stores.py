@@ -282,7 +282,7 @@ def test_in_stores(tmp_path, name, way):
     moments, held_moments = accumulate(**before, **options), storage.read(kept, "checkpoint")
     assert held_moments[0]["done"] == 600
     for part, array in moments.state()[1].items():
-        np.testing.assert_allclose(held_moments[1][part], array, rtol=1e-9, err_msg=part)
+        np.testing.assert_allclose(held_moments[1][f"rows/{part}"], array, rtol=1e-9, err_msg=part)
     mended = {n: np.concatenate([a[:700], a[:200], a[900:]]) for n, a in given.items()}
     for n, a in held.items():
         a[...] = mended[n]

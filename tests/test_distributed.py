@@ -564,7 +564,6 @@ OTHERS = {
     "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "labels or weights"),
     "no weights": (lambda X, y: (X, y), {"sample_weight": None}, "begun with sample_weight"),
     "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
-    "skipping": (lambda X, y: (X, y), {"on_invalid": "skip"}, "on_invalid: raise; now it is skip"),
 }
 
 
