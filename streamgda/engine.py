@@ -185,7 +185,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         refuse_half_written(source.values, name)
         made_of[name] = describe(source)
     with placing(*sources):
-        plan = Slabs.plan_moments(
+        plan, labels = Slabs.plan_moments(
             rows,
             *companions,
             moments=moments,
@@ -198,6 +198,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
 
             merged = distributed.accumulate_store(rows, companions, plan, **how)
         else:
+            sources[1] = labels
             merged = _accumulate_slabs(begun(), plan, sources, checks, progress)
     return _declared(merged, expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ _FEWEST_ROWS = 1 << 8  # of a slab, where chunks are not larger: each costs a pa
 _SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
 _ROW_BYTES = 64  # of a row's code, its place in the order of the classes, and their like
 _MATRICES = 5  # that a thread makes on the way to a covariance's root
+_HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
 
 
@@ -105,10 +107,11 @@ class Slabs:
         allowed: int,
         copies: int = 0,
         model: Structure | None = None,
-    ) -> Slabs:
+    ) -> tuple[Slabs, RowSource]:
         """Cut rows that are accumulated.
 
-        Labels are counted first, unless any number of classes would fit.
+        Labels are counted first, unless any number of classes would fit. Those that take little
+        room are then held, and need not be read again.
 
         Parameters
         ----------
@@ -122,26 +125,35 @@ class Slabs:
         model : Structure, optional
             Of the model that will be made of the moments, which is planned in.
 
+        Returns
+        -------
+        slabs : Slabs
+        labels : RowSource
+            Where they are to be read from.
+
         Raises
         ------
         MemoryBudgetError
             Where not even the least slab fits.
         """
 
-        def plan(n_classes: int) -> Slabs:
+        def plan(n_classes: int, labels: RowSource, room: int) -> Slabs:
             state, held = moments._bytes(n_classes, rows.shape[1])
             least = held if model is None else _model_bytes(model, state, rows.shape[1])
             beside = (labels, *weights)
-            return cls.plan(rows, allowed, held, beside=beside, copies=copies, least=least)
+            return cls.plan(rows, room, held, beside=beside, copies=copies, least=least)
 
         most = labels.n_rows
         if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
             most = min(most, 256)
-        try:
-            best = plan(most)
-        except MemoryBudgetError:
-            return plan(count_classes(labels))
-        return best if best.n_rows == cls._wanted(rows)[1] else plan(count_classes(labels))
+        with contextlib.suppress(MemoryBudgetError):
+            best = plan(most, labels, allowed)
+            if best.n_rows == cls._wanted(rows)[1]:
+                return best, labels
+        size = labels.n_rows * labels.row_bytes
+        if not labels.in_memory and size <= min(_HELD_BYTES, allowed // 16):
+            labels, allowed = labels.held(), allowed - size
+        return plan(count_classes(labels), labels, allowed), labels
 
     @classmethod
     def _wanted(cls, rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,6 +110,10 @@ class RowSource:
             raise
         except Exception as error:  # every store and codec has its own
             raise self._explained(error, start, min(stop, self.n_rows)) from error
+
+    def held(self) -> RowSource:
+        """The same rows, read into memory."""
+        return replace(self, values=self.read(0, self.n_rows), unit=1, shard=1, in_memory=True)
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """An error that names the first chunk in which it occurs again."""

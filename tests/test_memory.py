@@ -50,7 +50,7 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
         moments=ClassMoments(structure),
         allowed=allowed,
         model=structure_of(structure) if model else None,
-    ).n_rows
+    )[0].n_rows
 
 
 # --- the plan ---------------------------------------------------------------------------------
