@@ -1,5 +1,6 @@
 """Workers that are killed, a scheduler that is killed: the same bits, or an error that says why."""
 
+import contextlib
 import json
 import os
 import re
@@ -88,8 +89,9 @@ class Killer:
                 and nanny.worker_address in self.cluster.scheduler.workers
             ]
             if running:
-                os.kill(int(self.random.choice(running)), signal.SIGKILL)
-                self.killed += 1
+                with contextlib.suppress(ProcessLookupError):  # it went by itself
+                    os.kill(int(self.random.choice(running)), signal.SIGKILL)
+                    self.killed += 1
 
     def __exit__(self, *_):
         self.over.set()
@@ -267,16 +269,16 @@ def test_workers_that_spill_come_and_go(stored, tmp_path):
         (spilled,) = client.run(lambda dask_worker: dask_worker.data.cumulative_metrics).values()
         assert spilled["disk-write", "count"] > 0
         workers.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
-        assert_same_bits(bits(accumulate(blocks, da.from_zarr(stored["y"]))), expected)
-        assert_same_bits(bits(accumulate(stored["X"], stored["y"])), before)
-        out = fitted.predict_proba(stored["X"], out=tmp_path / "scores")
-        came = [
-            told
-            for _, told in workers.scheduler.get_events("all")
-            if told["action"] == "add-worker"
-        ]
-        assert len(came) > 1
-        np.testing.assert_array_equal(out[...], fitted.predict_proba(stored["X"][...]))
+        came, times = 1, 0
+        while came == 1:  # which takes a while, however much there is to do
+            assert_same_bits(bits(accumulate(blocks, da.from_zarr(stored["y"]))), expected)
+            assert_same_bits(bits(accumulate(stored["X"], stored["y"])), before)
+            out = fitted.predict_proba(stored["X"], out=tmp_path / f"scores {times}")
+            np.testing.assert_array_equal(out[...], fitted.predict_proba(stored["X"][...]))
+            events = workers.scheduler.get_events("all")
+            came = sum(told["action"] == "add-worker" for _, told in events)
+            times += 1
+            assert times < 30
 
 
 @pytest.mark.usefixtures("environment", "small_parts")
