@@ -137,23 +137,24 @@ class Slabs:
             Where not even the least slab fits.
         """
 
-        def plan(n_classes: int, labels: RowSource, room: int) -> Slabs:
+        def plan(n_classes: int, labels: RowSource, labels_held: int = 0) -> Slabs:
             state, held = moments._bytes(n_classes, rows.shape[1])
             least = held if model is None else _model_bytes(model, state, rows.shape[1])
-            beside = (labels, *weights)
-            return cls.plan(rows, room, held, beside=beside, copies=copies, least=least)
+            beside, held = (labels, *weights), held + labels_held
+            return cls.plan(rows, allowed, held, beside=beside, copies=copies, least=least)
 
         most = labels.n_rows
         if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
             most = min(most, 256)
         with contextlib.suppress(MemoryBudgetError):
-            best = plan(most, labels, allowed)
+            best = plan(most, labels)
             if best.n_rows == cls._wanted(rows)[1]:
                 return best, labels
         size = labels.n_rows * labels.row_bytes
-        if not labels.in_memory and size <= min(_HELD_BYTES, allowed // 16):
-            labels, allowed = labels.held(), allowed - size
-        return plan(count_classes(labels), labels, allowed), labels
+        if labels.in_memory or size > min(_HELD_BYTES, allowed // 16):
+            return plan(count_classes(labels), labels), labels
+        labels = labels.held()
+        return plan(count_classes(labels), labels, size), labels
 
     @classmethod
     def _wanted(cls, rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:

@@ -175,7 +175,7 @@ def test_pandas_series():
         ([1.0, 2.0, 0.5], r"continuous. y\[2\] is 0.5; class labels are whole numbers"),
         (np.array([1.0, 2.5], np.float16), r"continuous. y\[1\] is 2.5"),
         (np.array([1, 2.5], object), r"continuous"),
-        (["a", 1], r"objects of type int, str; class labels of one kind are expected"),
+        (["a", 1], r"objects of type int, str, y\[1\] the first that does not fit; class labels"),
         (np.array(["a", 1], object), r"objects of type int, str"),
         (np.array(["a", None], object), r"objects of type NoneType, str"),
         (np.array(["a", np.nan], object), r"objects of type float, str"),

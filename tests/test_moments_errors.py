@@ -160,7 +160,7 @@ def test_wrong_weights(moments, weights, message):
     ("y", "message"),
     [
         (["a", "b", "a", "b"], r"labels of dtype <U1 \(such as .*'a'.*\) do not mix with classes"),
-        (np.array([0, "a", 0, 1], object), "y holds objects of type int, str; class labels of one"),
+        (np.array([0, "a", 0, 1], object), r"y holds objects of type int, str, y\[1\] the first"),
         ([0.5, 1, 2, 3], r"continuous. y\[0\] is 0.5"),
         ([0, np.nan, 2, 3], r"y\[1\] is nan"),
         (np.zeros((4, 1), int), r"y has shape \(4, 1\), expected one label a row"),
