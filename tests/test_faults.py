@@ -72,7 +72,7 @@ class Killer:
     def __init__(self, cluster, seed, most=3):
         self.cluster, self.most, self.killed = cluster, most, 0
         self.random = np.random.default_rng(seed)
-        self.over = threading.Event()
+        self.over, self.gone = threading.Event(), set()
         self.thread = threading.Thread(target=self.run)
 
     def __enter__(self):
@@ -81,16 +81,20 @@ class Killer:
 
     def run(self):
         while self.killed < self.most and not self.over.wait(self.random.uniform(0, 0.3)):
-            # A nanny whose worker dies while it starts gives up.
+            # A nanny whose worker dies while it starts gives up. One that was killed may be taken
+            # for running a while longer; the next has another address.
             running = [
-                nanny.pid
+                nanny
                 for nanny in list(self.cluster.workers.values())
                 if nanny.status == Status.running
                 and nanny.worker_address in self.cluster.scheduler.workers
+                and nanny.worker_address not in self.gone
             ]
             if running:
+                nanny = running[self.random.integers(len(running))]
+                self.gone.add(nanny.worker_address)
                 with contextlib.suppress(ProcessLookupError):  # it went by itself
-                    os.kill(int(self.random.choice(running)), signal.SIGKILL)
+                    os.kill(nanny.pid, signal.SIGKILL)
                     self.killed += 1
 
     def __exit__(self, *_):
