@@ -27,15 +27,14 @@ MNIST_SHARES = {
 }
 MORE_IS_MULTIPLIED = (
     "pixels that are zero in a whole block are left out, and in blocks of all classes there are "
-    "fewer: half of the products are made, of one class 0.39 of them"
+    "fewer than in those of one"
 )
 ALGEBRA = (
     "the moments are half of it or more; the rest is rounding them, and LAPACK's factors and "
     "inverses of 717 x 717 matrices"
 )
 SUMS_IN_THE_CACHE = (
-    "the 44 sums of a row are 14 vectors of its class, each loaded, added to and stored: about 8 "
-    "ns a row and core, of which 4 are the stores alone; reading takes 5"
+    "the 44 sums of a row are 14 vectors of its class, each of which is loaded, added to and stored"
 )
 
 

@@ -15,9 +15,8 @@ from bench.measure import Plan, Row, compare, faster
 
 SHARE_OF_PREDICT = 0.8  # what is asked of predict_proba, of what is asked of predict
 WHERE_TIME_GOES = (
-    "distances take about 2.4 ns a row and class, near the rate of multiply-adds; packing rows, "
-    "the largest of the scores and the labels one more; exponentials and writing probabilities "
-    "row by row 3.5 more"
+    "beside the distances, rows are packed and the largest of the scores is found; exponentials, "
+    "and probabilities written row by row, take longer than the distances"
 )
 
 

@@ -14,8 +14,8 @@ from bench import data, limits
 from bench.measure import Plan, Row, compare, faster
 
 CALLS = (
-    "a model takes 2 to 3 ms: ten covariances of 32 x 32 are regularised and inverted one by one, "
-    "and most of that is numpy's calls"
+    "ten covariances of 32 x 32 are regularised and inverted one by one, and most of that is "
+    "numpy's calls"
 )
 SCORES = (
     "50 models are made as well, and distances of 32 features are far from the rate of the limit"

@@ -198,8 +198,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
 
             merged = distributed.accumulate_store(rows, companions, plan, **how)
         else:
-            sources[1] = labels
-            merged = _accumulate_slabs(begun(), plan, sources, checks, progress)
+            read = [rows, labels, *companions[1:]]
+            merged = _accumulate_slabs(begun(), plan, read, checks, progress)
     return _declared(merged, expected)
 
 

@@ -87,9 +87,8 @@ class SeenSlabs:
         self._slab_rows = slab_rows
         self._spacing = -(-rows.n_rows // (slab_rows * _SAMPLED_SLABS)) * slab_rows
         self._checksums = [0] * len(columns)
-        self._samples: dict[
-            int, tuple[int, int]
-        ] = {}  # by the first row: behind the last, checksum
+        # By the first row of the slab: the one behind its last, and a checksum.
+        self._samples: dict[int, tuple[int, int]] = {}
 
     def add(self, start: int, block: np.ndarray, columns: Sequence[np.ndarray]) -> None:
         """See the slab that is next."""

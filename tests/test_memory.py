@@ -56,6 +56,19 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
 # --- the plan ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("n_rows", "held"), [(10**5, True), (10**7, False)])
+def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
+    X, y = Stored((n_rows, 64), (1000, 64), np.float64), labels_of(n_rows, np.int64)
+    _, labels = Slabs.plan_moments(
+        as_source(X), as_source(y, "y"), moments=ClassMoments(), allowed=10**9
+    )
+    assert labels.in_memory == held
+    counted = len(y.reads)
+    assert counted
+    np.testing.assert_array_equal(labels.read(4, 9), [1, 2, 0, 1, 2])
+    assert (len(y.reads) == counted) == held
+
+
 def test_slabs_are_cut_to_the_budget():
     X = Stored((10**6, 100), (1000, 100), np.float64)
     best = slab_of(X)
