@@ -62,8 +62,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         Number of folds, at least 2.
     scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
         What is to be largest, averaged over the folds. Where classes are not Gaussian the three
-        choose differently, each what is best of its own: of MNIST's images in 50 principal
-        components, models that tell 96.6, 93.9 and 96.4 % of the test images right.
+        choose differently, each what is best of its own: log-loss models that are less sure, and
+        the likelihood those that fit the rows best, though others tell more of them right.
     random_state : int
         Non-negative; tells the folds.
     max_memory : int or str, optional
@@ -94,10 +94,9 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
 
     A ``"full"`` candidate is a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
     nothing to speak of up to a hundred features, but of 784 pixels and ten digits 98 MB, times
-    five folds. The 19 of the default grid are then scored in one pass where `max_memory` is
-    21 GB, in seven where it is 4 GB. What a candidate costs is the scoring, hardly the reading.
-    Rows projected on principal components (`ClassMoments.pca`) are scored in a hundredth of it,
-    and digits told apart better.
+    five folds. What a candidate costs is the scoring, hardly the reading. Rows projected on
+    principal components (`ClassMoments.pca`) are scored in a small part of it, and digits told
+    apart better.
 
     Examples
     --------
