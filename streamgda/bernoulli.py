@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda import storage, threads
+from streamgda import storage
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.tiles import panel_width
@@ -21,6 +21,7 @@ from streamgda.moments.spread import diagonals
 from streamgda.moments.sums import as_rows
 from streamgda.scores import (
     Strips,
+    by_chunks,
     check_width,
     copied,
     difference,
@@ -30,7 +31,6 @@ from streamgda.scores import (
     posterior,
 )
 
-_CHUNK_ELEMENTS = 1 << 17  # of rows and scores that a thread has in hand at a time
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
 
 
@@ -231,14 +231,7 @@ class BernoulliModel:
         """Run chunk by chunk, on all threads, into `out`."""
         X = as_matrix(X)
         check_width(X, self.n_features)
-        step = max(64, _CHUNK_ELEMENTS // (self.n_features + self.classes.size))
-
-        def work(start: int) -> None:
-            rows = slice(start, start + step)
-            finish(self._joint(X[rows], first_row + start), out[rows])
-
-        threads.run(work, ((start,) for start in range(0, X.shape[0], step)))
-        return out
+        return by_chunks(self._joint, finish, X, self.classes.size, out, first_row)
 
     def _by_class(
         self, X: Any, finish: Callable[[np.ndarray, np.ndarray], None], first_row: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -13,14 +14,14 @@ from scipy import linalg
 
 from streamgda import lapack, threads
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.kernels.triangles import clear_upper
+from streamgda.kernels.triangles import clear_upper, select_features
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.spread import diagonals, symmetric, total_variance
+from streamgda.moments.spread import diagonals, total_variance
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
 
-_SMALL = 1 << 18  # values of all covariances together
+_PART = 1 << 18  # values of the covariances that are treated at a time
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class Regularisation:
 
 
 def _check_number(name: str, value: Any, high: float, other: str = "") -> None:
-    number = isinstance(value, (float, int, Real)) and not isinstance(value, bool)
-    number = number and math.isfinite(value)
+    if type(value) is float and 0 <= value <= high and value < math.inf:
+        return  # as it is at every call of a stream
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not 0 <= value <= high:
         limits = f"between 0 and {high}" if math.isfinite(high) else ">= 0"
         raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}{other}")
@@ -168,32 +170,41 @@ def estimate(
     everyone = float((sums.count[rows] - how.ddof).sum())
     shape = structure.scatter_shape(sums.count.size, features.size)
     values = np.empty(shape)
-    if structure.per_class:
-        values[~rows] = np.nan
     if how.shrinkage_rule:
         amounts = shrinkage_of(held, how.shrinkage_rule, per_class=structure.per_class)
     else:
         amounts = np.full(shape[0], float(how.shrinkage or 0))
+    weights = sums.count - float(how.ddof) if structure.per_class else np.array([everyone])
+    if pooled is not None:
+        weights = (1 - how.pooling) * weights + how.pooling * everyone
+    weights = np.where(weights > 0, weights, np.inf)
 
-    def fill(g: int) -> None:
-        n = float(sums.count[g] - how.ddof) if structure.per_class else everyone
-        scatter, weight = sums.scatter[g], n
+    def fill(some: slice) -> None:
+        scatter, covariances = sums.scatter[some], values[some]
         if pooled is not None:
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
-            weight = (1 - how.pooling) * n + how.pooling * everyone
-        covariance = _select(scatter, features)
-        covariance /= weight if weight > 0 else np.inf
-        values[g] = _regularise(covariance, structure, how, amounts[g], epsilon, averaged)
+        if structure.matrix:
+            select_features(scatter, features, covariances)
+        else:
+            covariances[...] = scatter[:, features]
+        covariances /= _each(weights[some], covariances)
+        _regularise(covariances, structure, how, amounts[some], epsilon, averaged)
 
-    present = np.flatnonzero(rows) if structure.per_class else [0]
-    with _threads_for(values):
-        threads.run(fill, ((int(g),) for g in present))
+    threads.run(fill, _parts(values))
+    if structure.per_class:
+        values[~rows] = np.nan
     return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amounts)
 
 
-def _threads_for(values: np.ndarray) -> AbstractContextManager[None]:
-    """One for small matrices, which are done before another has woken up."""
-    return threads.limit(1) if values.size < _SMALL else nullcontext()
+def _parts(values: np.ndarray) -> list[tuple[slice]]:
+    """Covariances that a thread treats at a time: several small ones, or a large one."""
+    step = max(1, _PART // values[0].size)
+    return [(slice(start, start + step),) for start in range(0, len(values), step)]
+
+
+def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A number for each covariance, in the dimensions of all of them."""
+    return numbers.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def constant_features(sums: CentredSums) -> np.ndarray:
@@ -204,38 +215,31 @@ def constant_features(sums: CentredSums) -> np.ndarray:
     return (spread == 0) & (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
 
 
-def _diagonal(scatter: np.ndarray) -> np.ndarray:
-    return scatter.diagonal() if scatter.ndim == 2 else scatter
-
-
-def _select(scatter: np.ndarray, features: np.ndarray) -> np.ndarray:
-    if scatter.ndim == 1:
-        return scatter[features]
-    return symmetric(scatter[features][:, features])
+def _variances(covariances: np.ndarray) -> np.ndarray:
+    """Their diagonals, shape (groups, d), to be read and to be written."""
+    return np.einsum("gii->gi", covariances) if covariances.ndim == 3 else covariances
 
 
 def _regularise(
-    covariance: np.ndarray,
+    covariances: np.ndarray,
     structure: Structure,
     how: Regularisation,
-    shrinkage: float,
+    shrinkage: np.ndarray,
     epsilon: float,
     averaged: int,
-) -> np.ndarray:
-    variance = _diagonal(covariance).sum() / averaged
+) -> None:
+    """Regularise covariances in place, each with its amount of shrinkage."""
+    variances = _variances(covariances)
+    mean = variances.sum(axis=1) / averaged
     if structure.isotropic:
-        covariance = np.full_like(covariance, variance)
-    diagonal = 0.0
-    if shrinkage:
-        diagonal = shrinkage * variance
-        covariance = (1 - shrinkage) * covariance
+        covariances[...] = mean[:, None]
+    diagonal = shrinkage * mean
+    if shrinkage.any():
+        covariances *= _each(1 - shrinkage, covariances)
     if how.reg_param:
         diagonal = (1 - how.reg_param) * diagonal + how.reg_param
-        covariance = (1 - how.reg_param) * covariance
-    if covariance.ndim == 1:
-        return covariance + (diagonal + epsilon)
-    covariance[np.diag_indices_from(covariance)] += diagonal + epsilon
-    return covariance
+        covariances *= 1 - how.reg_param
+    variances += (diagonal + epsilon)[:, None]
 
 
 def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndarray]:
@@ -260,64 +264,74 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
     SingularCovarianceError
         That names all classes whose covariance is singular, their ranks, and what mends it.
     """
-    values = covariances.values
+    values, per_class = covariances.values, covariances.structure.per_class
     matrix = covariances.structure.matrix
     roots = np.empty_like(values)
     log_determinants = np.zeros(values.shape[0])
 
-    def invert(g: int) -> int | None:
-        """Write the root and the log determinant; return the rank where it is not full."""
-        value = values[g]
-        if covariances.structure.per_class and not covariances.count[g]:
-            roots[g] = np.eye(value.shape[0]) if matrix else 1.0
-        elif matrix:
-            root = _inverse_root(value, tol)
-            if isinstance(root, int):
-                return root
-            log_determinants[g] = -2 * np.log(root.diagonal()).sum()
-            roots[g] = root
-        elif (value > 0).all():
-            log_determinants[g] = np.log(value).sum()
-            roots[g] = 1 / value
-        else:
-            return int((value > 0).sum())
-        return None
+    def invert(some: slice) -> list[int]:
+        """Write roots and log determinants; return the ranks."""
+        value, root = values[some], roots[some]
+        if per_class and not covariances.count[some].all():
+            unit = np.eye(value.shape[1]) if matrix else 1.0
+            value = np.where(_each(covariances.count[some] > 0, value), value, unit)
+        if matrix:
+            ranks = _inverse_roots(value, tol, root)
+            if min(ranks) == value.shape[1]:
+                log_determinants[some] = -2 * np.log(_variances(root)).sum(axis=1)
+            return ranks
+        positive = value > 0
+        np.divide(1, value, out=root, where=positive)
+        log_determinants[some] = np.log(np.where(positive, value, 1.0)).sum(axis=1)
+        return positive.sum(axis=1).tolist()
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
-    with _threads_for(values), threads.serial_blas() if len(values) > 1 else nullcontext():
-        ranks = threads.run(invert, ((g,) for g in range(len(values))))
-    singular = {g: rank for g, rank in enumerate(ranks) if rank is not None}
+    with threads.serial_blas() if len(values) > 1 else nullcontext():
+        ranks = list(chain(*threads.run(invert, _parts(values))))
+    singular = {g: rank for g, rank in enumerate(ranks) if rank < values.shape[-1]}
     if singular:
         raise SingularCovarianceError(_describe(covariances, singular))
     return roots, log_determinants
 
 
-def _inverse_root(covariance: np.ndarray, tol: float) -> np.ndarray | int:
-    """The inverse of the lower Cholesky factor, or the rank where the matrix is singular."""
-    scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
+def _inverse_roots(covariances: np.ndarray, tol: float, out: np.ndarray) -> list[int]:
+    """Write the inverses of the lower Cholesky factors; return the ranks.
+
+    Where a rank is not full, what is written means nothing.
+    """
+    scale = np.sqrt(np.maximum(_variances(covariances), 0))
     scale[scale == 0] = 1
-    root = _scaled(covariance, scale)
-    norm = float(np.abs(root).sum(axis=0).max())
-    failed = not lapack.cholesky(root)
+    _correlations(covariances, scale, out)
+    ranks = []
+    for covariance, own_scale, root in zip(covariances, scale, out, strict=True):
+        ranks.append(_rank(covariance, own_scale, tol, root))
+        if ranks[-1] == len(root):
+            lapack.invert_lower(root)
+            clear_upper(root)
+    out /= scale[:, None, :]
+    return ranks
+
+
+def _rank(covariance: np.ndarray, scale: np.ndarray, tol: float, correlation: np.ndarray) -> int:
+    """The rank of a correlation matrix, which is replaced by its Cholesky factor."""
+    d = len(scale)
+    norm = lapack.norm(correlation)
+    failed = not lapack.cholesky(correlation)
     # |A^-1| in the 2-norm is at most that in the 1-norm, of which LAPACK gives an estimate;
     # eigenvalues are only computed where it leaves a doubt.
-    if failed or lapack.reciprocal_condition(root, norm) * norm <= 10 * tol**2:
-        d = covariance.shape[0]
-        eigenvalues = linalg.eigvalsh(_scaled(covariance, scale), check_finite=False)
-        rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
-        if failed or rank < d:
-            return min(rank, d - 1)
-    lapack.invert_lower(root)
-    clear_upper(root)
-    root /= scale
-    return root
+    if not failed and lapack.reciprocal_condition(correlation, norm) * norm > 10 * tol**2:
+        return d
+    scaled = _correlations(covariance[None], scale[None], np.empty((1, d, d)))[0]
+    eigenvalues = linalg.eigvalsh(scaled, check_finite=False)
+    rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
+    return min(rank, d - 1) if failed else rank
 
 
-def _scaled(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The correlation matrix."""
-    correlation = covariance / scale[:, None]
-    correlation /= scale
-    return correlation
+def _correlations(covariances: np.ndarray, scale: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Write covariances scaled to unit variances."""
+    np.divide(covariances, scale[:, :, None], out=out)
+    out /= scale[:, None, :]
+    return out
 
 
 def _describe(covariances: Covariances, singular: dict[int, int]) -> str:

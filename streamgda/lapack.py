@@ -16,9 +16,9 @@ from numba.extending import get_cython_function_address
 _Number = ctypes.POINTER(ctypes.c_int)
 
 
-def _routine(name: str, *kinds: Any) -> Callable[..., None]:
+def _routine(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
     address = get_cython_function_address("scipy.linalg.cython_lapack", name)
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *kinds)(address)
+    routine: Callable[..., Any] = ctypes.CFUNCTYPE(result, *kinds)(address)
     return routine
 
 
@@ -29,6 +29,18 @@ _dtrtri = _routine("dtrtri", ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix,
 _dpocon = _routine(
     "dpocon", ctypes.c_char_p, _Number, _matrix, _Number, _real, _real, _matrix, _matrix, _Number
 )
+_dlansy = _routine(
+    "dlansy",
+    *(ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix, _Number, _matrix),
+    result=ctypes.c_double,
+)
+
+
+def norm(matrix: np.ndarray) -> float:
+    """The 1-norm of a symmetric matrix, given by its lower triangle."""
+    n, room = ctypes.c_int(len(matrix)), np.empty(len(matrix))
+    size: float = _dlansy(b"1", b"U", n, matrix.ctypes.data, n, room.ctypes.data)
+    return size
 
 
 def cholesky(matrix: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import special
 
-from streamgda import storage, threads
+from streamgda import storage
 from streamgda.covariance import Regularisation, estimate, factorise
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
@@ -22,7 +22,9 @@ from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import as_rows, check_array, read_dtype
 from streamgda.scores import (
+    BLOCK,
     Strips,
+    by_chunks,
     check_width,
     copied,
     difference,
@@ -31,12 +33,6 @@ from streamgda.scores import (
     most_probable,
     posterior,
 )
-
-# A thread has about so many rows and scores in hand at a time; of wide rows, so many that the root
-# of a class is used several times while it is in the cache.
-_CHUNK_ELEMENTS = 1 << 17
-_CHUNK_ROWS = 384
-_BLOCK = 96  # rows of a panel where there is no tile, and of what chunks are made of
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -207,7 +203,7 @@ class GaussianModel:
             kernel, strips = scoring.matrix_distances, self._root_strips
             return self._multiply(kernel, X, centres, strips, scale, offsets)
         # In float64 whatever the rows are: for so little work, float32 would save nothing.
-        panels = self._panels(X, min(_BLOCK, -(-X.shape[0] // GROUP) * GROUP), _FLOAT64)
+        panels = self._panels(X, min(BLOCK, -(-X.shape[0] // GROUP) * GROUP), _FLOAT64)
         out = np.empty((offsets.size, X.shape[0]))
         if self.structure.matrix:
             roots = self._root_strips[_FLOAT64]
@@ -271,21 +267,15 @@ class GaussianModel:
         """Run chunk by chunk, on all threads, into `out`."""
         X = as_matrix(X)
         check_width(X, self.n_features)
-        step = max(
-            _CHUNK_ELEMENTS // (self.n_features + self.classes.size),
-            min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
-        )
-        step = max(_BLOCK, step // _BLOCK * _BLOCK)
         dtype = read_dtype(X.dtype)
 
-        def work(start: int) -> None:
-            chunk = as_rows(X[start : start + step], dtype)
-            if chunk.dtype.kind == "f" and not scoring.all_finite(chunk):
-                refuse_not_finite(chunk, first_row + start)
-            finish(scores_of(chunk), out[start : start + step])
+        def scores(rows: np.ndarray, first: int) -> np.ndarray:
+            rows = as_rows(rows, dtype)
+            if rows.dtype.kind == "f" and not scoring.all_finite(rows):
+                refuse_not_finite(rows, first)
+            return scores_of(rows)
 
-        threads.run(work, ((start,) for start in range(0, X.shape[0], step)))
-        return out
+        return by_chunks(scores, finish, X, self.classes.size, out, first_row)
 
     def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Each row's most probable class, shape (n_rows,).

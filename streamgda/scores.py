@@ -10,9 +10,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from streamgda import threads
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
 from streamgda.kernels.tiles import ROWS
+
+# A thread has about so many values of rows and scores in hand at a time: between two chunks it has
+# to wait for Python. Of wide rows, so many that the root of a class is used several times while it
+# is in the cache.
+_CHUNK_ELEMENTS = 1 << 19
+_CHUNK_ROWS = 384
+BLOCK = 96  # rows that chunks are made of, whole panels of every kind
 
 
 class Strips(dict[np.dtype, np.ndarray]):
@@ -42,6 +50,43 @@ class Strips(dict[np.dtype, np.ndarray]):
                 strips[..., : rows.shape[-2], :, a] = rows
         self[dtype] = strips
         return strips
+
+
+def by_chunks(
+    scores_of: Callable[[np.ndarray, int], np.ndarray],
+    finish: Callable[[np.ndarray, np.ndarray], None],
+    X: np.ndarray,
+    n_scores: int,
+    out: np.ndarray,
+    first_row: int,
+) -> np.ndarray:
+    """Score rows chunk by chunk, on all threads, into `out`, which is returned.
+
+    Parameters
+    ----------
+    scores_of : callable
+        Called as ``scores_of(rows, number of the first)``; gives scores class by class.
+    finish : callable
+        Called as ``finish(scores, part of out)``.
+    X : ndarray, shape (n_rows, n_features)
+    n_scores : int
+        Scores that a row has.
+    out : ndarray, one entry a row
+    first_row : int
+        Where the rows stand in a larger array.
+    """
+    step = max(
+        _CHUNK_ELEMENTS // (X.shape[1] + n_scores),
+        min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
+    )
+    step = max(BLOCK, step // BLOCK * BLOCK)
+
+    def work(start: int) -> None:
+        rows = slice(start, start + step)
+        finish(scores_of(X[rows], first_row + start), out[rows])
+
+    threads.run(work, ((start,) for start in range(0, X.shape[0], step)))
+    return out
 
 
 # --- from scores, class by class, to what is said of rows; scores are overwritten ----------------

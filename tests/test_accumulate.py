@@ -17,16 +17,21 @@ from streamgda.kernels.accumulate import (
     means_of_sums,
     ordered,
 )
+from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
 from streamgda.kernels.merging import add_outer, merge, two_sum, two_sum_of_numbers
+from streamgda.kernels.narrow import NARROW
 from streamgda.kernels.scatter import empty_panels
 from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments.sums import as_rows
 
 NO_WEIGHTS = np.empty(0)
-# How scatter is kept: whether a class has one of its own, and whether it is a matrix.
+# How scatter is kept: whether a class has one of its own, and whether it is a matrix. Of narrow rows
+# a kernel of its own is meant.
 STRUCTURES = {
     "full": (True, True),
     "tied": (False, True),
+    "full, narrow": (True, True),
+    "tied, narrow": (False, True),
     "diag": (True, False),
     "tied_diag": (False, False),
 }
@@ -271,9 +276,12 @@ def fresh(structure, n_classes, d, weighted=False):
 
 def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
     *state, scatter = state
+    read = as_rows(X, X.dtype), y, weights, block_rows, *state
     panels = room(min(len(X), block_rows), X.shape[1], np.float64, structure, np.nan)
     with quiet():
-        return add_centred(as_rows(X, X.dtype), y, weights, block_rows, *state, panels, scatter)
+        if "narrow" in structure:
+            return add_centred_narrow(*read, scatter)
+        return add_centred(*read, panels, scatter)
 
 
 def rows_of(rng, dtype, n, d, n_classes):
@@ -423,12 +431,16 @@ def test_add_exact(structure, dtype, panel):
             expected[0][k] += 1
             expected[1][k] += row
             products[k] += np.outer(row, row)
+        read = as_rows(X, X.dtype), y, block_rows, count, total
         panels = room(min(n, block_rows), d, panel, structure, 77)
         origins = np.full((4, d), origin)
         centre = origins.astype(panel) if STRUCTURES[structure][1] else origins
         about = origins, centre, np.zeros_like(centre)
         with quiet():
-            add_exact(as_rows(X, X.dtype), y, block_rows, count, total, *about, panels, scatter)
+            if "narrow" in structure and d <= NARROW:
+                add_exact_narrow(*read, origins, scatter)
+            else:
+                add_exact(*read, *about, panels, scatter)
         assert (count == expected[0]).all()
         assert (total == expected[1]).all()
         assert (scatter == expected[2] + kept(structure, products)).all()

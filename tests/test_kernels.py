@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamgda.kernels.grouping import group_rows, number_labels
+from streamgda.kernels.grouping import all_within, group_rows, number_labels
 from streamgda.kernels.norms import add_norms
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
-from streamgda.kernels.triangles import clear_upper, mirror
+from streamgda.kernels.triangles import clear_upper, mirror, select_features
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 NO_WEIGHTS = np.empty(0)
@@ -67,6 +67,27 @@ def test_number_labels():
         if known:
             assert codes.tolist() == [{5: 1, 7: 0}[label] for label in labels]
     assert not number_labels(np.array([5, 8]), 5, table, np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("low", [-(2**63), -3, 0, 7, 2**63 - 6])
+def test_all_within(low):
+    """Five numbers; those far away do not come round from the other side."""
+    labels = [low + i for i in range(5)]
+    assert all_within(np.array(labels), low, 5)
+    assert all_within(np.empty(0, np.int64), low, 5)
+    for other in {low - 1, low + 5, -(2**63), 2**63 - 1, 0} - set(labels):
+        if abs(other + 0.5) < 2**63:
+            with np.errstate(over="ignore"):  # without the compiler NumPy would say that it wraps
+                assert not all_within(np.array([*labels, other, low]), low, 5)
+
+
+@pytest.mark.parametrize("features", [[0], [4], [0, 1, 2, 3, 4], [1, 2, 4]])
+def test_select_features(features):
+    matrices = np.random.default_rng(3).normal(size=(3, 5, 5))
+    whole = np.tril(matrices) + np.tril(matrices, -1).transpose(0, 2, 1)
+    out = np.full((3, len(features), len(features)), np.nan)
+    select_features(matrices, np.array(features), out)
+    assert (out == whole[:, features][:, :, features]).all()
 
 
 @pytest.mark.parametrize("d", [1, 2, 31, 32, 33, 65])

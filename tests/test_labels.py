@@ -57,6 +57,22 @@ def test_negative_integers(dtype):
     assert check_encoding(np.array([-5, 3, -128, 3], dtype)).tolist() == [-128, -5, 3]
 
 
+@pytest.mark.parametrize("low", [0, -3, 7])
+@pytest.mark.parametrize("part", [1 << 18, 100])
+def test_consecutive_integers(low, part, monkeypatch):
+    """Labels from zero on are their own codes, even those that may not be written to."""
+    monkeypatch.setattr(labels_module, "_PART", part)
+    y = low + np.random.default_rng(0).integers(0, 5, 3000)
+    held = y.copy()
+    assert check_encoding(y).tolist() == [low + i for i in range(5)]
+    y.flags.writeable = False
+    codes, classes = encode(y, NONE)
+    assert codes.flags.writeable
+    assert check_encoding(np.append(y, low + 5), classes).size == 6
+    assert check_encoding(np.append(y, low - 1), classes).size == 6
+    assert (y == held).all()
+
+
 def test_integers_far_apart():
     assert check_encoding([0, 10**12, -(10**15), 0]).tolist() == [-(10**15), 0, 10**12]
     # Neighbours that float64 cannot tell apart.

@@ -15,6 +15,15 @@ def positive(d):
 
 
 @pytest.mark.parametrize("d", SIZES)
+def test_norm(d):
+    matrix = positive(d)
+    expected = np.abs(matrix).sum(axis=0).max()
+    assert lapack.norm(np.tril(matrix) + np.triu(np.full((d, d), 1e9), 1)) == pytest.approx(
+        expected
+    )
+
+
+@pytest.mark.parametrize("d", SIZES)
 def test_cholesky(d):
     matrix = positive(d)
     factor = matrix.copy()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from samples import blobs, bytes_of
 
-from streamgda import ClassMoments, GaussianModel, model
+from streamgda import ClassMoments, GaussianModel
+from streamgda import scores as scores_module
 from streamgda.covariance import Regularisation
 from streamgda.errors import (
     FormatError,
@@ -286,8 +287,8 @@ def test_the_number_of_threads_does_not_matter(
     X = X.astype(dtype)
     use_threads(1)
     expected = scores(fitted, X)
-    monkeypatch.setattr(model, "_CHUNK_ELEMENTS", 1)
-    monkeypatch.setattr(model, "_CHUNK_ROWS", 1)  # the least chunks that there are
+    monkeypatch.setattr(scores_module, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(scores_module, "_CHUNK_ROWS", 1)  # the least chunks that there are
     for n in (1, 2, 5):
         use_threads(n)
         assert_same_bits(scores(fitted, X), expected)
@@ -304,8 +305,8 @@ def test_values_that_are_not_finite_are_named(monkeypatch, method, value):
     X[700, 2] = value
     name = "NaN" if np.isnan(value) else "infinity"
     for chunk in (1, 1 << 19):
-        monkeypatch.setattr(model, "_CHUNK_ELEMENTS", chunk)
-        monkeypatch.setattr(model, "_CHUNK_ROWS", 1)
+        monkeypatch.setattr(scores_module, "_CHUNK_ELEMENTS", chunk)
+        monkeypatch.setattr(scores_module, "_CHUNK_ROWS", 1)
         with pytest.raises(InvalidDataError, match=f"contains {name}: row 1700, column 2"):
             getattr(fitted, method)(X, 1000)
 

@@ -273,8 +273,8 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
 
     def _knows(self, labels: Any) -> bool:
         held = self.moments_.classes
-        plain = type(labels) is np.ndarray and labels.dtype == held.dtype
-        if plain and np.array_equal(labels, held):  # most often it is just these
+        plain = type(labels) is np.ndarray and labels.dtype == held.dtype and labels.ndim == 1
+        if plain and labels.tobytes() == held.tobytes():  # most often it is just these
             return True
         return bool((find(as_labels(labels, "classes"), held) >= 0).all())
 

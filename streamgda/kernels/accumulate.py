@@ -5,18 +5,11 @@ import numpy as np
 from streamgda.kernels import inline_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import add_outer, merge_means, two_sum_of_numbers
-from streamgda.kernels.narrow import NARROW, add_narrow, add_narrow_sums, padded_width
 from streamgda.kernels.scatter import FEW, add_few, add_rows, centre_few, empty_scratch
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
 
 # Values of whose squares even a great many can be summed in float64.
 LARGE = 1e140
-
-# Rows for each class from which on it pays to subtract the means' products from those of the rows.
-_ROWS_TO_READ_ONCE = 32
-
-# Rows whose products, of differences below 1.5 * 2^16, are summed in float64 without rounding.
-EXACT_ROWS = 1 << 19
 
 
 @kernel
@@ -24,24 +17,17 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
     """Add rows to counts, means and scatters about the means; say whether all sums are finite.
 
     Where they are not, nothing of the block in question has been added. Each block is read twice,
-    for its class means and for its scatter about them, and then merged. Narrow rows are read once,
-    for sums and products about pivots, from which the means' are subtracted; and once more where
-    that leaves too few digits. `panels` is scratch, not looked at for variances.
+    for its class means and for its scatter about them, and then merged. `panels` is scratch, not
+    looked at for variances.
     """
     n_classes, d = mean.shape
     everyone, group = groups(n_classes, n_classes), groups(n_classes, scatter.shape[0])
     per_class = scatter.shape[0] > 1
-    narrow = scatter.ndim == 3 and d <= NARROW and X.shape[0] > n_classes
-    width = padded_width(d) if narrow else d
     number, weight = np.empty(n_classes), np.empty(n_classes)
-    pivot, sums = np.zeros((n_classes, width)), np.empty((n_classes, width))
-    gap, zeros = np.empty((n_classes, width)), np.zeros((n_classes, width))
-    products = np.empty((scatter.shape[0] if narrow else 0, width, width))
-    about_pivot, ignored = np.empty((products.shape[0], d)), np.zeros((1, width))
-    step = 1 if per_class else 0  # from a class's products to the next's
+    pivot, sums = np.empty((n_classes, d)), np.empty((n_classes, d))
+    gap = np.empty((n_classes, d))
     scratch = empty_scratch(d, panels)
     few = np.empty((FEW + 1, d))
-    finite = True
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
@@ -49,34 +35,10 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
         count_rows(labels, w, number)
         choose_pivots(x, labels, number, count, mean, pivot)
         sums[:] = 0
-        products[:] = 0
-        once = narrow and x.shape[0] >= _ROWS_TO_READ_ONCE * n_classes
-        if once:
-            add_narrow(x, labels, w, pivot, zeros, 1, sums, step, products)
-            for g in range(products.shape[0]):
-                for j in range(d):
-                    about_pivot[g, j] = products[g, j, j]
-            for k in range(n_classes):
-                if number[k] > 0:
-                    add_outer(sums[k], -1 / number[k], products[step * k])
-        elif narrow:
-            add_narrow_sums(x, labels, w, pivot, zeros, 1, sums, step, products)
-        else:
-            add_sums(x, labels, w, pivot, sums)
-        finite = means_of_sums(number, pivot, sums)
-        if not finite:
-            break
+        add_sums(x, labels, w, pivot, sums)
+        if not means_of_sums(number, pivot, sums):
+            return False
         merge_means(number, pivot, sums, everyone, count, mean, mean_low, gap, weight)
-        if narrow:
-            add_narrow(gap, everyone, weight, zeros, zeros, 0, ignored, step, products)
-            if once and _cancelled(about_pivot, products):
-                products[:] = 0
-                add_narrow(gap, everyone, weight, zeros, zeros, 0, ignored, step, products)
-                once = False
-            if not once:
-                add_narrow(x, labels, w, pivot, sums, 0, ignored, step, products)
-            add_padded(products, scatter)
-            continue
         if scatter.ndim == 3:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
             for g in range(scatter.shape[0]):
@@ -96,26 +58,7 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
             add_squares(x, labels, w, pivot, sums, group, scatter)
             for k in range(n_classes):
                 add_outer(gap[k], weight[k], scatter[group[k]])
-    return finite
-
-
-@inline_kernel
-def _cancelled(before, products):
-    """Whether some sum of squares has lost more than six bits to what was subtracted."""
-    for g in range(products.shape[0]):
-        for j in range(before.shape[1]):
-            if products[g, j, j] < before[g, j] / 64:
-                return True
-    return False
-
-
-@inline_kernel
-def add_padded(products, scatter):
-    """Add padded matrices, or none, to the lower triangles of others."""
-    for g in range(products.shape[0]):
-        for i in range(scatter.shape[1]):
-            for j in range(i + 1):
-                scatter[g, i, j] += scatter.dtype.type(products[g, i, j])
+    return True
 
 
 @inline_kernel
@@ -192,32 +135,15 @@ def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels
     n_classes, d = total.shape
     unweighted = np.empty(0)
     group = groups(n_classes, scatter.shape[0])
-    narrow = scatter.ndim == 3 and d <= NARROW and n_classes < X.shape[0] <= EXACT_ROWS
-    width = padded_width(d)
-    about, nothing = np.zeros((n_classes, width)), np.zeros((n_classes, width))
-    sums = np.zeros((n_classes, width))
-    for k in range(n_classes):
-        for j in range(d):
-            about[k, j] = origins[k, j]
-    products = np.zeros((scatter.shape[0] if narrow else 0, width, width))
-    step = 1 if scatter.shape[0] > 1 else 0
     scratch = empty_scratch(d, panels)
     for first in range(0, X.shape[0], block_rows):
         x, labels = X[first : first + block_rows], codes[first : first + block_rows]
         count_rows(labels, unweighted, count)
-        if narrow:
-            add_narrow(x, labels, unweighted, about, nothing, 1, sums, step, products)
-            continue
         add_sums(x, labels, unweighted, origins, total)
-        if scatter.ndim != 3:
-            add_squares(x, labels, unweighted, centre, zeros, group, scatter)
-        else:
+        if scatter.ndim == 3:
             order, starts = ordered(labels, n_classes, scatter.shape[0])
             for g in range(scatter.shape[0]):
                 own = order[starts[g] : starts[g + 1]]
                 add_rows(x, labels, own, unweighted, centre, zeros, scratch, panels, scatter[g])
-    if narrow:
-        add_padded(products, scatter)
-        for k in range(n_classes):
-            for j in range(d):
-                total[k, j] += np.int64(sums[k, j])
+        else:
+            add_squares(x, labels, unweighted, centre, zeros, group, scatter)

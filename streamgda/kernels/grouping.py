@@ -4,6 +4,16 @@ from streamgda.kernels import kernel
 
 
 @kernel
+def all_within(labels, low, n):
+    """Whether all labels are among the n whole numbers from `low` on."""
+    signs = 0
+    for r in range(labels.shape[0]):
+        at = labels[r] - low
+        signs |= at | (n - 1 - at)
+    return signs >= 0
+
+
+@kernel
 def number_labels(labels, low, table, codes):
     """Write ``table[label - low]`` for all labels; say whether the table has them all."""
     for r in range(labels.shape[0]):

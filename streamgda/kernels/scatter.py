@@ -56,11 +56,6 @@ def pack_rows(X, codes, order, weights, centre, centre_low, rows, magnitude, pan
     if n % together:
         panels[:, n // together] = 0
     float32_rows = panels.itemsize == 4 and X.itemsize == 4  # whose range has to be looked at
-    if d <= width and not float32_rows:
-        for j in range(d):
-            features[j] = j
-        _pack_narrow(X, codes, order, weights, centre, centre_low, panels[0])
-        return d
     _centre(X, codes, order, weights, centre, centre_low, rows, magnitude)
     active = 0
     for j in range(d):
@@ -116,23 +111,6 @@ def _pack_panel(rows, features, panel):
             else:
                 for c in range(width):
                     panel[entry, c, part] = rows[q, np.uint64(features[c])]
-
-
-@inline_kernel
-def _pack_narrow(X, codes, order, weights, centre, centre_low, panel):
-    """Write all features of centred rows into one panel."""
-    together = panel.shape[2]
-    number = panel.dtype.type
-    for part in range(together):
-        for entry in range((order.shape[0] - part + together - 1) // together):
-            r = np.uint64(order[entry * together + part])
-            k = np.uint64(codes[r])
-            for c in range(X.shape[1]):
-                panel[entry, c, part] = number((X[r, c] - centre[k, c]) - centre_low[k, c])
-            if weights.shape[0] > 0:
-                root = np.sqrt(weights[r])
-                for c in range(X.shape[1]):
-                    panel[entry, c, part] *= root
 
 
 @kernel

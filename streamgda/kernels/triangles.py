@@ -23,3 +23,18 @@ def clear_upper(matrix):
     for i in range(d):
         for j in range(i + 1, d):
             matrix[i, j] = 0.0
+
+
+@kernel
+def select_features(matrices, features, out):
+    """Write the rows and columns of some features, of symmetric matrices given by the lower half.
+
+    `features` rise.
+    """
+    for g in range(out.shape[0]):
+        selected = out[g]
+        for i in range(features.shape[0]):
+            row, own = matrices[g, features[i]], selected[i]
+            for j in range(i + 1):
+                own[j] = row[features[j]]
+        mirror(selected)

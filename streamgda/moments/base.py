@@ -154,18 +154,19 @@ class Moments(Saved):
         """Moments of their own with the same values."""
 
     def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
-        if X.shape[0] != y.shape[0]:
+        (n_rows, width), held = X.shape, self.n_features
+        if n_rows != y.shape[0]:
             raise InvalidDataError(
-                f"X has {X.shape[0]} rows but y has {y.shape[0]} labels (inconsistent numbers of "
+                f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
                 f"samples); give one label a row"
             )
-        if not X.shape[0]:
+        if not n_rows:
             raise InvalidDataError("X has 0 rows (0 sample(s)); a batch needs at least one")
-        if self.n_features is not None and X.shape[1] != self.n_features:
+        if held is not None and width != held:
             raise InvalidDataError(
-                f"X has {X.shape[1]} features, but these moments have {self.n_features} features"
+                f"X has {width} features, but these moments have {held} features"
             )
-        if not X.shape[1]:
+        if not width:
             raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
 
     def _check_width(self, other: Moments) -> None:

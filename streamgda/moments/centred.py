@@ -6,10 +6,12 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
+from streamgda.kernels.accumulate_narrow import add_centred_narrow
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
+from streamgda.kernels.scatter import FEW
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
-from streamgda.moments.sums import Sums, blocks, check_array, read_dtype
+from streamgda.moments.sums import NO_PANELS, Sums, blocks, check_array, read_dtype
 
 
 class CentredSums(Sums):
@@ -117,9 +119,14 @@ class CentredSums(Sums):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
         count = self._count_for(weights.size > 0)
-        panels = self._panels(X.shape[0], np.float64)
-        read = X, codes, weights, block_rows
-        if not add_centred(*read, count, self.mean, self.mean_low, panels, self.scatter):
+        state = X, codes, weights, block_rows, count, self.mean, self.mean_low
+        if self._narrow(X.shape[0]):
+            finite = add_centred_narrow(*state, self.scatter)
+        else:
+            few = self.structure.per_class and X.shape[0] <= FEW  # which are not packed
+            panels = NO_PANELS if few else self._panels(X.shape[0], np.float64)
+            finite = add_centred(*state, panels, self.scatter)
+        if not finite:
             raise NotFinite
         self.count = count
 

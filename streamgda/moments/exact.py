@@ -8,6 +8,7 @@ import numpy as np
 
 from streamgda import threads
 from streamgda.kernels.accumulate import add_exact
+from streamgda.kernels.accumulate_narrow import EXACT_NARROW_ROWS, add_exact_narrow
 from streamgda.kernels.merging import two_sum
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import count_rows
@@ -151,9 +152,11 @@ class ExactSums(Sums):
     ) -> None:
         dtype = self._reach_and_panels(X.dtype)
         origins, centre, zeros = self._centres(dtype)
-        panels = self._panels(X.shape[0], dtype)
-        sums = self.count, self.total
-        add_exact(X, codes, block_rows, *sums, origins, centre, zeros, panels, self.scatter)
+        state = X, codes, block_rows, self.count, self.total, origins
+        if self._narrow(X.shape[0]) and X.shape[0] <= EXACT_NARROW_ROWS:
+            add_exact_narrow(*state, self.scatter)
+        else:
+            add_exact(*state, centre, zeros, self._panels(X.shape[0], dtype), self.scatter)
 
     def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         dtype = self._reach_and_panels(X.dtype)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from streamgda import threads
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.grouping import number_labels
+from streamgda.kernels.grouping import all_within, number_labels
 
 _TABLE = 1 << 20  # integer labels that span no more than this are looked up in a table,
-_PART = 1 << 18  # so many at a time by a thread
+_PART = 1 << 19  # so many at a time by a thread
 _FIRST = 1 << 10  # labels among which all classes may be
 
 
@@ -175,6 +176,7 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     codes : ndarray of int64, shape (n_rows,)
+        Not to be written to: they may be `y` itself.
     classes : ndarray, sorted
     """
     if not y.size:
@@ -201,12 +203,22 @@ def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
     if table is None:
         return None
     y = np.ascontiguousarray(y, np.int64)
-    codes = np.empty(y.size, np.int64)
-    if y.size <= _PART:
-        return codes if number_labels(y, low, table, codes) else None
-    parts = [slice(start, start + _PART) for start in range(0, y.size, _PART)]
-    found = threads.run(lambda p: number_labels(y[p], low, table, codes[p]), ((p,) for p in parts))
-    return codes if all(found) else None
+    if table.size == classes.size:  # consecutive numbers: the table would change nothing
+        found = _on_all_threads(lambda part: all_within(y[part], low, table.size), y.size)
+        codes = y if low == 0 and y.flags.writeable else y - low
+    else:
+        codes = np.empty(y.size, np.int64)
+        found = _on_all_threads(
+            lambda part: number_labels(y[part], low, table, codes[part]), y.size
+        )
+    return codes if found else None
+
+
+def _on_all_threads(function: Callable[[slice], bool], n: int) -> bool:
+    """Whether the function says so of all parts of n labels."""
+    if n <= _PART:
+        return function(slice(n))
+    return all(threads.run(function, ((slice(i, i + _PART),) for i in range(0, n, _PART))))
 
 
 @lru_cache(16)

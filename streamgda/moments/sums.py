@@ -14,6 +14,7 @@ import numpy as np
 
 from streamgda import threads
 from streamgda.kernels.accumulate import ordered
+from streamgda.kernels.narrow import NARROW
 from streamgda.kernels.scatter import (
     DEPTH,
     add_products,
@@ -25,14 +26,18 @@ from streamgda.kernels.sums import add_squares, add_sums
 from streamgda.moments.structure import Structure
 
 NO_WEIGHTS = np.empty(0)
-_NO_PANELS = np.empty((0, 1, 1, 1))
+NO_PANELS = np.empty((0, 1, 1, 1))
 
 # Data types that the kernels read as they are; blocks of other types are cast to float64.
 _FLOAT64 = np.dtype(np.float64)
 _NATIVE = {np.dtype(name) for name in ("u1", "i1", "u2", "i2", "f4", "f8")}
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
-_SEGMENT_ELEMENTS = 1 << 19  # of a segment that one thread takes, block by block
+# Of a segment that one thread takes, block by block. Of much data they are larger: between two of
+# them a thread has to wait for Python.
+_SEGMENT_ELEMENTS = 1 << 19
+_MOST_SEGMENT_ELEMENTS = 1 << 21
+_SEGMENTS = 16
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread, for large states
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _SMALL_STATE = 1 << 20  # bytes: a state up to this size is worth having once a segment
@@ -63,7 +68,7 @@ def as_rows(X: np.ndarray, dtype: np.dtype) -> np.ndarray:
     It cannot be written to, as a memory map often cannot: one compiled kernel then serves both.
     """
     rows = np.ascontiguousarray(X, dtype).view()
-    rows.flags.writeable = False
+    rows.setflags(write=False)
     return rows
 
 
@@ -143,7 +148,8 @@ class Sums:
         if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
             self._take_large(X, codes, weights)
             return
-        segment = max(block_rows, _SEGMENT_ELEMENTS // d)
+        segment = min(n // _SEGMENTS, _MOST_SEGMENT_ELEMENTS // d)
+        segment = max(block_rows, _SEGMENT_ELEMENTS // d, segment)
 
         def part(start: int) -> Sums:
             rows = slice(start, start + segment)
@@ -157,10 +163,14 @@ class Sums:
             fresh.add(sums, everyone)
         self.add(fresh, everyone)
 
+    def _narrow(self, n_rows: int) -> bool:
+        """Whether so many rows go straight into sums, without being packed."""
+        return self.structure.matrix and self.n_features <= NARROW and n_rows > self.count.size
+
     def _panels(self, n_rows: int, dtype: Any) -> np.ndarray:
         """Room for the panels of a block, as the kernels want it beside a state."""
         if not self.structure.matrix:
-            return _NO_PANELS
+            return NO_PANELS
         return empty_panels(1, n_rows, self.n_features, dtype)[0]
 
     def _add_sums(
