@@ -25,8 +25,8 @@ from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments.sums import as_rows
 
 NO_WEIGHTS = np.empty(0)
-# How scatter is kept: whether a class has one of its own, and whether it is a matrix. Of narrow rows
-# a kernel of its own is meant.
+# How scatter is kept: whether a class has one of its own, and whether it is a matrix. The kernel of
+# narrow rows is one of its own.
 STRUCTURES = {
     "full": (True, True),
     "tied": (False, True),
