@@ -289,16 +289,13 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         validate_data(self, X, reset=first, skip_check_array=True)
 
     def _validate(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
-        if (
-            not first
-            and type(X) is np.ndarray
-            and type(y) is np.ndarray
-            and X.dtype.kind in "iuf"
-            and y.ndim == 1
-            and X.shape[1:] == (self.n_features_in_,)
-            and not hasattr(self, "feature_names_in_")
-        ):
-            return X, y  # nothing to convert, and what is left to check the moments do
+        if _are_arrays(X, y) and (
+            first or (X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"))
+        ):  # nothing to convert, no names, and what is left to check the moments do
+            if first:
+                self.n_features_in_ = X.shape[1]
+                vars(self).pop("feature_names_in_", None)
+            return X, y
         refuse_group(X)
         refuse_group(y, "y")
         # Values are checked where they are summed: not finite means a sum that is not.
@@ -599,3 +596,14 @@ def part(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
 
 def _in_memory(y: Any) -> Any:
     return y[...] if is_store(y) else np.asarray(y)
+
+
+def _are_arrays(X: Any, y: Any) -> bool:
+    """Whether these are arrays of numbers and of labels that fit each other as they are."""
+    return (
+        type(X) is type(y) is np.ndarray
+        and X.dtype.kind in "iuf"
+        and X.ndim == 2
+        and X.size > 0
+        and y.shape == X.shape[:1]
+    )
