@@ -14,7 +14,7 @@ from streamgda import storage
 from streamgda.covariance import Regularisation, estimate, factorise
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.kernels.small import GROUP, SMALL
+from streamgda.kernels.small import SMALL
 from streamgda.kernels.tiles import panel_width
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import refuse_not_finite
@@ -22,15 +22,14 @@ from streamgda.moments.inputs import as_matrix
 from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import as_rows, check_array, read_dtype
 from streamgda.scores import (
-    BLOCK,
     Strips,
     by_chunks,
     check_width,
     copied,
     difference,
+    labelled,
     log_posterior,
     log_sum_exp,
-    most_probable,
     posterior,
 )
 
@@ -199,18 +198,34 @@ class GaussianModel:
         self, X: np.ndarray, centres: np.ndarray, scale: float, offsets: np.ndarray
     ) -> np.ndarray:
         """Squared Mahalanobis distances to the centres, scaled, and an offset for each added."""
-        if self.structure.matrix and self.features.size > SMALL:
+        if self._tiled:
             kernel, strips = scoring.matrix_distances, self._root_strips
             return self._multiply(kernel, X, centres, strips, scale, offsets)
-        # In float64 whatever the rows are: for so little work, float32 would save nothing.
-        panels = self._panels(X, min(BLOCK, -(-X.shape[0] // GROUP) * GROUP), _FLOAT64)
         out = np.empty((offsets.size, X.shape[0]))
-        if self.structure.matrix:
-            roots = self._root_strips[_FLOAT64]
-            scoring.small_matrix_distances(panels, centres, roots, scale, offsets, out)
-        else:
-            scoring.diagonal_distances(panels, centres, self.roots, scale, offsets, out)
+        self._small_distances(X, centres, scale, offsets, out)
         return out
+
+    @property
+    def _tiled(self) -> bool:
+        """Whether there are matrices that it pays to cut into tiles."""
+        return self.structure.matrix and self.features.size > SMALL
+
+    def _small_distances(
+        self,
+        X: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """`_distances` without tiles, or the classes for which they are the largest.
+
+        In float64 whatever the rows are: for so little work, float32 would save nothing.
+        """
+        kernel, roots = scoring.diagonal_distances, self.roots
+        if self.structure.matrix:
+            kernel, roots = scoring.small_matrix_distances, self._root_strips[_FLOAT64]
+        kernel(X, self.features, centres, roots, scale, offsets, out)
 
     def _products(self, X: np.ndarray, vectors: Strips, offsets: np.ndarray) -> np.ndarray:
         """Rows less `xbar` times vectors, and an offset for each vector added."""
@@ -247,6 +262,16 @@ class GaussianModel:
         if self.structure.per_class:
             return self._distances(X, self._centres, -0.5, self._constants + self.log_priors)
         return self._products(X, self._linear_strips, self.linear[1])
+
+    def _most_probable(self, X: np.ndarray) -> np.ndarray:
+        """The number of each row's most probable class, shape (n_rows,)."""
+        codes = np.empty(X.shape[0], np.int64)
+        if self.structure.per_class and not self._tiled:
+            offsets = self._constants + self.log_priors
+            self._small_distances(X, self._centres, -0.5, offsets, codes)
+        else:
+            scoring.largest(self._relative_scores(X), codes)
+        return codes
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         scores = self._relative_scores(X)
@@ -288,7 +313,7 @@ class GaussianModel:
         """
 
         out = np.empty(len(X), self.classes.dtype)
-        return self._score(X, self._relative_scores, most_probable(self.classes), out, first_row)
+        return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
 
     def predict_or_reject(
         self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray

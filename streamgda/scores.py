@@ -20,7 +20,7 @@ from streamgda.kernels.tiles import ROWS
 # is in the cache.
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
-BLOCK = 96  # rows that chunks are made of, whole panels of every kind
+_BLOCK = 96  # rows that chunks are made of, whole panels of every kind
 
 
 class Strips(dict[np.dtype, np.ndarray]):
@@ -65,7 +65,8 @@ def by_chunks(
     Parameters
     ----------
     scores_of : callable
-        Called as ``scores_of(rows, number of the first)``; gives scores class by class.
+        Called as ``scores_of(rows, number of the first)``; gives scores class by class, or what
+        else `finish` takes.
     finish : callable
         Called as ``finish(scores, part of out)``.
     X : ndarray, shape (n_rows, n_features)
@@ -79,7 +80,7 @@ def by_chunks(
         _CHUNK_ELEMENTS // (X.shape[1] + n_scores),
         min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
     )
-    step = max(BLOCK, step // BLOCK * BLOCK)
+    step = max(_BLOCK, step // _BLOCK * _BLOCK)
 
     def work(start: int) -> None:
         rows = slice(start, start + step)
@@ -94,10 +95,20 @@ def by_chunks(
 
 def most_probable(classes: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
     """What writes the class with the largest score, the first of equal ones."""
+    write = labelled(classes)
 
     def finish(scores: np.ndarray, out: np.ndarray) -> None:
         codes = np.empty(out.size, np.int64)
         scoring.largest(scores, codes)
+        write(codes, out)
+
+    return finish
+
+
+def labelled(classes: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
+    """What writes the classes that have these numbers."""
+
+    def finish(codes: np.ndarray, out: np.ndarray) -> None:
         np.take(classes, codes, out=out, mode="clip")  # without a copy, as other modes are
 
     return finish

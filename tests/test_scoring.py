@@ -12,6 +12,7 @@ from streamgda.scores import Strips
 
 FLOATS = ["float32", "float64"]
 EVERY_FLOAT = pytest.mark.parametrize("dtype", FLOATS)
+EVERY_TYPE = pytest.mark.parametrize("dtype", ["uint8", *FLOATS])
 # Less than a strip, whole strips, one more; less than a panel, whole panels, more than a block.
 FEATURES = [1, 2, 3, 4, 5, 8, 9]
 ROW_COUNTS = [1, 11, 12, 13, 24, 49]
@@ -23,9 +24,9 @@ def packed(X, width, dtype):
     return panels
 
 
-def whole_numbers(rng, *shape):
+def whole_numbers(rng, *shape, dtype="float64"):
     """So that sums are exact in any type and in any order."""
-    return rng.integers(-3, 4, shape).astype(np.float64)
+    return rng.integers(-3 if dtype != "uint8" else 0, 4, shape).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", *FLOATS])
@@ -75,23 +76,40 @@ def test_matrix_distances(d, tied, dtype):
                 assert out[k, r] == offsets[k] - 0.5 * (z @ z)
 
 
-@pytest.mark.parametrize("width", [GROUP, 3 * GROUP])
+@pytest.fixture
+def small_panels(monkeypatch):
+    """Of effect where nothing is compiled."""
+    monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * GROUP)
+
+
+FEW_ROWS = [1, GROUP - 1, GROUP, GROUP + 1, 97, 200]  # up to several panels
+
+
+def assert_labels(kernel, source, scores):
+    """Labels alone are those of the scores, the first of equal ones."""
+    labels = np.full(scores.shape[1], -1)
+    kernel(*source, labels)
+    assert (labels == scores.argmax(axis=0)).all()
+
+
+@EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("d", range(1, SMALL + 1))
-def test_small_matrix_distances(d, tied, width):
+def test_small_matrix_distances(d, tied, dtype, small_panels):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
-    offsets = np.array([0.5, -np.inf, 2.0])
+    offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
     strips = Strips(roots)[np.dtype("float64")]
-    for n in (1, GROUP - 1, GROUP, width, width + 1, 50):
-        X = whole_numbers(rng, n, d)
+    for n in FEW_ROWS:
+        X = whole_numbers(rng, n, d + 2, dtype=dtype)
         out = np.full((3, n), np.nan)
-        panels = packed(X, width, "float64")
-        scoring.small_matrix_distances(panels, centres, strips, -0.5, offsets, out)
-        z = np.einsum("kij,knj->kni", roots, X - centres[:, None])
+        source = X, features, centres, strips, -0.5, offsets
+        scoring.small_matrix_distances(*source, out)
+        z = np.einsum("kij,knj->kni", roots, X[:, features] - centres[:, None])
         assert (out == offsets[:, None] - 0.5 * (z * z).sum(axis=2)).all()
+        assert_labels(scoring.small_matrix_distances, source, out)
         plain = np.full((3, n), np.nan)
-        panels = packed(X, panel_width("float64"), "float64")
+        panels = packed(X[:, features], panel_width("float64"), "float64")
         scoring.matrix_distances(panels, centres, strips, -0.5, offsets, plain)
         assert (out == plain).all()
 
@@ -114,21 +132,28 @@ def test_linear_scores(d, n_vectors, dtype):
                 assert out[k, r] == offsets[k] + 2 * vectors[k] @ (X[r] - centre)
 
 
+@EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize(("n", "width"), [(1, 4), (4, 4), (95, 96), (97, 96)])
-@pytest.mark.parametrize("d", [1, 3])
-def test_diagonal_distances(d, n, width, tied):
+@pytest.mark.parametrize("d", [1, 3, 5000])
+def test_diagonal_distances(d, tied, dtype, small_panels):
     rng = np.random.default_rng(10)
-    X, centres = whole_numbers(rng, n, d), whole_numbers(rng, 3, d)
-    precisions = whole_numbers(rng, 1 if tied else 3, d) ** 2
-    offsets = np.array([0.5, -np.inf, 2.0])
-    out = np.full((3, n), np.nan)
-    panels = packed(X, width, "float64")
-    scoring.diagonal_distances(panels, centres, precisions, -0.5, offsets, out)
-    for k in range(3):
-        for r in range(n):
-            t = X[r] - centres[k]
-            assert out[k, r] == offsets[k] - 0.5 * (precisions[0 if tied else k] @ (t * t))
+    centres, precisions = whole_numbers(rng, 3, d), whole_numbers(rng, 1 if tied else 3, d) ** 2
+    offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
+    for n in FEW_ROWS if d < 100 else (1, 9):
+        X = whole_numbers(rng, n, d + 2, dtype=dtype)
+        out = np.full((3, n), np.nan)
+        source = X, features, centres, precisions, -0.5, offsets
+        scoring.diagonal_distances(*source, out)
+        gaps = X[:, features] - centres[:, None]
+        assert (
+            out == offsets[:, None] - 0.5 * np.einsum("knj,kj->kn", gaps**2, spread(precisions))
+        ).all()
+        assert_labels(scoring.diagonal_distances, source, out)
+
+
+def spread(precisions):
+    """One row for each of three classes."""
+    return np.broadcast_to(precisions, (3, precisions.shape[1]))
 
 
 def test_more_panels_than_a_block(monkeypatch):

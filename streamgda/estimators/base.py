@@ -294,7 +294,7 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
         ):  # nothing to convert, no names, and what is left to check the moments do
             if first:
                 self.n_features_in_ = X.shape[1]
-                vars(self).pop("feature_names_in_", None)
+                self.__dict__.pop("feature_names_in_", None)
             return X, y
         refuse_group(X)
         refuse_group(y, "y")

@@ -1,15 +1,17 @@
 """Squared Mahalanobis distances and linear scores of rows; labels and probabilities of scores.
 
-Rows are scored in panels, shape ``(n_panels, d, width)``, and scores lie class by class, shape
-``(n_classes, n_rows)``, so that every loop runs along rows. A row is treated alike wherever it
-stands: the last panel is filled up with copies of the last row, instead of a ragged end's being
-treated on its own.
+Rows are scored in panels, shape ``(d, width)``, and scores lie class by class, shape ``(n_classes,
+n_rows)``, so that every loop runs along rows. A row is treated alike wherever it stands: the last
+panel is filled up with copies of the last row, instead of a ragged end's being treated on its own.
+
+What multiplies by tiles is given all panels of the rows. What does not takes the rows themselves,
+packs a panel at a time, and leaves of its scores just the labels, if that is what is asked for.
 """
 
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
-from streamgda.kernels.small import small_triangle_squares
+from streamgda.kernels.small import GROUP, small_triangle_squares
 from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 
 # Centred panels at a time: as many as the first cache holds, but enough for what they are
@@ -17,17 +19,34 @@ from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 _BLOCK_BYTES = 1 << 14
 _BLOCK_PANELS = 4
 
+# Rows and values of a panel where there is no tile, at most.
+_PANEL_ROWS = 96
+_PANEL_VALUES = 1 << 15
+
+
+@inline_kernel
+def _pack_panel(X, features, start, panel):
+    """Write feature ``features[j]`` of row ``start + r``: ``panel[j, r]``."""
+    last = X.shape[0] - 1
+    for first in range(0, panel.shape[1], ROWS):  # few rows at a time: their lines share a set
+        for j in range(features.shape[0]):
+            for r in range(first, first + ROWS):
+                panel[j, r] = X[min(start + r, last), features[j]]
+
 
 @fast_kernel
 def pack_rows(X, features, out):
     """Write panels: ``out[b, j, r]`` is feature ``features[j]`` of row ``b * width + r``."""
-    last = X.shape[0] - 1
-    width = out.shape[2]
     for b in range(out.shape[0]):
-        for first in range(0, width, ROWS):  # few rows at a time: their lines share a cache set
-            for j in range(features.shape[0]):
-                for r in range(first, first + ROWS):
-                    out[b, j, r] = X[min(b * width + r, last), features[j]]
+        _pack_panel(X, features, b * out.shape[2], out[b])
+
+
+@inline_kernel
+def _empty_panel(X, features):
+    """Room for a panel where there is no tile: whole `GROUP`s of rows."""
+    d = features.shape[0]
+    most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // GROUP)
+    return np.empty((d, GROUP * min(most, (X.shape[0] + GROUP - 1) // GROUP)))
 
 
 @inline_kernel
@@ -117,39 +136,62 @@ def linear_scores(panels, centre, strips, scale, offsets, out):
                         rows[r] = offset + scale * tile[a, r]
 
 
+@inline_kernel
+def _compare(distances, scale, offset, k, top, out):
+    """Write class k where its scores are larger than the largest of the classes before it."""
+    if k == 0:
+        top[:] = -np.inf
+        out[:] = 0
+    for r in range(out.shape[0]):
+        score = offset + scale * distances[r]
+        out[r] = k if score > top[r] else out[r]
+        top[r] = max(top[r], score)
+
+
 @fast_kernel
-def diagonal_distances(panels, centres, precisions, scale, offsets, out):
+def diagonal_distances(X, features, centres, precisions, scale, offsets, out):
     """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[k, r]``.
 
-    A single row of precisions serves all centres. Panels are float64, and best wide, as there is no
-    tile.
+    Or, where `out` has one dimension, the class for which that is the largest, the first of equal
+    ones. A single row of precisions serves all centres. x are some features of a row of `X`; they
+    are treated in float64.
     """
-    n_panels, d, width = panels.shape
-    distances = np.empty(width)
-    for b in range(n_panels):
+    panel = _empty_panel(X, features)
+    d, width = panel.shape
+    distances, top = np.empty(width), np.empty(width)
+    for start in range(0, X.shape[0], width):
+        _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             g = min(k, precisions.shape[0] - 1)
             distances[:] = 0.0
             for j in range(d):
-                x = panels[b, j]
+                x = panel[j]
                 centre = centres[k, j]
                 precision = precisions[g, j]
                 for r in range(width):
                     t = x[r] - centre
                     distances[r] += precision * (t * t)
-            _scale(distances, scale, offsets[k], out[k, b * width : (b + 1) * width])
+            if out.ndim == 2:
+                _scale(distances, scale, offsets[k], out[k, start : start + width])
+            else:
+                _compare(distances, scale, offsets[k], k, top, out[start : start + width])
 
 
 @fast_kernel
-def small_matrix_distances(panels, centres, strips, scale, offsets, out):
-    """`matrix_distances` of at most `SMALL` features, from float64 panels of whole `GROUP`s."""
-    n_panels, _, width = panels.shape
-    distances = np.empty(width)
-    for b in range(n_panels):
+def small_matrix_distances(X, features, centres, strips, scale, offsets, out):
+    """`matrix_distances` of at most `SMALL` features; `X` and `out` as of `diagonal_distances`."""
+    panel = _empty_panel(X, features)
+    width = panel.shape[1]
+    distances, top = np.empty(width), np.empty(width)
+    for start in range(0, X.shape[0], width):
+        _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             W = strips[min(k, strips.shape[0] - 1)]
-            small_triangle_squares(panels[b], centres[k], W, distances)
-            _scale(distances, scale, offsets[k], out[k, b * width : (b + 1) * width])
+            small_triangle_squares(panel, centres[k], W, distances)
+            if out.ndim == 2:
+                _scale(distances, scale, offsets[k], out[k, start : start + width])
+            else:
+                _compare(distances, scale, offsets[k], k, top, out[start : start + width])
 
 
 @fast_kernel
