@@ -128,6 +128,9 @@ def main() -> None:
     fitted = GaussianDiscriminantAnalysis("tied").fit(warm_up, np.arange(5000) % 3)
     fitted.predict_proba(warm_up)
     diag = {"covariance_type": "diag"}
+    for dtype in (np.uint8, np.float32, np.float64):  # compiling takes memory of its own
+        accumulate(warm_up.astype(dtype), np.arange(5000) % 3, **diag)
+    GaussianDiscriminantAnalysis(reg_param=0.5).fit(warm_up[:3000], np.arange(3000) // 30)
     folder = Path(sys.argv[1])
     for name, X, y in rows_in(folder):
         measure(name, lambda m, X=X, y=y: accumulate(X, y, max_memory=m, **diag))
