@@ -13,7 +13,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamgda.kernels import inline_kernel
-from streamgda.kernels.vectors import broadcast, fused_multiply_add, vector_at
+from streamgda.kernels.vectors import (
+    broadcast,
+    call_for,
+    fused_multiply_add,
+    loop_function,
+    vector_at,
+)
 
 _LANES = 4
 _MOST_VECTORS = 4
@@ -59,17 +65,12 @@ def _in_registers(with_products):
         row = [X.data, n_rows, d, codes.data, weights.data, weights.nitems, centre.data, low.data]
         row += [sums_step, sums.data, step, products.data]
         number = signature.args[0].dtype
-        after = builder.append_basic_block("after")
         width = builder.udiv(builder.add(d, d.type(_LANES - 1)), d.type(_LANES))
-        choice = builder.switch(width, after)
-        for vectors in range(1, _MOST_VECTORS + 1):
-            block = builder.append_basic_block(f"vectors_{vectors}")
-            choice.add_case(d.type(vectors), block)
-            builder.position_at_end(block)
-            function = _function(context, builder.module, number, vectors, with_products)
-            builder.call(function, row)
-            builder.branch(after)
-        builder.position_at_end(after)
+
+        def function(vectors):
+            return _function(context, builder.module, number, vectors, with_products)
+
+        call_for(builder, width, _MOST_VECTORS, function, row)
         return context.get_dummy_value()
 
     @intrinsic
@@ -93,17 +94,12 @@ def _function(context, module, number, vectors, with_products):
     vector, stored = ir.VectorType(double, _LANES), ir.VectorType(element, _LANES)
     pointers = [element, None, None, index, double, None, double, double]
     pointers += [None, double, None, double]
-    kind = ir.FunctionType(ir.VoidType(), [t.as_pointer() if t else index for t in pointers])
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
+    arguments = [t.as_pointer() if t else index for t in pointers]
+    function, before, loop, after = loop_function(module, name, arguments)
     X, n_rows, d, codes, weights, n_weights, centre, low, *out = function.args
     sums_step, sums, step, products = out
     width = vectors * _LANES
 
-    before = function.append_basic_block("before")
-    loop = function.append_basic_block("loop")
-    after = function.append_basic_block("after")
     builder = ir.IRBuilder(before)
     # The last vector is read by a mask: beyond the last row there may be nothing.
     lanes = ir.Constant(ir.VectorType(index, _LANES), [index(width - _LANES + i) for i in range(4)])

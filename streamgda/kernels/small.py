@@ -12,7 +12,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamgda.kernels.tiles import ROWS
-from streamgda.kernels.vectors import broadcast, fused_multiply_add, vector_at
+from streamgda.kernels.vectors import (
+    broadcast,
+    call_for,
+    fused_multiply_add,
+    loop_function,
+    vector_at,
+)
 
 SMALL = 12  # features; of more, tiles are as fast
 _LANES = 4
@@ -43,16 +49,8 @@ def _small_triangle_squares_in_registers(typing, panel, centre, strips, out):
             for kind, argument in zip(signature.args, arguments, strict=True)
         )
         d, width = cgutils.unpack_tuple(builder, panel.shape)
-        after = builder.append_basic_block("after")
-        choice = builder.switch(d, after)
-        for n in range(1, SMALL + 1):
-            block = builder.append_basic_block(f"features_{n}")
-            choice.add_case(d.type(n), block)
-            builder.position_at_end(block)
-            function = _function(builder.module, d.type, n)
-            builder.call(function, [panel.data, width, centre.data, strips.data, out.data])
-            builder.branch(after)
-        builder.position_at_end(after)
+        row = [panel.data, width, centre.data, strips.data, out.data]
+        call_for(builder, d, SMALL, lambda n: _function(builder.module, d.type, n), row)
         return context.get_dummy_value()
 
     return types.void(panel, centre, strips, out), generate
@@ -65,15 +63,9 @@ def _function(module, index, d):
         return module.globals[name]
     double = ir.DoubleType()
     vector, pointer = ir.VectorType(double, _LANES), double.as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [pointer, index, pointer, pointer, pointer])
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
+    arguments = [pointer, index, pointer, pointer, pointer]
+    function, before, loop, after = loop_function(module, name, arguments)
     panel, width, centre, strips, out = function.args
-
-    before = function.append_basic_block("before")
-    loop = function.append_basic_block("loop")
-    after = function.append_basic_block("after")
     builder = ir.IRBuilder(before)
     builder.branch(loop)
 

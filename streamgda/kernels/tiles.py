@@ -19,7 +19,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamgda.kernels.vectors import broadcast, fused_multiply_add, vector_at
+from streamgda.kernels.vectors import broadcast, fused_multiply_add, loop_function, vector_at
 
 ROWS = 4
 _VECTOR_BYTES = 32
@@ -100,10 +100,7 @@ def _call_of(number, total, squares):
 
 
 def _tile_function(context, module, number, total, squares):
-    """The function (left, stride of left, right, depth, tile) that sums a tile in registers.
-
-    It is never inlined: what surrounds it would cost it registers.
-    """
+    """The function (left, stride of left, right, depth, tile) that sums a tile in registers."""
     name = f"{'square' if squares else 'multiply'}_tile_{number}_{total}"
     if name in module.globals:
         return module.globals[name]
@@ -114,18 +111,11 @@ def _tile_function(context, module, number, total, squares):
     vector = ir.VectorType(element, lanes)
     wide = ir.VectorType(context.get_data_type(total), lanes)
     index = context.get_value_type(types.intp)
-    kind = ir.FunctionType(
-        ir.VoidType(),
-        [element.as_pointer(), index, element.as_pointer(), index, wide.element.as_pointer()],
-    )
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
+    pointer = element.as_pointer()
+    arguments = [pointer, index, pointer, index, wide.element.as_pointer()]
+    function, before, loop, after = loop_function(module, name, arguments)
     left, stride, right, depth, tile = function.args
 
-    before = function.append_basic_block("before")
-    loop = function.append_basic_block("loop")
-    after = function.append_basic_block("after")
     builder = ir.IRBuilder(before)
     builder.branch(loop)
 

@@ -1,4 +1,4 @@
-"""Instructions of LLVM on vectors, as `tiles` and `narrow` write them."""
+"""Instructions of LLVM on vectors, and functions that are written in them."""
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -28,3 +28,27 @@ def fused_multiply_add(builder, x, y, total):
         f"llvm.fma.v{vector.count}f{bits}",
     )
     return builder.call(fma, [x, y, total])
+
+
+def loop_function(module, name, arguments):
+    """A function of these arguments, and its blocks before, in and after a loop.
+
+    It is never inlined: what surrounds it would cost it registers.
+    """
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    return function, *(function.append_basic_block(part) for part in ("before", "loop", "after"))
+
+
+def call_for(builder, number, most, function_of, arguments):
+    """Call ``function_of(n)`` for the n that a number is: of 1 to `most`, for others nothing."""
+    after = builder.append_basic_block("after")
+    choice = builder.switch(number, after)
+    for n in range(1, most + 1):
+        block = builder.append_basic_block(f"for_{n}")
+        choice.add_case(number.type(n), block)
+        builder.position_at_end(block)
+        builder.call(function_of(n), arguments)
+        builder.branch(after)
+    builder.position_at_end(after)
