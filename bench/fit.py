@@ -25,9 +25,9 @@ MNIST_SHARES = {
     ("float32", "full"): 1.2,
     ("float64", "full"): 1.15,
 }
-MORE_IS_MULTIPLIED = (
-    "pixels that are zero in a whole block are left out, and in blocks of all classes there are "
-    "fewer than in those of one"
+BESIDE_PRODUCTS = (
+    "pixels that are zero in a whole block are left out already; beside the products, rows are "
+    "packed, and the products of each block are added to the matrix, column by column"
 )
 ALGEBRA = (
     "the moments are half of it or more; the rest is rounding them, and LAPACK's factors and "
@@ -59,7 +59,7 @@ def mnist_moments(plan: Plan) -> Iterator[Row]:
                 limits.moments(rows, y, 10, structure),
                 lambda rows=rows, s=structure: ClassMoments(s).update(rows, y),
                 {**syrk(cast), **one_dal(cast)},
-                {"OpenBLAS": of_its_time(share, MORE_IS_MULTIPLIED)} if share else None,
+                {"OpenBLAS": of_its_time(share, BESIDE_PRODUCTS)} if share else None,
                 headline=kind == "uint8",
             )
 

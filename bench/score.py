@@ -15,8 +15,8 @@ from bench.measure import Plan, Row, compare, faster
 
 SHARE_OF_PREDICT = 0.8  # what is asked of predict_proba, of what is asked of predict
 WHERE_TIME_GOES = (
-    "beside the distances, rows are packed and the largest of the scores is found; exponentials, "
-    "and probabilities written row by row, take longer than the distances"
+    "beside the distances, rows are packed and scores compared; exponentials, and probabilities "
+    "written row by row, take longer than the distances"
 )
 
 
