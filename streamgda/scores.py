@@ -133,6 +133,11 @@ def difference(scores: np.ndarray, out: np.ndarray) -> None:
     np.subtract(scores[1], scores[0], out=out)
 
 
+def posterior(scores: np.ndarray, out: np.ndarray) -> None:
+    """Probabilities."""
+    scoring.posteriors(scores, out)
+
+
 def _subtract_largest(scores: np.ndarray) -> np.ndarray:
     """Each row's largest score, which is subtracted; of nothing but -inf, zeros are left."""
     top: np.ndarray = scores.max(axis=0)
@@ -140,14 +145,6 @@ def _subtract_largest(scores: np.ndarray) -> np.ndarray:
         scores -= top
     scores[:, top == -np.inf] = 0.0
     return top
-
-
-def posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    """Probabilities."""
-    _subtract_largest(scores)
-    total = np.empty(out.shape[0])
-    scoring.exponentials(scores, total)
-    scoring.shares(scores, total, out)
 
 
 def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:

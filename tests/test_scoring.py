@@ -239,3 +239,15 @@ def test_posterior():
     np.testing.assert_allclose(out[:5], naive.posterior(SCORES[:5]), rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(out[5], 1 / 3)
     np.testing.assert_allclose(out.sum(axis=1), 1, rtol=1e-15)
+
+
+def test_posteriors_of_more_rows_than_a_block():
+    """Each as if it stood alone."""
+    rng = np.random.default_rng(2)
+    joint = rng.normal(scale=9, size=(4, 2 * scoring._EXP_BLOCK + 3))
+    out, alone = np.full(joint.T.shape, np.nan), np.full((1, 4), np.nan)
+    scoring.posteriors(joint.copy(), out)
+    np.testing.assert_allclose(out, naive.posterior(joint.T), rtol=1e-9, atol=1e-300)
+    for r in range(0, len(out), 50):
+        scoring.posteriors(np.ascontiguousarray(joint[:, r : r + 1]), alone)
+        assert (alone[0] == out[r]).all()

@@ -23,7 +23,13 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     # Numba finds what it has cached of a function by its name and its own file, and would not see
     # that a kernel which it calls has changed. With all sources in the name it does.
     function.__qualname__ += f"_{_STAMP}"
-    settings = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, **options}
+    settings = {
+        "nogil": True,
+        "cache": True,
+        "no_cfunc_wrapper": True,
+        "error_model": "numpy",  # to look out for zero at every division keeps loops from vectors
+        **options,
+    }
     return numba.njit(**settings)(function)
 
 

@@ -223,47 +223,73 @@ _TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
 _LEAST = -708.0  # exp of less is no normal number
 # Added to n, leaves n + 1023, the exponent of 2^n, in the last bits.
 _TO_BITS = 1.5 * 2.0**52 + 1023
-_EXP_BLOCK = 512
+_EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes
 
 
-@contracting_kernel
-def exponentials(scores, out):
-    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and their sums over k: ``out[r]``.
+@inline_kernel
+def _exponentials(x, powers, total):
+    """Write ``exp(x)`` in place, for x <= 0, and add it to `total`; `powers` is scratch.
 
     To two units in the last place, and zero below -708. It is written out, because it is then made
     in vectors: ``x = n ln 2 + t``, and ``exp(t)`` by Taylor's series, in groups of four terms that
     do not wait for each other.
     """
-    powers = np.empty(_EXP_BLOCK)
     bits = powers.view(np.int64)
     c = _TAYLOR
+    for r in range(x.size):
+        t = max(x[r], _LEAST)
+        powers[r] = t * _LOG2_E + _TO_BITS
+        n = powers[r] - _TO_BITS
+        t = (t - n * _LN2[0]) - n * _LN2[1]
+        t2 = t * t
+        t4 = t2 * t2
+        s = c[12] + c[13] * t
+        s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
+        s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
+        s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
+        x[r] = s if x[r] >= _LEAST else 0.0
+    for r in range(x.size):
+        bits[r] <<= 52  # n + 1023 becomes the exponent
+    for r in range(x.size):
+        x[r] *= powers[r]
+        total[r] += x[r]
+
+
+@contracting_kernel
+def exponentials(scores, out):
+    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and their sums over k: ``out[r]``."""
+    powers = np.empty(_EXP_BLOCK)
     out[:] = 0.0
-    for k in range(scores.shape[0]):
-        for first in range(0, scores.shape[1], _EXP_BLOCK):
-            x = scores[k, first : first + _EXP_BLOCK]
-            total = out[first : first + _EXP_BLOCK]
-            for r in range(x.size):
-                t = max(x[r], _LEAST)
-                powers[r] = t * _LOG2_E + _TO_BITS
-                n = powers[r] - _TO_BITS
-                t = (t - n * _LN2[0]) - n * _LN2[1]
-                t2 = t * t
-                t4 = t2 * t2
-                s = c[12] + c[13] * t
-                s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
-                s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
-                s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
-                x[r] = s if x[r] >= _LEAST else 0.0
-            for r in range(x.size):
-                bits[r] <<= 52  # n + 1023 becomes the exponent
-            for r in range(x.size):
-                x[r] *= powers[r]
-                total[r] += x[r]
+    for first in range(0, out.size, _EXP_BLOCK):
+        rows = slice(first, min(first + _EXP_BLOCK, out.size))
+        for k in range(scores.shape[0]):
+            _exponentials(scores[k, rows], powers, out[rows])
 
 
-@kernel
-def shares(scores, total, out):
-    """Write ``scores[k, r] / total[r]``: ``out[r, k]``."""
-    for r in range(out.shape[0]):
+@contracting_kernel
+def posteriors(scores, out):
+    """Write ``exp(scores[k, r])`` over its sum over k: ``out[r, k]``; `scores` are overwritten.
+
+    Of nothing but -inf, equal ones.
+    """
+    top, total, powers = np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK)
+    for first in range(0, out.shape[0], _EXP_BLOCK):
+        rows = slice(first, min(first + _EXP_BLOCK, out.shape[0]))
+        top[:] = -np.inf
+        total[:] = 0.0
         for k in range(out.shape[1]):
-            out[r, k] = scores[k, r] / total[r]
+            x = scores[k, rows]
+            for r in range(x.size):
+                top[r] = max(top[r], x[r])
+        for k in range(out.shape[1]):
+            x = scores[k, rows]
+            for r in range(x.size):
+                x[r] = x[r] - top[r] if top[r] > -np.inf else 0.0
+            _exponentials(x, powers, total)
+        for k in range(out.shape[1]):
+            x = scores[k, rows]
+            for r in range(x.size):
+                x[r] /= total[r]
+        for r in range(rows.start, rows.stop):
+            for k in range(out.shape[1]):
+                out[r, k] = scores[k, r]
