@@ -1,21 +1,31 @@
-"""What tests share: helpers on the path, hypothesis settings, real threads, commands, clusters."""
+"""What tests share: hypothesis settings, real threads, the command line, schedulers of dask."""
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import dask
 import numba
 import numpy as np
 import pytest
+import zarr
+from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
-from streamgda import QuadraticDiscriminantAnalysis, threads
+from streamgda import QuadraticDiscriminantAnalysis, slabs, threads
 from streamgda.cli import main
 from streamgda.datasets import convert
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import naive` and the other helpers
-from commands import NAMES, Command, Ended, rows
+import commands
+import dask_rows
+import stops
+from commands import Command, Ended
+from samples import blobs
 
 # Kernels compile on first use, which no deadline allows for.
 settings.register_profile(
@@ -89,11 +99,85 @@ def done(command: Command) -> Callable[..., str]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with rows in a store of several chunks, and models of them."""
     folder = tmp_path_factory.mktemp("data")
-    X, y = rows()
+    X, y = commands.rows()
     convert(X, folder / "rows.zarr", labels=y, chunk_rows=50)
-    convert(X, folder / "numbers.zarr", labels=np.searchsorted(NAMES, y), chunk_rows=50)
+    convert(X, folder / "numbers.zarr", labels=np.searchsorted(commands.NAMES, y), chunk_rows=50)
     convert(X, folder / "unlabelled.zarr")
     convert(X[:, :2], folder / "narrow.zarr", labels=y)
     QuadraticDiscriminantAnalysis().fit(X, y).save(folder / "qda.zip")
     (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
     return folder
+
+
+# --- passes that are stopped --------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of `stops` are read a chunk at a time."""
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
+
+
+# --- dask ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[dict[str, Any]]:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
+        yield {"scheduler": "processes", "pool": pool}
+
+
+@pytest.fixture(scope="module")
+def cluster(environment: None) -> Iterator[dict[str, Any]]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
+        yield {"scheduler": client}
+
+
+@pytest.fixture(params=["threads", "processes", "cluster"])
+def scheduler(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The schedulers, one after the other."""
+    if request.param == "threads":
+        config = {"scheduler": "threads"}
+    else:
+        config = request.getfixturevalue(request.param)
+    with dask.config.set(config):
+        yield request.param
+
+
+@pytest.fixture
+def client(cluster: dict[str, Any]) -> Iterator[Client]:
+    with cluster["scheduler"].as_current():
+        yield cluster["scheduler"]
+
+
+@pytest.fixture
+def in_this_thread() -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def a_task_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    dask_rows.use_parts_of(monkeypatch, 1)
+
+
+@pytest.fixture
+def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: None) -> None:
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[zarr.Group, np.ndarray, np.ndarray]:
+    """Rows and their labels in a store of small chunks; the group, and what is in it."""
+    X, y = blobs(dask_rows.N_ROWS)
+    labels = dask_rows.NAMES[y]
+    group = zarr.create_group(tmp_path / "rows")
+    group.create_array("X", data=X, chunks=(7, 4))
+    group.create_array("y", data=labels.astype(np.dtypes.StringDType()), chunks=(50,))
+    return group, X, labels
