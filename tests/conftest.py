@@ -1,10 +1,10 @@
 """What tests share: hypothesis settings, real threads, the command line, schedulers of dask."""
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
 from streamgda import QuadraticDiscriminantAnalysis, slabs, threads
@@ -25,7 +26,6 @@ import commands
 import dask_rows
 import stops
 from commands import Command, Ended
-from samples import blobs
 
 # Kernels compile on first use, which no deadline allows for.
 settings.register_profile(
@@ -122,14 +122,22 @@ def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[dict[str, Any]]:
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
+def forks(environment: None) -> Iterator[BaseContext]:
+    """Processes are forked off one which has imported all: they are soon there."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = get_mp_context()
+        context.set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
+        yield context
+
+
+@pytest.fixture(scope="module")
+def processes(forks: BaseContext) -> Iterator[dict[str, Any]]:
+    with ProcessPoolExecutor(2, mp_context=forks) as pool:
         yield {"scheduler": "processes", "pool": pool}
 
 
 @pytest.fixture(scope="module")
-def cluster(environment: None) -> Iterator[dict[str, Any]]:
+def cluster(forks: BaseContext) -> Iterator[dict[str, Any]]:
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
@@ -174,10 +182,4 @@ def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: Non
 
 @pytest.fixture
 def stored(tmp_path: Path) -> tuple[zarr.Group, np.ndarray, np.ndarray]:
-    """Rows and their labels in a store of small chunks; the group, and what is in it."""
-    X, y = blobs(dask_rows.N_ROWS)
-    labels = dask_rows.NAMES[y]
-    group = zarr.create_group(tmp_path / "rows")
-    group.create_array("X", data=X, chunks=(7, 4))
-    group.create_array("y", data=labels.astype(np.dtypes.StringDType()), chunks=(50,))
-    return group, X, labels
+    return dask_rows.store(tmp_path / "rows")

@@ -4,11 +4,14 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
+from samples import blobs
 
 from streamgda import accumulate
 from streamgda import distributed as streamgda_on_dask
 
 N_ROWS = 300
+CHUNK_ROWS = 13  # 24 parts, the last of one row
 NAMES = np.array(["ant", "bee", "a rather long name"])
 
 CHUNKS = {
@@ -36,6 +39,15 @@ def in_partitions(*batches):
     """Delayed objects that give the batches."""
     make = dask.delayed(lambda batch: batch, pure=False)
     return [make(batch) for batch in batches]
+
+
+def store(path):
+    """A group of rows and labels in small chunks, and what is in it."""
+    X, y = blobs(N_ROWS)
+    group = zarr.create_group(path)
+    group.create_array("X", data=X, chunks=(CHUNK_ROWS, 4))
+    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
+    return group, X, NAMES[y]
 
 
 def stop_after(n_rows, *data, **options):

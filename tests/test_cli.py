@@ -23,17 +23,17 @@ from streamgda.cli import main
 # --- in processes of their own --------------------------------------------------------------------
 
 
-def test_the_way_from_a_table_to_figures(tmp_path: Path) -> None:
+def test_the_way_from_a_table_to_figures(command: Command, tmp_path: Path) -> None:
     X, y = rows()
     table, store, model = tmp_path / "t.csv", tmp_path / "t.zarr", tmp_path / "qda.zip"
     lines = ["kind,a,b,c"] + [f"{k},{a},{b},{c}" for (a, b, c), k in zip(X, y, strict=True)]
     table.write_text("\n".join(lines))
     ended = [
-        child("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
+        command("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
         child("fit", store, "--model", model, "--reg-param", "0.25"),
         child("predict", model, store, "--out", tmp_path / "labels.zarr"),
-        child("evaluate", model, store),
-        child("info", model, "--json"),
+        command("evaluate", model, store),
+        command("info", model, "--json"),
     ]
     for step in ended:
         assert (step.code, step.err) == (0, "")  # no bars, no warnings

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from dask_rows import N_ROWS, NAMES, in_blocks, in_partitions, stop_after, use_parts_of
+from dask_rows import CHUNK_ROWS, N_ROWS, NAMES, in_blocks, in_partitions, stop_after, use_parts_of
 from distributed import Client, LocalCluster
 from samples import assert_equal_to_rounding, assert_same_bits, blobs, bytes_of, make, results
 
@@ -176,8 +176,8 @@ def test_any_number_of_workers_gives_the_same_bits(
     with dask.config.set(scheduler="synchronous"):
         blocks = accumulate(da.from_zarr(group["X"]), y)
     parts = [
-        ClassMoments().update(X[start : start + 7], y[start : start + 7])
-        for start in range(0, 300, 7)
+        ClassMoments().update(X[start : start + CHUNK_ROWS], y[start : start + CHUNK_ROWS])
+        for start in range(0, N_ROWS, CHUNK_ROWS)
     ]
     while len(parts) > 1:
         parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]

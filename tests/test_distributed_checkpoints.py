@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from dask_rows import N_ROWS, stop_after, use_parts_of
+from dask_rows import CHUNK_ROWS, N_ROWS, stop_after, store, use_parts_of
 from samples import assert_same_bits, make
 
-from streamgda import GaussianNB, accumulate, outputs, storage
+from streamgda import GaussianNB, accumulate, outputs, slabs, storage
 from streamgda.distributed import tasks
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
 
@@ -39,7 +39,7 @@ HELD = {
 @pytest.mark.parametrize("data", HELD)
 def test_a_fit_that_is_interrupted_is_gone_on_with(scheduler, stored, tmp_path, data):
     group, _, y = stored
-    group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(7,))
+    group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))
     held = HELD[data](group)
     path = tmp_path / "kept"
     expected = accumulate(*held).state()[1]
@@ -54,13 +54,28 @@ def test_a_fit_that_is_interrupted_is_gone_on_with(scheduler, stored, tmp_path, 
     assert not told
 
 
+WEIGHTS = np.linspace(0.5, 1, N_ROWS)
+
+
+@pytest.fixture(scope="module")
+def half_way(cluster, tmp_path_factory):
+    """What is in a checkpoint of the rows that are `stored` when half of them have been read."""
+    folder = tmp_path_factory.mktemp("half way")
+    group, _, y = store(folder / "rows")
+    with pytest.MonkeyPatch.context() as patch, cluster["scheduler"].as_current():
+        use_parts_of(patch, 1)
+        patch.setattr(slabs, "_SLAB_BYTES", 1)
+        options = {"sample_weight": WEIGHTS, "checkpoint": folder / "kept"}
+        stop_after(150, group["X"], y, checkpoint_every=0, **options)
+    return (folder / "kept").read_bytes()
+
+
 @pytest.fixture
-def kept(stored, tmp_path, client, slabs_of_a_chunk):
-    """A checkpoint of a store, half-way."""
-    group, _, y = stored
-    options = {"sample_weight": np.linspace(0.5, 1, N_ROWS), "checkpoint": tmp_path / "kept"}
-    stop_after(150, group["X"], y, checkpoint_every=0, **options)
-    return options
+def kept(half_way, tmp_path, client, slabs_of_a_chunk):
+    """How to go on with that checkpoint."""
+    path = tmp_path / "kept"
+    path.write_bytes(half_way)
+    return {"sample_weight": WEIGHTS, "checkpoint": path}
 
 
 OTHERS = {
@@ -79,7 +94,7 @@ def test_a_checkpoint_of_something_else_is_refused(stored, kept, tmp_path, other
     _, X, y = stored
     change, options, message = OTHERS[other]
     X, y = change(X, y)
-    rows = zarr.create_array(tmp_path / "other", data=X, chunks=(7, 4))
+    rows = zarr.create_array(tmp_path / "other", data=X, chunks=(CHUNK_ROWS, 4))
     options = kept | options
     if len(X) < N_ROWS:
         options["sample_weight"] = kept["sample_weight"][: len(X)]
@@ -92,7 +107,7 @@ def test_a_checkpoint_of_something_else_is_refused(stored, kept, tmp_path, other
 def test_a_checkpoint_of_other_parts_is_refused(stored, kept, monkeypatch):
     group, _, y = stored
     use_parts_of(monkeypatch, 1000)
-    with pytest.raises(CheckpointError, match=r"begun with parts: 43, with .*; now it is 11, with"):
+    with pytest.raises(CheckpointError, match=r"begun with parts: 24, with .*; now it is 12, with"):
         accumulate(group["X"], y, **kept)
     with dask.config.set(scheduler="synchronous"):
         match = r"begun with read by: workers; now it is this process"
@@ -102,7 +117,7 @@ def test_a_checkpoint_of_other_parts_is_refused(stored, kept, monkeypatch):
 
 DAMAGE = {
     "no cut": {"seen": {}},
-    "no parts": {"seen": {"cut": {"slab_rows": 7}}},
+    "no parts": {"seen": {"cut": {"slab_rows": CHUNK_ROWS}}},
     "done otherwise": {"done": 3},
     "no moments": {"moments": {}},
 }
@@ -123,7 +138,7 @@ def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tm
     group, X, y = stored
     path, rows = tmp_path / "kept", da.from_zarr(group["X"])
     stop_after(150, rows, y, checkpoint=path)
-    for other in (da.from_array(X, chunks=(7, 4)), rows.rechunk((70, 4))):
+    for other in (da.from_array(X, chunks=(CHUNK_ROWS, 4)), rows.rechunk((70, 4))):
         match = r"X, by the name that dask gives it: from-zarr-\w+; now it is"
         with pytest.raises(CheckpointError, match=match):
             accumulate(other, y, checkpoint=path)
@@ -146,7 +161,7 @@ def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
     group["X"][217, 1] = np.nan
     with pytest.raises(InvalidDataError, match="NaN: row 217, column 1") as refusal:
         accumulate(group["X"], y, checkpoint=path)
-    assert re.search(r"keeps what was done, \d+ of 43 parts", refusal.value.__notes__[0])
+    assert re.search(r"keeps what was done, \d+ of 24 parts", refusal.value.__notes__[0])
     group["X"][217, 1] = X[217, 1]
     assert_same_bits(accumulate(group["X"], y, checkpoint=path).state()[1], expected)
 
