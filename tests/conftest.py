@@ -1,17 +1,31 @@
-"""What all tests share: the oracle's folder on the path, hypothesis settings, real threads."""
+"""What tests share: hypothesis settings, real threads, the command line, schedulers of dask."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import Any
 
+import dask
 import numba
+import numpy as np
 import pytest
+import zarr
+from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from streamgda import threads
+from streamgda import QuadraticDiscriminantAnalysis, slabs, threads
+from streamgda.cli import main
+from streamgda.datasets import convert
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `import naive`
+sys.path.insert(0, str(Path(__file__).parent))  # for `import naive` and the other helpers
+import commands
+import dask_rows
+import stops
+from commands import Command, Ended
 
 # Kernels compile on first use, which no deadline allows for.
 settings.register_profile(
@@ -48,3 +62,124 @@ def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Non
     yield use
     for pool in pools:
         pool.shutdown()
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line in this process: the same entry point, a second less to start."""
+    for name in ("FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object) -> Ended:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return Ended(exit_.value.code if isinstance(exit_.value.code, int) else 0, out, err)
+
+    return run
+
+
+@pytest.fixture
+def done(command: Command) -> Callable[..., str]:
+    """What a command writes to stdout; it must succeed, and be silent on stderr."""
+
+    def run(*arguments: object) -> str:
+        ended = command(*arguments)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows in a store of several chunks, and models of them."""
+    folder = tmp_path_factory.mktemp("data")
+    X, y = commands.rows()
+    convert(X, folder / "rows.zarr", labels=y, chunk_rows=50)
+    convert(X, folder / "numbers.zarr", labels=np.searchsorted(commands.NAMES, y), chunk_rows=50)
+    convert(X, folder / "unlabelled.zarr")
+    convert(X[:, :2], folder / "narrow.zarr", labels=y)
+    QuadraticDiscriminantAnalysis().fit(X, y).save(folder / "qda.zip")
+    (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
+    return folder
+
+
+# --- passes that are stopped --------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of `stops` are read a chunk at a time."""
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
+
+
+# --- dask ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forks(environment: None) -> Iterator[BaseContext]:
+    """Processes are forked off one which has imported all: they are soon there."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = get_mp_context()
+        context.set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
+        yield context
+
+
+@pytest.fixture(scope="module")
+def processes(forks: BaseContext) -> Iterator[dict[str, Any]]:
+    with ProcessPoolExecutor(2, mp_context=forks) as pool:
+        yield {"scheduler": "processes", "pool": pool}
+
+
+@pytest.fixture(scope="module")
+def cluster(forks: BaseContext) -> Iterator[dict[str, Any]]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
+        yield {"scheduler": client}
+
+
+@pytest.fixture(params=["threads", "processes", "cluster"])
+def scheduler(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The schedulers, one after the other."""
+    if request.param == "threads":
+        config = {"scheduler": "threads"}
+    else:
+        config = request.getfixturevalue(request.param)
+    with dask.config.set(config):
+        yield request.param
+
+
+@pytest.fixture
+def client(cluster: dict[str, Any]) -> Iterator[Client]:
+    with cluster["scheduler"].as_current():
+        yield cluster["scheduler"]
+
+
+@pytest.fixture
+def in_this_thread() -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def a_task_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    dask_rows.use_parts_of(monkeypatch, 1)
+
+
+@pytest.fixture
+def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: None) -> None:
+    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[zarr.Group, np.ndarray, np.ndarray]:
+    return dask_rows.store(tmp_path / "rows")

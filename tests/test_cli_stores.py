@@ -12,25 +12,11 @@ import zarr
 
 import streamgda
 from streamgda import GaussianNB, ThresholdClassifier, accumulate
-from streamgda.cli import main
 
 N_ROWS, D = 1000, 3
 RANDOM = np.random.default_rng(0)
 Y = RANDOM.integers(0, 2, N_ROWS)
 X = RANDOM.normal(size=(N_ROWS, D)) + 2 * Y[:, None]
-
-
-@pytest.fixture
-def run(capfd):
-    """The exit code of a command, and what it wrote."""
-
-    def run(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        return ended.value.code or 0, *capfd.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -57,7 +43,7 @@ def refused(ended, *told):
 # --- chunks that are not there ----------------------------------------------------------------
 
 
-def test_missing_chunks_are_rows_or_errors(run, rows, tmp_path):
+def test_missing_chunks_are_rows_or_errors(command, rows, tmp_path):
     GaussianNB().fit(X, Y).save(tmp_path / "nb")
     (rows / "X" / "c" / "4" / "0").unlink()
     commands = {
@@ -67,24 +53,24 @@ def test_missing_chunks_are_rows_or_errors(run, rows, tmp_path):
         "predict": [tmp_path / "nb", rows, "--out", tmp_path / "labels"],
         "convert": [rows, tmp_path / "copy"],
     }
-    for command, arguments in commands.items():
+    for name, arguments in commands.items():
         told = ["X/c/4/0 is missing"]
-        told += [] if command == "convert" else ["chunk (4, 0), rows 400 to 499"]
-        refused(run(command, *arguments, "--missing", "error"), *told)
-    for command, arguments in commands.items():
+        told += [] if name == "convert" else ["chunk (4, 0), rows 400 to 499"]
+        refused(command(name, *arguments, "--missing", "error"), *told)
+    for name, arguments in commands.items():
         shutil.rmtree(tmp_path / "labels.partial", ignore_errors=True)
-        assert run(command, *arguments)[0] == 0
+        assert command(name, *arguments)[0] == 0
     filled = X.copy()
     filled[400:500] = 0
     found = streamgda.load(tmp_path / "fitted").theta_
     np.testing.assert_allclose(found, GaussianNB().fit(filled, Y).theta_, rtol=1e-12)
-    assert run("fit", *commands["fit"], "--missing", "perhaps")[0] == 2
+    assert command("fit", *commands["fit"], "--missing", "perhaps")[0] == 2
 
 
 # --- rows that cannot be used -----------------------------------------------------------------
 
 
-def test_a_bad_row_is_named_and_the_same_command_goes_on(run, tmp_path, monkeypatch):
+def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monkeypatch):
     monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 300 * D * 8)
     bad = X.copy()
     bad[737, 1] = np.nan
@@ -92,11 +78,11 @@ def test_a_bad_row_is_named_and_the_same_command_goes_on(run, tmp_path, monkeypa
     fit = ["fit", rows, "--kind", "nb", "--model", tmp_path / "nb", "--checkpoint", kept]
     for _ in range(2):
         refused(
-            run(*fit), "rows/X): chunk (7, 0)", "row 737, column 1 is nan", "the first 600 rows"
+            command(*fit), "rows/X): chunk (7, 0)", "row 737, column 1 is nan", "the first 600 rows"
         )
         assert not (tmp_path / "nb").exists()
     moments = tmp_path / "moments"
-    code, out, _ = run(*fit, "--on-invalid", "skip", "--moments", moments)
+    code, out, _ = command(*fit, "--on-invalid", "skip", "--moments", moments)
     assert code == 0
     assert "left out 1 rows" in out
     expected = accumulate(
@@ -197,19 +183,19 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("become", DAMAGED, ids=lambda become: become.__name__)
-def test_info_of_what_is_damaged(run, tmp_path, become):
+def test_info_of_what_is_damaged(command, tmp_path, become):
     if become is as_a_device and sys.platform == "win32":
         pytest.skip("has other kinds of files")
     path = tmp_path / "it"
     GaussianNB().fit(X, Y).save(path)
     become(path)
     for arguments in ([path], [path, "--json"]):
-        refused(run("info", *arguments), DAMAGED[become], str(path))
+        refused(command("info", *arguments), DAMAGED[become], str(path))
 
 
-def test_info_of_what_is_somebody_else_s(run, rows, tmp_path):
+def test_info_of_what_is_somebody_else_s(command, rows, tmp_path):
     def described(path):
-        code, out, err = run("info", path, "--json")
+        code, out, err = command("info", path, "--json")
         assert code == 0, err
         return json.loads(out)
 
@@ -227,29 +213,29 @@ def test_info_of_what_is_somebody_else_s(run, rows, tmp_path):
     assert described(tmp_path / "link")["arrays"] == arrays
     other = zarr.create_group(tmp_path / "other", attributes={"streamgda": {"format": "other"}})
     other.create_group("inner")
-    refused(run("info", tmp_path / "other"), "a zarr group, but not one that streamgda saved")
+    refused(command("info", tmp_path / "other"), "a zarr group, but not one that streamgda saved")
 
 
 # --- a threshold ------------------------------------------------------------------------------
 
 
-def test_thresholds_have_no_probabilities(run, rows, tmp_path):
+def test_thresholds_have_no_probabilities(command, rows, tmp_path):
     fitted = ThresholdClassifier(cost=[[0, 5], [1, 0]]).fit(X, Y)
     fitted.save(tmp_path / "it.zip")
-    code, out, _ = run("info", tmp_path / "it.zip", "--json")
+    code, out, _ = command("info", tmp_path / "it.zip", "--json")
     told = json.loads(out)
     assert code == 0
     assert (told["estimator"], told["features"], told["rows"]) == ("ThresholdClassifier", D, N_ROWS)
     assert told["parameters"] == {"cost": [[0, 5], [1, 0]]}
     assert told["threshold"] == fitted.threshold_
-    code, out, _ = run("evaluate", tmp_path / "it.zip", rows, "--json")
+    code, out, _ = command("evaluate", tmp_path / "it.zip", rows, "--json")
     told = json.loads(out)
     assert code == 0
     assert told["log_loss"] is None
     assert told["accuracy"] == pytest.approx(fitted.score(X, Y))
-    assert "log-loss" in run("evaluate", tmp_path / "it.zip", rows)[1]
+    assert "log-loss" in command("evaluate", tmp_path / "it.zip", rows)[1]
     predict = ["predict", tmp_path / "it.zip", rows, "--out", tmp_path / "labels"]
-    assert run(*predict)[0] == 0
+    assert command(*predict)[0] == 0
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels")[:], fitted.predict(X))
     for option in (["--proba"], ["--density"], ["--reject", "0.1"]):
-        refused(run(*predict, *option, "--overwrite"), "ThresholdClassifier has no ")
+        refused(command(*predict, *option, "--overwrite"), "ThresholdClassifier has no ")

@@ -1,8 +1,4 @@
-"""dask: the same moments from any blocks on any scheduler; scores that stay lazy."""
-
-import multiprocessing
-import re
-from concurrent.futures import ProcessPoolExecutor
+"""dask: every scheduler gives the same moments and scores; workers read and write stores."""
 
 import dask
 import dask.array as da
@@ -11,92 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from dask_rows import CHUNK_ROWS, N_ROWS, NAMES, in_blocks, in_partitions, stop_after, use_parts_of
 from distributed import Client, LocalCluster
-from samples import (
-    EVERY_ESTIMATOR,
-    METHODS,
-    assert_equal_to_rounding,
-    assert_same_bits,
-    blobs,
-    bytes_of,
-    make,
-    results,
-)
+from samples import assert_equal_to_rounding, assert_same_bits, blobs, bytes_of, make, results
 
-from streamgda import (
-    ClassMoments,
-    GaussianNB,
-    QuadraticDiscriminantAnalysis,
-    accumulate,
-    engine,
-    outputs,
-    slabs,
-    storage,
-)
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda import distributed as streamgda_on_dask
 from streamgda.distributed import cluster as streamgda_cluster
 from streamgda.distributed import tasks
-from streamgda.distributed.blocks import blocks_of
-from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.errors import InvalidDataError
 from streamgda.slabs import Slabs
-
-N_ROWS = 300
-NAMES = np.array(["ant", "bee", "a rather long name"])
-
-CHUNKS = {
-    "one": (300,),
-    "three": (100, 100, 100),
-    "uneven": (7, 1, 192, 100),
-    "thirty": (10,) * 30,
-    "a hundred": (3,) * 100,
-    "empty ones": (0, 150, 0, 0, 150, 0),
-}
-EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
-
-
-@pytest.fixture(scope="module")
-def processes():
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        yield {"scheduler": "processes", "pool": pool}
-
-
-@pytest.fixture(scope="module")
-def cluster(environment):
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as workers,
-        Client(workers, set_as_default=False) as client,
-    ):
-        yield {"scheduler": client}
-
-
-@pytest.fixture(params=["threads", "processes", "cluster"])
-def scheduler(request):
-    """The schedulers, one after the other."""
-    if request.param == "threads":
-        config = {"scheduler": "threads"}
-    else:
-        config = request.getfixturevalue(request.param)
-    with dask.config.set(config):
-        yield request.param
-
-
-@pytest.fixture
-def a_task_for_each_block(monkeypatch):
-    use_parts_of(monkeypatch, 1)
-
-
-def use_parts_of(monkeypatch, n_bytes):
-    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
-    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
-    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", n_bytes)
-
-
-def in_blocks(chunks, *arrays):
-    return [da.from_array(array, (CHUNKS[chunks], *array.shape[1:])) for array in arrays]
-
 
 # --- on every scheduler -----------------------------------------------------------------------
 
@@ -142,201 +62,6 @@ def test_every_scheduler_reads_stores(scheduler, tmp_path):
     np.testing.assert_array_equal(stored[...], found.predict_proba(X))
 
 
-# --- any blocks -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def in_this_thread():
-    with dask.config.set(scheduler="synchronous"):
-        yield
-
-
-@pytest.mark.usefixtures("in_this_thread", "a_task_for_each_block")
-class TestBlocks:
-    @EVERY_ESTIMATOR
-    @EVERY_CHUNKING
-    def test_any_blocks_of_rows(self, name, chunks):
-        X, y = blobs(N_ROWS)
-        found = make(name).fit(*in_blocks(chunks, X, y))
-        assert_equal_to_rounding(found, make(name).fit(X, y), X)
-
-    @EVERY_CHUNKING
-    @pytest.mark.parametrize("part_bytes", [1, 40 * 4, 1 << 27])
-    def test_bytes_are_exact_in_any_blocks_and_parts(self, monkeypatch, chunks, part_bytes):
-        use_parts_of(monkeypatch, part_bytes)
-        X, y = blobs(N_ROWS)
-        X = bytes_of(X)
-        _, found = accumulate(*in_blocks(chunks, X, y)).state()
-        for array, expected in ClassMoments().update(X, y).state()[1].items():
-            np.testing.assert_array_equal(found[array], expected, strict=True)
-
-    @pytest.mark.parametrize("labels", ["numpy", "list", "zarr", "dask", "other blocks"])
-    @pytest.mark.parametrize("names", [None, NAMES])
-    def test_labels_and_weights_held_otherwise(self, labels, names):
-        X, y = blobs(N_ROWS)
-        y = y if names is None else names[y]
-        weights = np.random.default_rng(0).uniform(0, 2, N_ROWS)
-
-        def hold(array):
-            if labels == "zarr":
-                dtype = np.dtypes.StringDType() if array.dtype.kind == "U" else array.dtype
-                return zarr.create_array({}, data=array.astype(dtype), chunks=(70,))
-            if labels == "list":
-                return array.tolist()
-            chunks = {"dask": "uneven", "other blocks": "three"}.get(labels)
-            return in_blocks(chunks, array)[0] if chunks else array
-
-        (blocks,) = in_blocks("uneven", X)
-        for sample_weight in (None, weights):
-            held = None if sample_weight is None else hold(weights)
-            found = GaussianNB().fit(blocks, hold(y), held)
-            assert_equal_to_rounding(found, GaussianNB().fit(X, y, sample_weight), X)
-
-    def test_features_split_over_blocks(self):
-        X, y = blobs(N_ROWS)
-        blocks = da.from_array(X, (CHUNKS["uneven"], (1, 3)))
-        found = make("full").fit(blocks, y)
-        assert_equal_to_rounding(found, make("full").fit(X, y), X)
-        assert_same_bits(
-            {method: scores.compute() for method, scores in results(found, blocks).items()},
-            results(found, X),
-        )
-
-    def test_rows_in_memory_beside_labels_in_dask(self):
-        X, y = blobs(N_ROWS)
-        (labels,) = in_blocks("three", y)
-        for rows in (X, zarr.create_array({}, data=X, chunks=(70, 4))):
-            moments = accumulate(rows, labels)
-            np.testing.assert_allclose(moments.means, ClassMoments().update(X, y).means)
-            assert make("full").fit(rows, labels).score(X, y) == make("full").fit(X, y).score(X, y)
-
-    def test_partial_fit(self):
-        X, y = blobs(N_ROWS)
-        found = make("LDA").partial_fit(*in_blocks("three", X, y))
-        more, labels = blobs(N_ROWS, seed=1)
-        found.partial_fit(*in_blocks("uneven", more, labels)).partial_fit(X, y, classes=[0, 9])
-        found.fit(X, y).partial_fit(*in_blocks("uneven", more, labels))
-        expected = make("LDA").fit(np.vstack([X, more]), np.append(y, labels))
-        assert_equal_to_rounding(found, expected, X)
-
-    def test_halves_add_up(self):
-        X, y = blobs(N_ROWS)
-        blocks, labels = in_blocks("thirty", X, y)
-        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
-        found = QuadraticDiscriminantAnalysis.from_moments(halves)
-        assert_equal_to_rounding(found, make("QDA").fit(X, y), X)
-        X = bytes_of(X)
-        (blocks,) = in_blocks("thirty", X)
-        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
-        np.testing.assert_array_equal(
-            halves.covariance(), ClassMoments().update(X, y).covariance(), strict=True
-        )
-
-    def test_score(self):
-        X, y = blobs(N_ROWS)
-        blocks, labels = in_blocks("uneven", X, y)
-        fitted = make("full").fit(X, y)
-        weights = np.linspace(0, 1, N_ROWS)
-        assert fitted.score(blocks, labels) == fitted.score(X, y)
-        assert fitted.score(blocks, y, da.from_array(weights)) == fitted.score(X, y, weights)
-
-
-def test_parts_are_not_changed_when_they_are_merged():
-    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
-    before = [part.state()[1] for part in parts]
-    copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
-    first, second = (tasks.merge(*map(tasks.Taken, parts)).moments for _ in range(2))
-    for arrays, copied in zip(before, copies, strict=True):
-        assert_same_bits(arrays, copied)
-    assert_same_bits(first.state()[1], second.state()[1])
-
-
-# --- blocks of unknown size -------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("in_this_thread", "a_task_for_each_block")
-class TestUnknownSizes:
-    @pytest.fixture
-    def some(self):
-        """Rows of which dask does not know how many a block has, and the rows themselves."""
-        X, y = blobs(N_ROWS)
-        kept = X[:, 0] > np.median(X[:, 0])
-        blocks, labels, mask = in_blocks("thirty", X, y, kept)
-        return blocks[mask], labels[mask], X[kept], y[kept]
-
-    @EVERY_ESTIMATOR
-    def test_fit_and_score(self, name, some):
-        blocks, labels, X, y = some
-        assert np.isnan(blocks.shape[0])
-        found = make(name).fit(blocks, labels, da.ones_like(labels, dtype=float))
-        assert_equal_to_rounding(found, make(name).fit(X, y), X)
-        scores = results(found, blocks)
-        assert all(np.isnan(lazy.shape[0]) for lazy in scores.values())
-        assert_same_bits({m: lazy.compute() for m, lazy in scores.items()}, results(found, X))
-        assert found.score(blocks, labels) == found.score(X, y)
-
-    def test_labels_that_cannot_be_matched(self, some):
-        blocks, labels, _, y = some
-        match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
-        with pytest.raises(InvalidDataError, match=match):
-            accumulate(blocks, y)
-        match = r"X has 30 row blocks of unknown size and y has 1; .*compute_chunk_sizes\(\)"
-        with pytest.raises(InvalidDataError, match=match):
-            accumulate(blocks, da.from_array(y))
-        with pytest.raises(InvalidDataError, match=r"X has \d+ rows but y has \d+ labels"):
-            accumulate(blocks, da.from_array(np.zeros(N_ROWS), 10))
-        blocks.compute_chunk_sizes()
-        assert_equal_to_rounding(
-            GaussianNB().fit(blocks, y),
-            GaussianNB().fit(blocks, labels.compute_chunk_sizes()),
-            some[2],
-        )
-
-
-# --- lazy -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("names", [None, NAMES])
-def test_scores_are_lazy(in_this_thread, method, names):
-    X, y = blobs(N_ROWS)
-    y = y if names is None else names[y]
-    fitted = make("LDA").fit(X, y)
-    computed = []
-
-    def touch(block):
-        computed.append(len(block))
-        return block
-
-    (blocks,) = in_blocks("uneven", X)
-    blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
-    lazy = getattr(fitted, method)(blocks)
-    expected = getattr(fitted, method)(X)
-    assert isinstance(lazy, da.Array)
-    assert lazy.shape == expected.shape
-    assert lazy.dtype == expected.dtype
-    assert lazy.chunks == (CHUNKS["uneven"], *((n,) for n in expected.shape[1:]))
-    meta = da.utils.meta_from_array(lazy)
-    assert (type(meta), meta.dtype, meta.ndim) == (np.ndarray, expected.dtype, expected.ndim)
-    assert not computed
-    np.testing.assert_array_equal(lazy.compute(), expected, strict=True)
-    assert sorted(computed) == sorted(CHUNKS["uneven"])
-    computed.clear()
-    np.testing.assert_array_equal(lazy[:7].compute(), expected[:7], strict=True)
-    assert computed == [7]
-
-
-def test_learning_later_does_not_change_scores_that_are_lazy(in_this_thread):
-    X, y = blobs(N_ROWS)
-    fitted = make("full").fit(X, y)
-    lazy, expected = fitted.predict_proba(in_blocks("three", X)[0]), fitted.predict_proba(X)
-    fitted.partial_fit(*blobs(seed=1))
-    np.testing.assert_array_equal(lazy.compute(), expected)
-
-
-# --- data frames and delayed partitions ---------------------------------------------------------
-
-
 def test_data_frames(scheduler):
     X, y = blobs(N_ROWS)
     frame = pd.DataFrame(X, columns=[*"abcd"]).assign(label=NAMES[y], weight=np.linspace(0, 1, 300))
@@ -354,12 +79,6 @@ def test_data_frames(scheduler):
         found.predict(lazy[features[::-1]])
 
 
-def in_partitions(*batches):
-    """Delayed objects that give the batches."""
-    make = dask.delayed(lambda batch: batch, pure=False)
-    return [make(batch) for batch in batches]
-
-
 def test_delayed_partitions(scheduler):
     X, y = blobs(N_ROWS)
     weights = np.linspace(0, 1, N_ROWS)
@@ -369,38 +88,31 @@ def test_delayed_partitions(scheduler):
     np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
 
 
-def test_delayed_partitions_that_cannot_be_used(in_this_thread):
+@pytest.mark.usefixtures("client")
+def test_rows_that_are_persisted(a_task_for_each_block):
     X, y = blobs(N_ROWS)
-    match = r"partition 1 is a ndarray; expected a tuple \(X, y\) or \(X, y, weight\)"
-    with pytest.raises(InvalidDataError, match=match):
-        accumulate(in_partitions((X, y), X))
-    with pytest.raises(InvalidDataError, match=r"partition 1 .*NaN: row 0, column 0"):
-        accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
-    with pytest.raises(InvalidDataError, match="holds its own weights"):
-        accumulate(in_partitions((X, y)), sample_weight=y)
+    blocks, labels = (array.persist() for array in in_blocks("three", X, y))
+    for rows, expected in ((blocks, X), (blocks + 1, X + 1)):
+        found = accumulate(rows, labels)
+        np.testing.assert_allclose(found.means, ClassMoments().update(expected, y).means)
+    fitted = make("full").fit(X, y)
+    persisted = fitted.predict(blocks).persist()
+    np.testing.assert_array_equal(persisted.compute(), fitted.predict(X))
+
+
+@pytest.mark.usefixtures("client")
+def test_a_large_model_is_sent_once(monkeypatch):
+    monkeypatch.setattr(streamgda_cluster, "_LARGE_BYTES", 100)
+    X, y = blobs(N_ROWS)
+    fitted = make("full").fit(X, y)
+    (blocks,) = in_blocks("three", X)
+    lazy = fitted.predict_proba(blocks)
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "100kB"}):
+        np.testing.assert_array_equal(lazy.compute(), fitted.predict_proba(X))
+        np.testing.assert_array_equal(lazy.persist().compute(), fitted.predict_proba(X))
 
 
 # --- stores that workers read and write themselves ----------------------------------------------
-
-
-@pytest.fixture
-def client(cluster):
-    with cluster["scheduler"].as_current():
-        yield cluster["scheduler"]
-
-
-@pytest.fixture
-def stored(tmp_path):
-    X, y = blobs(N_ROWS)
-    group = zarr.create_group(tmp_path / "rows")
-    group.create_array("X", data=X, chunks=(7, 4))
-    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
-    return group, X, NAMES[y]
-
-
-@pytest.fixture
-def slabs_of_a_chunk(monkeypatch, a_task_for_each_block):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
 
 
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")
@@ -464,8 +176,8 @@ def test_any_number_of_workers_gives_the_same_bits(
     with dask.config.set(scheduler="synchronous"):
         blocks = accumulate(da.from_zarr(group["X"]), y)
     parts = [
-        ClassMoments().update(X[start : start + 7], y[start : start + 7])
-        for start in range(0, 300, 7)
+        ClassMoments().update(X[start : start + CHUNK_ROWS], y[start : start + CHUNK_ROWS])
+        for start in range(0, N_ROWS, CHUNK_ROWS)
     ]
     while len(parts) > 1:
         parts = [sum(parts[i + 1 : i + 2], parts[i]) for i in range(0, len(parts), 2)]
@@ -494,243 +206,23 @@ def test_workers_that_come_and_go_change_no_bit(stored):
             assert_same_bits(accumulate(group["X"], y).state()[1], expected)
 
 
-# --- checkpoints --------------------------------------------------------------------------------
-
-
-def stop_after(n_rows, *data, **options):
-    """What is said where accumulating is interrupted after so many rows."""
-
-    def stop(done, total):
-        if done > n_rows:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        accumulate(*data, progress=stop, **options)
-    return getattr(stopped.value, "__notes__", [""])[0]
-
-
-HELD = {
-    "arrays": lambda group: (da.from_zarr(group["X"]) * 2, da.from_zarr(group["y"])),
-    "unknown sizes": lambda group: [
-        da.from_zarr(group[name])[da.from_zarr(group["X"])[:, 0] > -9] for name in "Xw"
-    ],
-    "frames": lambda group: [
-        dd.from_pandas(pd.DataFrame(group[name][...]), npartitions=20)[of]
-        for name, of in (("X", [0, 1]), ("w", 0))
-    ],
-    "partitions": lambda group: (
-        [
-            dask.delayed(lambda a, b: (a, b))(group["X"][n : n + 30], group["w"][n : n + 30])
-            for n in range(0, 300, 30)
-        ],
-    ),
-    "store": lambda group: (group["X"], group["y"]),
-}
-
-
-@pytest.mark.usefixtures("slabs_of_a_chunk")
-@pytest.mark.parametrize("data", HELD)
-def test_a_fit_that_is_interrupted_is_gone_on_with(scheduler, stored, tmp_path, data):
-    group, _, y = stored
-    group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(7,))
-    held = HELD[data](group)
-    path = tmp_path / "kept"
-    expected = accumulate(*held).state()[1]
-    for n_rows in (100, 200):
-        note = stop_after(n_rows, *held, checkpoint=path)
-        kept = r"\d+ of \d+ parts" if scheduler == "cluster" or data != "store" else "the first"
-        assert re.search(f"{path} keeps what was done, {kept}", note)
-    assert_same_bits(accumulate(*held, checkpoint=path).state()[1], expected)
-    told = []
-    done = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows))
-    assert_same_bits(done.state()[1], expected)
-    assert not told
-
-
-@pytest.fixture
-def kept(stored, tmp_path, client, slabs_of_a_chunk):
-    """A checkpoint of a store, half-way."""
-    group, _, y = stored
-    options = {"sample_weight": np.linspace(0.5, 1, N_ROWS), "checkpoint": tmp_path / "kept"}
-    stop_after(150, group["X"], y, checkpoint_every=0, **options)
-    return options
-
-
-OTHERS = {
-    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of rows \d+ to \d+ are not"),
-    "labels": (lambda X, y: (X, np.roll(y, 1)), {}, "other labels or weights: those of"),
-    "fewer": (lambda X, y: (X[:280], y[:280]), {}, r"begun with X: shape \(300, 4\)"),
-    "type": (lambda X, y: (X.astype("f4"), y), {}, "float64; now it is shape"),
-    "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "labels or weights"),
-    "no weights": (lambda X, y: (X, y), {"sample_weight": None}, "begun with sample_weight"),
-    "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
-}
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_checkpoint_of_something_else_is_refused(stored, kept, tmp_path, other):
-    _, X, y = stored
-    change, options, message = OTHERS[other]
-    X, y = change(X, y)
-    rows = zarr.create_array(tmp_path / "other", data=X, chunks=(7, 4))
-    options = kept | options
-    if len(X) < N_ROWS:
-        options["sample_weight"] = kept["sample_weight"][: len(X)]
-    before = kept["checkpoint"].read_bytes()
-    with pytest.raises(CheckpointError, match=message):
-        accumulate(rows, y, **options)
-    assert kept["checkpoint"].read_bytes() == before
-
-
-def test_a_checkpoint_of_other_parts_is_refused(stored, kept, monkeypatch):
-    group, _, y = stored
-    use_parts_of(monkeypatch, 1000)
-    with pytest.raises(CheckpointError, match=r"begun with parts: 43, with .*; now it is 11, with"):
-        accumulate(group["X"], y, **kept)
-    with dask.config.set(scheduler="synchronous"):
-        match = r"begun with read by: workers; now it is this process"
-        with pytest.raises(CheckpointError, match=match):
-            accumulate(group["X"], y, **kept)
-
-
-DAMAGE = {
-    "no cut": {"seen": {}},
-    "no parts": {"seen": {"cut": {"slab_rows": 7}}},
-    "done otherwise": {"done": 3},
-    "no moments": {"moments": {}},
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_told(stored, kept, damage):
-    group, _, y = stored
-    path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
-    attributes, arrays = storage.read(path, "checkpoint")
-    storage.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
-    with pytest.raises(CheckpointError, match=r"kept\.zip is damaged"):
-        accumulate(group["X"], y, **(kept | {"checkpoint": path}))
-
-
-@pytest.mark.usefixtures("in_this_thread", "slabs_of_a_chunk")
-def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tmp_path):
-    group, X, y = stored
-    path, rows = tmp_path / "kept", da.from_zarr(group["X"])
-    stop_after(150, rows, y, checkpoint=path)
-    for other in (da.from_array(X, chunks=(7, 4)), rows.rechunk((70, 4))):
-        match = r"X, by the name that dask gives it: from-zarr-\w+; now it is"
-        with pytest.raises(CheckpointError, match=match):
-            accumulate(other, y, checkpoint=path)
-    with pytest.raises(CheckpointError, match=r"y, by the name that dask gives it"):
-        accumulate(rows, y[::-1], checkpoint=path)
-    group["X"][...] = X + 1
-    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ are not"):
-        accumulate(rows, y, checkpoint=path)
-    group["X"][...] = X
-    assert_same_bits(
-        accumulate(rows, y, checkpoint=path).state()[1], accumulate(rows, y).state()[1]
-    )
-
-
-@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
-def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
-    group, X, y = stored
-    path = tmp_path / "kept"
-    expected = accumulate(group["X"], y).state()[1]
-    group["X"][217, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="NaN: row 217, column 1") as refusal:
-        accumulate(group["X"], y, checkpoint=path)
-    assert re.search(r"keeps what was done, \d+ of 43 parts", refusal.value.__notes__[0])
-    group["X"][217, 1] = X[217, 1]
-    assert_same_bits(accumulate(group["X"], y, checkpoint=path).state()[1], expected)
-
-
-@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
-@pytest.mark.parametrize("chunks", [None, (10, 3), (64, 2)])
-def test_scores_on_a_cluster_are_gone_on_with(stored, tmp_path, monkeypatch, chunks):
-    group, X, y = stored
-    fitted, path = GaussianNB().fit(X, y), tmp_path / "scores"
-    expected = fitted.predict_proba(X)
-    if chunks is not None:
-        zarr.create_array(path, shape=expected.shape, dtype="f8", chunks=chunks)
-    begun = path if chunks is None else zarr.open_array(path)
-    group["X"][217, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
-        fitted.predict_proba(group["X"], out=begun)
-    half = zarr.open_array(path)
-    done = outputs.mark_of(half)["done"]
-    assert 0 < done <= 217
-    assert f"the scores of the first {done} rows" in refusal.value.__notes__[0]
-    np.testing.assert_array_equal(half[:done], expected[:done])
-    with pytest.raises(SourceError, match="half-written"):
-        accumulate(half, y)
-    group["X"][217, 1] = X[217, 1]
-    with pytest.raises(CheckpointError, match="begun with model"):
-        make("LDA").fit(X, y).predict_proba(group["X"], out=half)
-    group["X"][0] = 0
-    with pytest.raises(CheckpointError, match="other rows: rows 0 to"):
-        fitted.predict_proba(group["X"], out=half)
-    group["X"][0] = X[0]
-    starts = []
-    window = tasks.window
-    monkeypatch.setattr(tasks, "window", lambda *w: starts.append(w[1]) or window(*w))
-    with dask.config.set(scheduler="synchronous" if chunks == (64, 2) else None):
-        written = fitted.predict_proba(group["X"], out=path if chunks is None else half)
-    assert not starts or min(starts) > done - 64
-    np.testing.assert_array_equal(written[...], expected)
-    assert outputs.mark_of(zarr.open_array(path, mode="r"))["complete"]
-
-
-# --- graphs -------------------------------------------------------------------------------------
-
-
-def test_blocks_are_made_in_the_task_that_takes_them_in():
-    X, y = blobs(N_ROWS)
-    rows = da.from_zarr(zarr.create_array({}, data=X, chunks=(100, 2))).rechunk((100, 4))
-    labels = da.from_array(y, 50).rechunk(100)
-    blocks, elsewhere = blocks_of(rows * 2, labels)
-    assert len(blocks) == 3
-    assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and what is made of them
-    assert len(elsewhere) == 1  # the zarr array
-    blocks, elsewhere = blocks_of(rows - rows.mean(axis=0), labels)
-    made = dask.compute(elsewhere)[0]
-    values = np.vstack([block.values(made)[0] for block in blocks])
-    np.testing.assert_allclose(values, X - X.mean(axis=0), atol=1e-12)
-    assert any("mean" in str(key) for key in elsewhere)
-
-
-@pytest.mark.usefixtures("client")
-def test_rows_that_are_persisted(a_task_for_each_block):
-    X, y = blobs(N_ROWS)
-    blocks, labels = (array.persist() for array in in_blocks("three", X, y))
-    for rows, expected in ((blocks, X), (blocks + 1, X + 1)):
-        found = accumulate(rows, labels)
-        np.testing.assert_allclose(found.means, ClassMoments().update(expected, y).means)
-    fitted = make("full").fit(X, y)
-    persisted = fitted.predict(blocks).persist()
-    np.testing.assert_array_equal(persisted.compute(), fitted.predict(X))
-
-
-@pytest.mark.usefixtures("client")
-def test_a_large_model_is_sent_once(monkeypatch):
-    monkeypatch.setattr(streamgda_cluster, "_LARGE_BYTES", 100)
-    X, y = blobs(N_ROWS)
-    fitted = make("full").fit(X, y)
-    (blocks,) = in_blocks("three", X)
-    lazy = fitted.predict_proba(blocks)
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "100kB"}):
-        np.testing.assert_array_equal(lazy.compute(), fitted.predict_proba(X))
-        np.testing.assert_array_equal(lazy.persist().compute(), fitted.predict_proba(X))
-
-
-def test_small_blocks_are_put_together_and_large_ones_are_not():
-    mib = 1 << 20
-    assert streamgda_on_dask._cuts([mib] * 100, 0) == [(0, 64), (64, 100)]
-    assert streamgda_on_dask._cuts([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
-    assert streamgda_on_dask.part_bytes(mib, 49 * mib) == 2 * 49 * mib
-    assert streamgda_on_dask.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
-    assert streamgda_on_dask.part_bytes(1 << 50, 49 * mib) == 1 << 37
-    assert streamgda_on_dask._ranges(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
-    assert streamgda_on_dask._ranges(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
+def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):
+    use_parts_of(monkeypatch, 1)
+    X, y = blobs(N_ROWS, 4)
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    X[7, 1] = -9999
+    options = {"on_invalid": "pairwise", "nodata": -9999}
+    expected = accumulate(X, y, **options)
+    group = zarr.create_group(tmp_path / "rows")
+    rows = group.create_array("X", data=X, chunks=(64, 4))
+    labels = group.create_array("y", data=y, chunks=(64,))
+    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
+    with cluster["scheduler"].as_current():
+        of_store = accumulate(rows, labels, **options)  # which the workers read themselves
+        of_blocks = accumulate(*lazy, **options)
+    for found in (of_store, of_blocks):
+        np.testing.assert_array_equal(found.pair_count, expected.pair_count)
+        np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)
 
 
 # --- progress -----------------------------------------------------------------------------------
@@ -755,57 +247,3 @@ def test_progress(scheduler, stored, slabs_of_a_chunk, kind):
     assert done == sorted(done)
     assert done[-1] == N_ROWS
     assert len(done) > 10
-
-
-def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
-    X, y = blobs(N_ROWS)
-    blocks, labels, mask = in_blocks("three", X, y, y > 0)
-    told = []
-    accumulate(blocks[mask], labels[mask], progress=lambda *rows: told.append(rows))
-    assert told[-1] == ((y > 0).sum(), None)
-    assert len(told) == 3
-
-
-def test_errors_of_what_does_not_fit():
-    X, y = blobs(N_ROWS)
-    blocks, labels = in_blocks("three", X, y)
-    with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one a row"):
-        accumulate(blocks, labels[:-1])
-    with pytest.raises(InvalidDataError, match="X has 300 rows but sample_weight has 299"):
-        accumulate(blocks, labels, sample_weight=np.ones(299))
-    with pytest.raises(InvalidDataError, match=r"y has shape \(300, 2\); expected one entry a row"):
-        accumulate(blocks, da.stack([labels, labels], axis=1))
-    with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
-        accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)
-
-
-def test_invalid_rows_are_left_out_and_counted():
-    X, y = blobs(N_ROWS, 4)
-    X[[5, 130, 299], [0, 1, 2]] = np.nan, np.inf, -9999
-    options = {"on_invalid": "skip", "nodata": -9999}
-    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
-    found, expected = accumulate(*lazy, **options), accumulate(X, y, **options)
-    assert found.n_skipped == expected.n_skipped == 3
-    assert found.class_count.tolist() == expected.class_count.tolist()
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
-    with pytest.raises(InvalidDataError, match="row 5"):
-        accumulate(*lazy)
-
-
-def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):
-    use_parts_of(monkeypatch, 1)
-    X, y = blobs(N_ROWS, 4)
-    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
-    X[7, 1] = -9999
-    options = {"on_invalid": "pairwise", "nodata": -9999}
-    expected = accumulate(X, y, **options)
-    group = zarr.create_group(tmp_path / "rows")
-    rows = group.create_array("X", data=X, chunks=(64, 4))
-    labels = group.create_array("y", data=y, chunks=(64,))
-    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
-    with cluster["scheduler"].as_current():
-        of_store = accumulate(rows, labels, **options)  # which the workers read themselves
-        of_blocks = accumulate(*lazy, **options)
-    for found in (of_store, of_blocks):
-        np.testing.assert_array_equal(found.pair_count, expected.pair_count)
-        np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)

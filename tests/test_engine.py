@@ -234,9 +234,10 @@ def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
 # --- scores -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["full", "LDA", "GaussianNB"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("full", np.float64), ("LDA", np.uint8), ("GaussianNB", np.uint8)]
+)
 @pytest.mark.parametrize("chunks", CHUNKS)
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
 def test_scores_from_zarr(small_slabs, name, chunks, dtype):
     X, y = blobs(FEW_ROWS, 6)
     X = bytes_of(X) if dtype == np.uint8 else X

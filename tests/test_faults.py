@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client, LocalCluster, Status
-from distributed.utils import get_mp_context
 from samples import assert_same_bits, blobs, bytes_of, make
 
 from streamgda import accumulate, slabs
@@ -26,14 +25,6 @@ from streamgda.errors import ClusterError
 
 N_ROWS = 4000
 N_WORKERS = 3
-
-
-@pytest.fixture(scope="module")
-def forks(environment):
-    """Workers are forked off a process which has imported all: they are soon there."""
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ must fail or load to the bit what was saved; the others may load as something el
 nothing but that it is well-formed can be said.
 """
 
+import functools
 import json
 import os
 import random
@@ -41,24 +42,43 @@ NASTY = [
 
 
 def subjects():
+    """How each saved thing is made, and what loads it. (Made when asked for: kernels compile.)"""
     random_rows = np.random.default_rng(0)
     X = random_rows.normal(size=(24, 3))
     names, numbers = np.array(["b", "a", "cc"] * 8), np.arange(24) % 3
     dates = numbers.astype("M8[D]")
     ints = random_rows.integers(0, 255, (24, 3)).astype(np.uint8)
-    gda = GaussianDiscriminantAnalysis(reg_param=0.1).fit(X, names)
-    yield "moments", ClassMoments().update(X, names, np.arange(24.0)), ClassMoments.load
-    yield "exact", ClassMoments("tied").update(ints, numbers), ClassMoments.load
-    yield "diag", ClassMoments("diag").update(ints.astype(np.int16), dates), ClassMoments.load
-    yield "model", gda.model_, GaussianModel.load
-    yield "gda", gda, streamgda.load
-    rule = ThresholdClassifier(GaussianNB(), cost=[[0, 2], [1, 0]], class_weight={"a": 2, "b": 1})
-    yield "threshold", rule.fit(X, names[:24] > "a"), streamgda.load
-    yield "nb", GaussianNB(priors=[0.2, 0.3, 0.5]).fit(ints, names.astype("S2")), streamgda.load
+
+    def gda():
+        return GaussianDiscriminantAnalysis(reg_param=0.1).fit(X, names)
+
+    def rule():
+        costs = {"cost": [[0, 2], [1, 0]], "class_weight": {"a": 2, "b": 1}}
+        return ThresholdClassifier(GaussianNB(), **costs).fit(X, names > "a")
+
+    def nb():
+        return GaussianNB(priors=[0.2, 0.3, 0.5]).fit(ints, names.astype("S2"))
+
+    return {
+        "moments": (lambda: ClassMoments().update(X, names, np.arange(24.0)), ClassMoments.load),
+        "exact": (lambda: ClassMoments("tied").update(ints, numbers), ClassMoments.load),
+        "diag": (lambda: ClassMoments("diag").update(ints.astype("i2"), dates), ClassMoments.load),
+        "model": (lambda: gda().model_, GaussianModel.load),
+        "gda": (gda, streamgda.load),
+        "threshold": (rule, streamgda.load),
+        "nb": (nb, streamgda.load),
+    }
 
 
-SUBJECTS = {name: (saved, load) for name, saved, load in subjects()}
+SUBJECTS = subjects()
 EVERY_SUBJECT = pytest.mark.parametrize("name", SUBJECTS)
+
+
+@functools.cache
+def subject(name):
+    """A thing to be saved, and what loads it."""
+    make, load = SUBJECTS[name]
+    return make(), load
 
 
 def files_of(saved):
@@ -203,7 +223,7 @@ def check(load, store, wanted):
 @EVERY_SUBJECT
 @pytest.mark.parametrize("sealed", [False, True], ids=["damaged", "sealed"])
 def test_in_memory(name, sealed):
-    saved, load = SUBJECTS[name]
+    saved, load = subject(name)
     files, wanted = files_of(saved), meaning(saved)
     assert not check(load, memory(files), wanted)
     refused = 0
@@ -222,7 +242,7 @@ def memory(files):
 
 @EVERY_SUBJECT
 def test_zip_files(name, tmp_path):
-    saved, load = SUBJECTS[name]
+    saved, load = subject(name)
     saved.save(tmp_path / "whole.zip")
     whole, wanted = (tmp_path / "whole.zip").read_bytes(), meaning(saved)
     refused = 0
@@ -242,7 +262,7 @@ def write_directory(path, files):
 
 
 def test_directories(tmp_path):
-    saved, load = SUBJECTS["moments"]
+    saved, load = subject("moments")
     files, wanted = files_of(saved), meaning(saved)
     for seed in range(N_CASES // 6):
         chance, changed = random.Random(seed), dict(files)
@@ -274,7 +294,7 @@ def as_directory(path):
 @pytest.mark.parametrize("key", ["zarr.json", "mean/zarr.json", "mean/c/0/0"])
 @pytest.mark.parametrize("become", [as_link, as_device, as_pipe, as_directory])
 def test_only_plain_files_are_read(tmp_path, key, become):
-    saved, load = SUBJECTS["moments"]
+    saved, load = subject("moments")
     path = write_directory(tmp_path / "saved", files_of(saved))
     become(path / key)
     with pytest.raises(FormatError, match="is not a file of its own"):
@@ -283,7 +303,7 @@ def test_only_plain_files_are_read(tmp_path, key, become):
 
 def test_arrays_lie_inside(tmp_path):
     """A name that leads out of the directory, with all else right, is not followed."""
-    saved, load = SUBJECTS["moments"]
+    saved, load = subject("moments")
     write_directory(tmp_path / "other", files_of(saved))
     for out in ("../other/mean", str(tmp_path / "other" / "mean"), "inner/../mean", "link/mean"):
         files = files_of(saved)
@@ -307,7 +327,7 @@ def zip_of(path, members, compression=zipfile.ZIP_STORED):
 
 
 def test_zip_files_of_others_are_refused(tmp_path):
-    saved, load = SUBJECTS["moments"]
+    saved, load = subject("moments")
     members = list(files_of(saved).items())
     assert not check(load, zip_of(tmp_path / "plain.zip", members), meaning(saved))
     packed = zip_of(tmp_path / "packed.zip", members, zipfile.ZIP_DEFLATED)
@@ -353,7 +373,7 @@ def bomb(files, change):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
 def test_bombs(tmp_path):
     """A process that loads them never asks for more than a little, not even of what it leaves."""
-    files = files_of(SUBJECTS["moments"][0])
+    files = files_of(subject("moments")[0])
     shape = [3, BOMB_ROWS]
 
     def claim(head):

@@ -1,0 +1,61 @@
+"""The command line as tests run it, and rows for it to work on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from streamgda.sources import RowSource
+
+NAMES = np.array(["eggs", "ham", "spam & [bold]beans"])
+PROGRAM = "from streamgda.cli import main; main()"
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ended]
+
+
+def child(*arguments: object, program: str = PROGRAM) -> Ended:
+    """Run the command line in a process of its own, with pipes."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=environment,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def rows(n: int = 240, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, 3, n)
+    centres = np.array([[0.0, 0, 0], [3, 1, 0], [0, 3, 2]])
+    return centres[codes] + random.normal(size=(n, 3)), NAMES[codes]
+
+
+def interrupt_at(patch: pytest.MonkeyPatch, row: int) -> None:
+    """Let the reading of rows be interrupted where it comes to that one."""
+    read = RowSource.read
+
+    def interrupted(source: RowSource, start: int, stop: int) -> np.ndarray:
+        if start == row and len(source.shape) == 2:
+            raise KeyboardInterrupt
+        return read(source, start, stop)
+
+    patch.setattr(RowSource, "read", interrupted)

@@ -1,0 +1,62 @@
+"""Rows in dask's blocks and partitions, and passes over them that are interrupted."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from samples import blobs
+
+from streamgda import accumulate
+from streamgda import distributed as streamgda_on_dask
+
+N_ROWS = 300
+CHUNK_ROWS = 13  # 24 parts, the last of one row
+NAMES = np.array(["ant", "bee", "a rather long name"])
+
+CHUNKS = {
+    "one": (300,),
+    "three": (100, 100, 100),
+    "uneven": (7, 1, 192, 100),
+    "thirty": (10,) * 30,
+    "a hundred": (3,) * 100,
+    "empty ones": (0, 150, 0, 0, 150, 0),
+}
+EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
+
+
+def use_parts_of(monkeypatch, n_bytes):
+    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
+    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
+    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", n_bytes)
+
+
+def in_blocks(chunks, *arrays):
+    return [da.from_array(array, (CHUNKS[chunks], *array.shape[1:])) for array in arrays]
+
+
+def in_partitions(*batches):
+    """Delayed objects that give the batches."""
+    make = dask.delayed(lambda batch: batch, pure=False)
+    return [make(batch) for batch in batches]
+
+
+def store(path):
+    """A group of rows and labels in small chunks, and what is in it."""
+    X, y = blobs(N_ROWS)
+    group = zarr.create_group(path)
+    group.create_array("X", data=X, chunks=(CHUNK_ROWS, 4))
+    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
+    return group, X, NAMES[y]
+
+
+def stop_after(n_rows, *data, **options):
+    """What is said where accumulating is interrupted after so many rows."""
+
+    def stop(done, total):
+        if done > n_rows:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        accumulate(*data, progress=stop, **options)
+    return getattr(stopped.value, "__notes__", [""])[0]

@@ -1,0 +1,154 @@
+"""The command line where something is wrong: a line that says so, and nothing left behind."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from commands import Command, Ended, rows
+
+from streamgda.cli import main
+from streamgda.cli import screen as cli_screen
+from streamgda.datasets import convert
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
+        ("fit {data}/unlabelled.zarr --model m.zip", "lacks labels: it has no array 'y'"),
+        ("fit {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
+        ("fit {data}/rows.zarr --model m.zip --max-memory lots", "max_memory='lots'"),
+        ("fit {data}/rows.zarr --model m.zip --reg-param 2", "reg_param=2.0"),
+        ("fit {data}/rows.zarr --model m.zip --kind gda --covariance-type round", "'round'"),
+        ("fit --moments-in {data}/qda.zip --model m.zip", "expected 'moments'"),
+        ("fit {data}/rows.zarr --model {file}", "it will not be replaced"),
+        (
+            "fit {data}/rows.zarr --model m.zip --kind gda --covariance-type diag --shrinkage oas",
+            "use 'full' or 'tied'",
+        ),
+        ("select nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
+        ("select {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
+        ("select {data}/rows.zarr --model m.zip --cv 1", "cv=1"),
+        ("select {data}/rows.zarr --model m.zip --grid shrinkage=much", "shrinkage='much'"),
+        ("select {data}/rows.zarr --model m.zip --grid colour=red", "is not parameters of"),
+        ("select {data}/rows.zarr --model {file}", "it will not be replaced"),
+        ("predict {data}/truncated.zip {data}/rows.zarr --out o", "not a zip file"),
+        ("predict {data}/rows.zarr {data}/rows.zarr --out o", "not one that streamgda saved"),
+        ("predict {data}/qda.zip {data}/narrow.zarr --out o", "expects rows of 3 features"),
+        ("predict {data}/qda.zip {data}/rows.zarr --out o --max-memory 1MB", "allows 1.0 MB"),
+        ("predict {data}/qda.zip {data}/rows.zarr --out {file}/o", "{file}"),
+        ("evaluate {data}/qda.zip {data}/unlabelled.zarr", "lacks labels"),
+        ("evaluate {data}/qda.zip {data}/numbers.zarr", "do not mix"),
+        ("evaluate {data}/qda.zip {data}/rows.zarr --max-memory 1MB", "allows 1.0 MB"),
+        ("info nowhere", "nowhere does not exist"),
+        ("info {data}/truncated.zip", "cannot be opened"),
+        ("info {file}", "cannot be opened"),
+        ("convert nowhere.csv t.zarr", "nowhere.csv does not exist"),
+        ("convert {file} t.zarr", "does not tell its format"),
+        ("demo --mnist {data}", "lacks train-images"),
+    ],
+)
+def test_failures_are_one_line_and_leave_nothing(
+    command: Command,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (file := tmp_path / "some.file").write_text("text")
+    ended = command(*(part.format(data=data, file=file) for part in arguments.split()))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("streamgda: ")
+    assert ended.err.count("\n") == 1
+    assert message.format(file=file) in ended.err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "fit --model m.zip",
+        "fit rows.zarr",
+        "fit rows.zarr --model m.zip --kind svm",
+        "fit rows.zarr --model m.zip --kind lda --priors half,half",
+        "select rows.zarr",
+        "select rows.zarr --model m.zip --scoring f1",
+        "select rows.zarr --model m.zip --grid shrinkage",
+        "select rows.zarr --model m.zip --grid shrinkage=",
+        "predict m.zip rows.zarr --out o --proba --density",
+        "predict m.zip rows.zarr --out o.zip",
+        "convert rows.csv rows.zarr --chunk-rows 0",
+        "evaluate m.zip",
+        "plot confusion m.zip --out p.png",
+        "plot boundary m.zip --out p.png --features a,b",
+        "plot boundary m.zip --out p.png --directions up",
+        "plot learning m.zip --out p.png",
+        "plot everything m.zip --out p.png",
+        "elect",
+    ],
+)
+def test_wrong_usage(command: Command, arguments: str) -> None:
+    ended = command(*arguments.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert "Usage: streamgda" in ended.err
+
+
+def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    X[:, 1] = 7
+    convert(X, tmp_path / "rows.zarr", labels=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip")
+    assert ended.code == 0
+    assert ended.err.startswith("streamgda: warning: 1 of 3 features are constant")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError(), "out of memory"),
+        (PermissionError(13, "Permission denied", "rows.zarr"), "Permission denied: rows.zarr"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ConnectionError(), "ConnectionError"),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_words(
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
+) -> None:
+    def fail(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr("streamgda.cli.info._describe", fail)
+    assert command("info", "rows.zarr") == Ended(1, "", f"streamgda: {line}\n")
+
+
+def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str) -> None:
+        raise KeyError("mistake")
+
+    monkeypatch.setattr("streamgda.cli.info._describe", fail)
+    with pytest.raises(KeyError, match="mistake"):
+        main(["info", "rows.zarr"])
+
+
+def test_tables_in_a_pipe_are_not_cut(capfd: pytest.CaptureFixture[str]) -> None:
+    cli_screen.show_table(("name", "rows"), [("a" * 300, "1"), ("b", "[red]")])
+    _, first, second = capfd.readouterr().out.splitlines()
+    assert first.split() == ["a" * 300, "1"]
+    assert second.split() == ["b", "[red]"]
+
+
+def test_tables_in_a_terminal_have_a_rule_under_the_heading(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cli_screen.show_table(("name", "rows"), [("a", "1")])
+    out = capfd.readouterr().out
+    assert "─" in out
+    assert "\x1b" in out

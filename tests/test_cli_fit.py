@@ -1,0 +1,265 @@
+"""The command line fits models, adds to moments, and chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from commands import NAMES, Command, interrupt_at, rows
+
+import streamgda
+from streamgda.datasets import convert
+
+ESTIMATORS = {
+    "qda": streamgda.QuadraticDiscriminantAnalysis,
+    "lda": streamgda.LinearDiscriminantAnalysis,
+    "nb": streamgda.GaussianNB,
+    "gda": streamgda.GaussianDiscriminantAnalysis,
+    "bernoulli": streamgda.BernoulliNB,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("qda", {"shrinkage": 0.1, "tol": 1e-3}),
+        ("qda", {"shrinkage": "auto"}),
+        ("lda", {"shrinkage": "ledoit_wolf"}),
+        ("gda", {"shrinkage": "oas", "covariance_type": "tied"}),
+        ("lda", {"priors": [0.5, 0.25, 0.25]}),
+        ("nb", {"var_smoothing": 0.5}),
+        (
+            "gda",
+            {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},
+        ),
+        ("bernoulli", {"alpha": 0.5, "binarize": 0.25}),
+    ],
+)
+def test_fit_is_the_estimators_fit(
+    done: Callable[..., str], data: Path, tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    arguments = [
+        f"--{name.replace('_', '-')}={','.join(map(str, v)) if isinstance(v, list) else v}"
+        for name, v in options.items()
+    ]
+    done("fit", data / "rows.zarr", "--model", tmp_path / "m", "--kind", kind, *arguments)
+    X, y = rows()
+    saved, expected = streamgda.load(tmp_path / "m"), ESTIMATORS[kind](**options).fit(X, y)
+    assert saved.get_params() == expected.get_params()
+    np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "taken"),
+    [
+        ("qda", "--pooling=0.5", "--shrinkage, --reg-param, --priors, --tol"),
+        ("qda", "--covariance-type=diag", "--shrinkage"),
+        ("lda", "--reg-param=0.5", "--shrinkage, --priors, --tol"),
+        ("nb", "--tol=0.5", "--var-smoothing, --priors"),
+        ("nb", "--ddof=1", "--var-smoothing, --priors"),
+        ("bernoulli", "--tol=1", "--alpha, --binarize"),
+    ],
+)
+def test_options_that_a_kind_does_not_have_are_wrong_usage(
+    command: Command, data: Path, tmp_path: Path, kind: str, option: str, taken: str
+) -> None:
+    model = tmp_path / "m.zip"
+    ended = command("fit", data / "rows.zarr", "--model", model, "--kind", kind, option)
+    assert (ended.code, ended.out) == (2, "")
+    assert option.split("=", maxsplit=1)[0] in ended.err
+    assert taken in " ".join(ended.err.replace("│", " ").split())
+    assert not model.exists()
+
+
+def test_fit_takes_weights(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, names = rows()
+    y = np.unique(names, return_inverse=True)[1]
+    weight = np.random.default_rng(0).uniform(0, 2, len(y))
+    store = zarr.open_group(tmp_path / "rows.zarr")
+    for name, array in (("X", X), ("y", y), ("w", weight)):
+        store.create_array(name, data=array)
+    arguments = ("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb")
+    done(*arguments, "--weights", "w")
+    expected = streamgda.GaussianNB().fit(X, y, weight)
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").var_, expected.var_, rtol=1e-9)
+    assert "no array 'v'" in command(*arguments, "--weights", "v").err
+
+
+def test_moments_make_other_models_without_reading(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
+    done("fit", data / "rows.zarr", "--model", model, "--moments", kept)
+    out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda")
+    assert "rows x" not in out
+    X, y = rows()
+    expected = streamgda.LinearDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_allclose(streamgda.load(model).coef_, expected.coef_, rtol=1e-9)
+
+
+def test_invalid_rows_are_left_out_and_counted(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    X, y = rows()
+    X[3, 1], X[77, 0], X[200] = np.nan, -9999, -9999
+    convert(X, tmp_path / "rows.zarr", labels=y, chunk_rows=50)
+    fit = "fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb"
+    ended = command(*fit)
+    assert ended.code == 1
+    assert "Input X contains NaN: row 3, column 1" in ended.err
+    ended = command(*fit, "--nodata=-9999")
+    assert "row 3 holds NaN, infinity or nodata=-9999.0" in ended.err
+    kept = tmp_path / "kept"
+    out = done(*fit, "--on-invalid", "skip", "--nodata=-9999", "--checkpoint", kept)
+    assert "left out 3 rows" in out
+    assert json.loads(done("info", kept, "--json"))["skipped"] == 3
+    good = np.delete(np.arange(240), [3, 77, 200])
+    expected = streamgda.GaussianNB().fit(X[good], y[good])
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
+    assert (
+        "was begun with nodata: -9999.0"
+        in command(*fit, "--on-invalid", "skip", "--checkpoint", kept).err
+    )
+
+
+def test_an_interrupted_fit_says_what_it_keeps_and_goes_on(
+    command: Command,
+    done: Callable[..., str],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, model = tmp_path / "kept", tmp_path / "nb.zip"
+    fit = "fit", data / "rows.zarr", "--model", model, "--kind", "nb", "--checkpoint"
+    assert command(*fit, model).code == 2  # it would be written to twice
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 150)
+        ended = command(*fit, kept)
+    assert (ended.code, ended.out) == (130, "")
+    assert f"interrupted. The checkpoint {kept} keeps what was done, the first 150" in ended.err
+    assert not model.exists()
+    described = json.loads(done("info", kept, "--json"))
+    assert (described["kind"], described["done"]) == ("checkpoint", 150)
+    assert "from the checkpoint on" in done(*fit, kept)
+    expected = streamgda.GaussianNB().fit(*rows())
+    np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_, rtol=1e-12)
+
+
+def test_rows_are_added_to_moments(done: Callable[..., str], data: Path, tmp_path: Path) -> None:
+    (X, y), (more, more_y) = rows(), rows(90, seed=1)
+    convert(more, tmp_path / "more.zarr", labels=more_y)
+    kept, model = tmp_path / "moments", tmp_path / "m"
+    streamgda.accumulate(X, y).save(kept)
+    out = done(
+        *("fit", tmp_path / "more.zarr", "--moments-in", kept, "--model", model),
+        *("--kind", "nb", "--moments", kept),
+    )
+    assert "read 90 rows" in out
+    assert "of 330 rows" in out
+    assert streamgda.ClassMoments.load(kept).class_count.sum() == 330
+    expected = streamgda.GaussianNB().fit(np.vstack([X, more]), np.append(y, more_y))
+    np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_)
+
+
+def test_moments_are_kept_where_the_model_cannot_be_made(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
+    kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
+    ended = command("fit", tmp_path / "rows.zarr", "--model", model, "--moments", kept)
+    assert ended.code == 1
+    assert ended.err.startswith("streamgda: the covariance of 3 of 3 classes is singular")
+    assert not model.exists()
+    assert command("fit", "--moments-in", kept, "--model", model, "--kind", "nb").code == 0
+
+
+def test_priors_are_checked_against_the_classes(
+    command: Command, data: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "m.zip"
+    ended = command("fit", data / "rows.zarr", "--model", model, "--priors", "0.5,0.5")
+    assert ended.code == 1
+    assert "priors has shape (2,); expected one for each of the 3 classes" in ended.err
+    assert not model.exists()
+
+
+def test_neither_model_nor_moments_replace_rows(command: Command, tmp_path: Path) -> None:
+    X, y = rows()
+    store = tmp_path / "rows.zarr"
+    convert(X, store, labels=y)
+    for options in (["--model", store], ["--model", tmp_path / "m", "--moments", store]):
+        ended = command("fit", store, *options)
+        assert ended.code == 1
+        assert "it will not be replaced" in ended.err
+        np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
+    assert command("fit", store, "--model", tmp_path / "m", "--moments", tmp_path / "m").code == 2
+
+
+def test_arrays_of_other_names(done: Callable[..., str], tmp_path: Path) -> None:
+    X, y = rows()
+    group = zarr.create_group(tmp_path / "rows.zarr")
+    group.create_array("measured", data=X)
+    group.create_array("kind", data=np.searchsorted(NAMES, y))
+    model = tmp_path / "m.zip"
+    names = ("--x", "measured", "--y", "kind")
+    done("fit", tmp_path / "rows.zarr", "--model", model, *names)
+    out = done("evaluate", model, tmp_path / "rows.zarr", *names)
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
+    assert f"accuracy  {expected:.4f}" in out
+
+
+# --- select --------------------------------------------------------------------------------------
+
+
+def test_select_saves_the_best_of_what_it_shows(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    shown = done("select", data / "rows.zarr", "--model", tmp_path / "m.zip", "--cv=3", "--seed=7")
+    search = streamgda.GaussianDiscriminantCV(cv=3, random_state=7).fit(X, y)
+    lines = shown.splitlines()
+    assert lines[0].split() == [
+        *("rank", "covariance_type", "pooling", "shrinkage", "var_smoothing", "accuracy", "+-")
+    ]
+    assert lines[1].split()[:2] == ["1", search.best_params_["covariance_type"]]
+    assert f"{search.best_score_:.5g}" in lines[1].split()
+    assert lines[21] == "and 11 more"
+    saved = streamgda.load(tmp_path / "m.zip")
+    assert saved.get_params() == search.best_estimator_.get_params()
+    np.testing.assert_allclose(saved.predict_proba(X), search.predict_proba(X), rtol=1e-9)
+
+
+def test_select_of_a_grid_for_programs(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    grid = ["--grid", "covariance-type=full,diag", "--grid", "shrinkage=none,0,0.5"]
+    options = ["--scoring=joint_log_likelihood", "--json", *grid]
+    shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "m", *options))
+    params = {"covariance_type": ["full", "diag"], "shrinkage": [None, 0, 0.5]}
+    search = streamgda.GaussianDiscriminantCV(params, scoring="joint_log_likelihood").fit(*rows())
+    assert shown["scoring"] == "joint_log_likelihood"
+    assert shown["best"]["params"] == search.best_params_
+    assert shown["best"]["score"] == pytest.approx(search.best_score_)
+    scores = [row["score"] for row in shown["candidates"]]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 6
+    assert [row["rank"] for row in shown["candidates"]][-1] in (5, 6)
+
+
+def test_select_says_which_candidates_are_singular(
+    done: Callable[..., str], tmp_path: Path
+) -> None:
+    X, y = rows()
+    convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
+    arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]
+    shown = done(*arguments, "--grid", "reg_param=0,0.1")
+    assert shown.splitlines()[2].split() == ["2", "0", "singular"]
+    told = json.loads(done(*arguments, "--grid", "reg_param=0,0.1", "--json"))
+    assert told["candidates"][1]["score"] is None

@@ -1,0 +1,226 @@
+"""The command line predicts, and says how well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from commands import NAMES, PROGRAM, Command, child, interrupt_at, rows
+from sklearn.metrics import classification_report, confusion_matrix, log_loss
+
+import streamgda
+from streamgda.datasets import convert
+
+
+@pytest.mark.parametrize(
+    ("option", "method"),
+    [
+        ((), "predict"),
+        (("--proba",), "predict_proba"),
+        (("--log-proba",), "predict_log_proba"),
+        (("--density",), "score_samples"),
+    ],
+)
+def test_what_is_written_is_what_is_predicted_in_memory(
+    done: Callable[..., str], data: Path, tmp_path: Path, option: tuple[str, ...], method: str
+) -> None:
+    out = tmp_path / "new" / "out.zarr"
+    done("predict", data / "qda.zip", data / "rows.zarr", "--out", out, *option)
+    written = zarr.open_array(out, mode="r")
+    estimator = streamgda.load(data / "qda.zip")
+    np.testing.assert_array_equal(written[:], getattr(estimator, method)(rows()[0]))
+    assert [path.name for path in out.parent.iterdir()] == ["out.zarr"]
+    described = json.loads(done("info", out, "--json"))
+    assert (described["kind"], described["method"]) == ("predictions", method)
+    assert described["columns"] == (NAMES.tolist() if written.ndim == 2 else None)
+
+
+@pytest.mark.parametrize(("store", "label"), [("rows.zarr", "none"), ("numbers.zarr", -1)])
+def test_predict_rejects_rows(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any
+) -> None:
+    X, y = streamgda.open_store(data / store)
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
+    estimator.save(tmp_path / "m.zip")
+    arguments = ("predict", tmp_path / "m.zip", data / store, "--reject", "0.2")
+    done(*arguments, "--reject-label", label, "--out", tmp_path / "out.zarr")
+    expected = estimator.predict(X, reject=0.2, reject_label=label)
+    assert 0 < (expected == label).sum() < len(expected)
+    written = zarr.open_array(tmp_path / "out.zarr", mode="r")[:]
+    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
+    assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
+
+
+def test_interrupted_scoring_says_what_it_keeps_and_goes_on(
+    data: Path, tmp_path: Path, done: Callable[..., str]
+) -> None:
+    program = f"""
+import os, signal, time
+from streamgda import slabs, sources
+slabs._SLAB_BYTES = 50 * 24
+signal.signal(signal.SIGINT, signal.default_int_handler)
+read = sources.RowSource.read
+def interrupted(self, start, stop):
+    if start == 150:  # slabs before it have been written
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+    return read(self, start, stop)
+sources.RowSource.read = interrupted
+{PROGRAM}
+"""
+    out = tmp_path / "labels.zarr"
+    predict = "predict", data / "qda.zip", data / "rows.zarr", "--out", out
+    ended = child(*predict, program=program)
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.startswith("streamgda: interrupted. ")
+    kept = re.search(r"(\S+) keeps what was done, the scores of the first (\d+) rows", ended.err)
+    assert kept
+    assert kept[1] == f"{out}.partial"
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr.partial"]
+    half = json.loads(done("info", f"{out}.partial", "--json"))
+    assert (half["kind"], half["rows"]) == ("predictions, half-written", int(kept[2]))
+    assert "with what was there" in done(*predict)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr"]
+    labels = zarr.open_array(out, mode="r")
+    np.testing.assert_array_equal(labels[:], streamgda.load(data / "qda.zip").predict(rows()[0]))
+
+
+def test_half_written_scores_are_replaced_only_if_asked(
+    command: Command,
+    done: Callable[..., str],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, other = tmp_path / "out.zarr", tmp_path / "nb.zip"
+    streamgda.GaussianNB().fit(*rows()).save(other)
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 100)
+        assert command("predict", data / "qda.zip", data / "rows.zarr", "--out", out).code == 130
+    mixed = zarr.create_group(tmp_path / "mixed.zarr")
+    mixed.create_array("X", data=rows()[0])
+    (tmp_path / "out.zarr.partial").rename(tmp_path / "mixed.zarr" / "y")
+    refused = command("evaluate", other, tmp_path / "mixed.zarr")
+    assert refused.code == 1
+    assert "'y' holds scores that are half-written: 100 of 240 rows" in refused.err
+    (tmp_path / "mixed.zarr" / "y").rename(tmp_path / "out.zarr.partial")
+    arguments = "predict", other, data / "rows.zarr", "--out", out
+    refused = command(*arguments)
+    assert refused.code == 1
+    assert "out.zarr.partial was begun with model: checksum" in refused.err
+    done(*arguments, "--overwrite")
+    expected = streamgda.load(other).predict(rows()[0])
+    np.testing.assert_array_equal(zarr.open_array(out, mode="r")[:], expected)
+
+
+def test_predict_replaces_nothing_but_predictions(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
+    convert(X, store, labels=y)
+    done("predict", data / "qda.zip", store, "--out", out)
+    refused = command("predict", data / "qda.zip", store, "--out", out, "--proba")
+    assert refused.code == 1
+    assert "--overwrite replaces it" in refused.err
+    assert zarr.open_array(out, mode="r").shape == (240,)
+    done("predict", data / "qda.zip", store, "--out", out, "--proba", "--overwrite")
+    assert zarr.open_array(out, mode="r").shape == (240, 3)
+    for occupied in (store, store / "X", tmp_path):
+        ended = command("predict", data / "qda.zip", store, "--out", occupied, "--overwrite")
+        assert ended.code == 1
+        assert "it will not be replaced" in ended.err
+    np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
+
+
+def test_errors_of_single_rows_say_where_these_are(
+    command: Command, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = rows()
+    X[130, 1] = np.nan
+    store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
+    convert(X, store, labels=y, chunk_rows=50)
+    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+    for arguments in (["predict", "--out", out], ["evaluate"]):
+        name, *options = arguments
+        ended = command(name, data / "qda.zip", store, *options)
+        assert ended.code == 1
+        assert "Input X contains NaN: row 130, column 1" in ended.err
+    assert not out.exists()
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+def test_evaluate_agrees_with_scikit_learn(
+    done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 100 * 24)
+    monkeypatch.setattr("streamgda.cli.evaluate._SCORES", 70)
+    X, y = rows()
+    estimator = streamgda.load(data / "qda.zip")
+    predicted = estimator.predict(X)
+    result = json.loads(done("evaluate", data / "qda.zip", data / "rows.zarr", "--json"))
+    assert result["rows"] == 240
+    assert result["accuracy"] == pytest.approx(estimator.score(X, y))
+    assert result["log_loss"] == pytest.approx(log_loss(y, estimator.predict_proba(X)))
+    assert result["confusion_matrix"] == confusion_matrix(y, predicted).tolist()
+    report = classification_report(y, predicted, output_dict=True)
+    assert [entry["label"] for entry in result["classes"]] == NAMES.tolist()
+    for entry in result["classes"]:
+        expected = report[entry["label"]]
+        assert entry["rows"] == expected["support"]
+        for name, theirs in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
+            assert entry[name] == pytest.approx(expected[theirs])
+
+
+def test_evaluate_prints_tables_with_labels_as_they_are(
+    done: Callable[..., str], data: Path
+) -> None:
+    out = done("evaluate", data / "qda.zip", data / "rows.zarr")
+    X, y = rows()
+    counts = confusion_matrix(y, streamgda.load(data / "qda.zip").predict(X))
+    *_, last = out.splitlines()
+    assert last.startswith("spam & [bold]beans")
+    assert [int(n.replace(".", "0")) for n in last.split()[3:]] == counts[2].tolist()
+    assert max(map(len, out.splitlines())) < 100
+
+
+def test_rows_of_labels_that_the_model_does_not_know_are_wrong(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    X, y = rows()
+    known = y != NAMES[1]
+    estimator = streamgda.GaussianNB().fit(X[known], y[known])
+    estimator.save(tmp_path / "nb.zip")
+    result = json.loads(done("evaluate", tmp_path / "nb.zip", data / "rows.zarr", "--json"))
+    assert result["accuracy"] == pytest.approx(estimator.score(X, y))
+    assert result["log_loss"] is None
+    assert result["confusion_matrix"] == confusion_matrix(y, estimator.predict(X)).tolist()
+    ham = result["classes"][1]
+    assert (ham["recall"], ham["precision"]) == (0, None)
+    table = done("evaluate", tmp_path / "nb.zip", data / "rows.zarr")
+    assert ["log-loss", "inf"] in [line.split() for line in table.splitlines()]
+
+
+def test_of_many_classes_the_worst_confusions_are_shown(
+    done: Callable[..., str], tmp_path: Path
+) -> None:
+    y = np.repeat(np.arange(30), 10)
+    X = y[:, None] + np.random.default_rng(0).normal(scale=0.1, size=(300, 2))
+    X[y == 7] += 1  # taken for 8
+    convert(X, tmp_path / "rows.zarr", labels=y)
+    clean = X - (y == 7)[:, None]
+    streamgda.GaussianNB().fit(clean, y).save(tmp_path / "nb.zip")
+    out = done("evaluate", tmp_path / "nb.zip", tmp_path / "rows.zarr")
+    assert "true \\ predicted" not in out
+    heading, worst = out.splitlines()[-2:]
+    assert heading.split() == ["true", "predicted", "rows"]
+    assert worst.split() == ["7", "8", "10"]
