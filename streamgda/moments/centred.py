@@ -123,7 +123,7 @@ class CentredSums(Sums):
         if self._narrow(X.shape[0]):
             finite = add_centred_narrow(*state, self.scatter)
         else:
-            few = self.structure.per_class and X.shape[0] <= FEW  # which are not packed
+            few = len(self.scatter) > 1 and X.shape[0] <= FEW  # a class's few rows are not packed
             panels = NO_PANELS if few else self._panels(X.shape[0], np.float64)
             finite = add_centred(*state, panels, self.scatter)
         if not finite:
