@@ -38,6 +38,12 @@ SUMS_IN_THE_CACHE = (
 )
 
 
+SMALL_STATES = (
+    "moments that take little memory are summed in float64 whatever the rows are, at half the rate "
+    "of float32; centring and packing cost about as much as so few products"
+)
+
+
 def run(plan: Plan) -> Iterator[Row]:
     yield from mnist_moments(plan)
     yield from moments(plan)
@@ -66,7 +72,7 @@ def mnist_moments(plan: Plan) -> Iterator[Row]:
 
 def moments(plan: Plan) -> Iterator[Row]:
     """The same on rows of few features, of many, and of many classes."""
-    target = {"OpenBLAS": of_its_time(1.3)}
+    target = {"OpenBLAS": of_its_time(1.3, SMALL_STATES)}
     for n, d, n_classes, structure, kinds, targets in (
         (500_000, 64, 10, "full", ("float32", "float64"), target),
         (2_000_000, 8, 10, "full", ("float32", "float64"), None),
