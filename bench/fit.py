@@ -40,7 +40,7 @@ SUMS_IN_THE_CACHE = (
 
 SMALL_STATES = (
     "moments that take little memory are summed in float64 whatever the rows are, at half the rate "
-    "of float32; centring and packing cost about as much as so few products"
+    "of float32; and rows are centred and packed beside the products"
 )
 
 

@@ -38,6 +38,11 @@ def table_of(suite: str, rows: Rows) -> Table:
     return Table(table.head, [*table.rows, *(("**failed**", text, *blank) for text in failed)])
 
 
+def times(ratio: float) -> str:
+    """Two digits, and no exponent."""
+    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:.0f}"
+
+
 def ratios(rows: Rows) -> Table:
     """Ours against a peer, with the target and the limit."""
     head = (
@@ -66,7 +71,7 @@ def _ratio(row: dict[str, Any]) -> tuple[str, ...]:
     if row["ratio"] is None:
         ratio, spread = f"no figure ({row['missing']})", ""
     else:
-        ratio, spread = f"**{row['ratio']:.2g}**", "{:.2g} to {:.2g}".format(*row["spread"])
+        ratio, spread = f"**{times(row['ratio'])}**", " to ".join(map(times, row["spread"]))
     reached = {True: "yes", False: "no", None: ""}[row["reached"]]
     limit = share = ""
     if row["limit"] is not None:
@@ -122,7 +127,7 @@ def skews(rows: Rows) -> Table:
     return Table(
         ("rows", "least ratio to balanced classes", "found at"),
         [
-            (case, f"**{row['ratio']:.2g}**", row["work"].split(": ")[1])
+            (case, f"**{times(row['ratio'])}**", row["work"].split(": ")[1])
             for case, row in slowest.items()
         ],
     )

@@ -146,6 +146,7 @@ def test_feature_names(name, tmp_path):
         for use in (estimator.predict, lambda X, e=estimator: e.partial_fit(X, y)):
             with pytest.raises(ValueError, match="feature names should match"):
                 use(frame[["b", "a", "c"]])
+    assert not hasattr(fitted.fit(X, y), "feature_names_in_")
 
 
 def test_transform_names_its_columns():

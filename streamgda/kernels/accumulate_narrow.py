@@ -76,7 +76,7 @@ def _cancelled(before, products):
 
 @inline_kernel
 def _add_padded(products, scatter):
-    """Add padded matrices, or none, to the lower triangles of others."""
+    """Add padded matrices to the lower triangles of others."""
     for g in range(products.shape[0]):
         for i in range(scatter.shape[1]):
             for j in range(i + 1):
