@@ -21,7 +21,7 @@ from rich.table import Table
 
 from bench import limits, peers, report
 from bench.measure import Plan, reason
-from streamgda import threads
+from streamgda.runtime import threads
 
 # Suites in the order of their tables, and the modules that measure them.
 SUITES = {

@@ -20,11 +20,11 @@ from typing import Any
 
 import streamgda
 from bench import data, report
-from streamgda import threads
 from streamgda.datasets import convert
-from streamgda.distributed import part_bytes
+from streamgda.engine.dask import part_bytes
 from streamgda.moments.structure import structure_of
-from streamgda.slabs import readable
+from streamgda.runtime import threads
+from streamgda.runtime.memory import readable
 
 HERE = Path(__file__).resolve().parent
 SAVED = HERE / "cost.json"

@@ -7,8 +7,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from streamgda import threads
 from streamgda.datasets import load_mnist
+from streamgda.runtime import threads
 
 STAND_IN = "stand-in for MNIST"
 Images = tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from streamgda import threads
+from streamgda.runtime import threads
 
 INTEGER = "integer"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.measure import Call
-from streamgda import threads
+from streamgda.runtime import threads
 
 PACKAGES = ("scikit-learn-intelex", "dask-ml", "river")
 ONE_DAL, DASK_ML, RIVER = "oneDAL incremental covariance", "dask-ml GaussianNB", "river GaussianNB"

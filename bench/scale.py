@@ -43,15 +43,16 @@ _CHILD = """
 import json, sys, time, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
 import streamgda, streamgda.engine
-from streamgda.slabs import Slabs
-from streamgda.sources import as_source
+from streamgda.engine.plan import plan_rows
+from streamgda.rows.slabs import Slabs
+from streamgda.rows.sources import as_source
 
 def peak():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
 
 def slab():
-    return Slabs.plan(as_source(X), allowed).n_rows
+    return plan_rows(as_source(X), allowed).n_rows
 
 warnings.simplefilter("ignore")
 folder, allowed = sys.argv[1], int(sys.argv[2])

@@ -15,8 +15,8 @@ import zarr
 import streamgda
 from bench import data
 from bench.measure import OURS, Call, Plan, Row, in_turn, of_its_time, rows_of
-from streamgda import threads
 from streamgda.datasets import convert
+from streamgda.runtime import threads
 
 # What a store may cost above its parts, each done alone.
 OVERHEAD = 1.05

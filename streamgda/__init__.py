@@ -2,7 +2,6 @@
 
 from importlib.metadata import version
 
-from streamgda.discriminants import LinearDiscriminants, QuadraticDiscriminants
 from streamgda.engine import accumulate
 from streamgda.estimators import (
     BernoulliNB,
@@ -13,12 +12,13 @@ from streamgda.estimators import (
     QuadraticDiscriminantAnalysis,
     ThresholdClassifier,
 )
-from streamgda.fisher import FisherDiscriminant
-from streamgda.model import GaussianModel
+from streamgda.estimators.checkpoint import Checkpoint
+from streamgda.estimators.load import load
+from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
+from streamgda.models.fisher import FisherDiscriminant
+from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
-from streamgda.saved import load
-from streamgda.sources import open_store
-from streamgda.streams import Checkpoint
+from streamgda.storage.opening import open_store
 
 __version__ = version("streamgda")
 

@@ -17,9 +17,11 @@ from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from streamgda import QuadraticDiscriminantAnalysis, slabs, threads
+from streamgda import QuadraticDiscriminantAnalysis
 from streamgda.cli import main
 from streamgda.datasets import convert
+from streamgda.engine import plan
+from streamgda.runtime import threads
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import naive` and the other helpers
 import commands
@@ -115,7 +117,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of `stops` are read a chunk at a time."""
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
 
 
 # --- dask ---------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def forks(environment: None) -> Iterator[BaseContext]:
     """Processes are forked off one which has imported all: they are soon there."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
-        context.set_forkserver_preload(["distributed", "streamgda.distributed", "zarr"])
+        context.set_forkserver_preload(["distributed", "streamgda.engine.dask", "zarr"])
         yield context
 
 
@@ -177,7 +179,7 @@ def a_task_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: None) -> None:
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import zarr
 from samples import blobs
 
 from streamgda import accumulate
-from streamgda import distributed as streamgda_on_dask
+from streamgda.engine import dask as streamgda_on_dask
 
 N_ROWS = 300
 CHUNK_ROWS = 13  # 24 parts, the last of one row

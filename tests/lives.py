@@ -24,8 +24,10 @@ import numpy as np
 import zarr
 from distributed import Client
 
-from streamgda import Checkpoint, GaussianNB, accumulate, outputs, slabs, threads
-from streamgda import distributed as streamgda_on_dask
+from streamgda import Checkpoint, GaussianNB, accumulate
+from streamgda.engine import dask as streamgda_on_dask
+from streamgda.engine import outputs, plan
+from streamgda.runtime import threads
 
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
 RANDOM = np.random.default_rng(0)
@@ -83,7 +85,7 @@ def store(folder):
     """Rows and labels, each chunk of which is a part."""
     streamgda_on_dask._PART_BYTES = streamgda_on_dask._SCORED_BYTES = 1
     streamgda_on_dask._PART_STATES = (0, 0)
-    slabs._SLAB_BYTES = 1
+    plan._SLAB_BYTES = 1
     group = zarr.create_group(folder.parent / "store", overwrite=True)
     group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))
     group.create_array("y", data=Y, chunks=(SLAB,))
@@ -178,7 +180,7 @@ def lives(work, folder, wanted, chance, shortest, growth):
 
 
 def main(folder, wanted, seed, address=None):
-    slabs._SLAB_BYTES = SLAB_BYTES
+    plan._SLAB_BYTES = SLAB_BYTES
     outputs._EVERY = 0
     with threads.limit(1):  # makes kernels ready, also for sums and classes that are there already
         for _ in range(2):

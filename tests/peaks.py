@@ -17,9 +17,10 @@ import dask.array as da
 import numpy as np
 import zarr
 
-from streamgda import GaussianDiscriminantAnalysis, accumulate, engine, threads
+from streamgda import GaussianDiscriminantAnalysis, accumulate, engine
 from streamgda.errors import MemoryBudgetError
-from streamgda.slabs import as_bytes
+from streamgda.runtime import threads
+from streamgda.runtime.memory import as_bytes
 
 warnings.simplefilter("ignore")
 D = 200

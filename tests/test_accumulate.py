@@ -22,7 +22,7 @@ from streamgda.kernels.merging import add_outer, merge, two_sum, two_sum_of_numb
 from streamgda.kernels.narrow import NARROW
 from streamgda.kernels.scatter import empty_panels
 from streamgda.kernels.tiles import has_integer_dot
-from streamgda.moments.sums import as_rows
+from streamgda.rows.blocks import as_rows
 
 NO_WEIGHTS = np.empty(0)
 # How scatter is kept: whether a class has one of its own, and whether it is a matrix. The kernel of

@@ -21,8 +21,8 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
     open_store,
-    slabs,
 )
+from streamgda.engine import plan
 from streamgda.errors import (
     FormatError,
     InvalidDataError,
@@ -46,7 +46,7 @@ def fitted():
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
 
 
 def refuses(error, match, estimator, method, *arguments, **keywords):

@@ -17,11 +17,11 @@ from streamgda import (
     ThresholdClassifier,
     accumulate,
     open_store,
-    patience,
-    slabs,
     storage,
 )
+from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
+from streamgda.runtime import retry
 
 N_ROWS, D = 1000, 6
 WAYS = {
@@ -36,8 +36,8 @@ WAYS = {
 
 @pytest.fixture(autouse=True)
 def small_slabs_and_no_pauses(monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 300 * D * 8)
-    monkeypatch.setattr(patience, "PAUSES", (0, 0))
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 300 * D * 8)
+    monkeypatch.setattr(retry, "PAUSES", (0, 0))
 
 
 def write(path, way="zstd", fill_value=0):

@@ -11,7 +11,9 @@ import pytest
 from samples import KINDS, held
 from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory, stopped
 
-from streamgda import ClassMoments, accumulate, checkpoint, slabs, storage
+from streamgda import ClassMoments, accumulate, storage
+from streamgda.engine import journal as checkpoint
+from streamgda.engine import plan
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -44,7 +46,7 @@ def ended(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["rows", "iterable", "stream", "scores"])
 def test_killed_work_ends_with_the_bits_of_undisturbed_work(ended, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", lives.SLAB_BYTES)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", lives.SLAB_BYTES)
     (tmp_path / "stream").mkdir()
     undisturbed = {
         "rows": lambda: accumulate(lives.X, lives.Y, sample_weight=lives.WEIGHTS),
@@ -65,7 +67,7 @@ def test_killed_work_ends_with_the_bits_of_undisturbed_work(ended, kind, tmp_pat
 @pytest.mark.parametrize("kind", ["float", "bytes"])
 def test_a_pass_is_gone_on_with_to_the_bit(tmp_path, monkeypatch, covariance_type, weights, kind):
     rows = X if kind == "float" else (10 * (X - X.min())).astype(np.uint8)
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", SLAB * rows[0].nbytes)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", SLAB * rows[0].nbytes)
     options = {"covariance_type": covariance_type, "sample_weight": weights}
     undisturbed = accumulate(Rows(rows), Y, **options)
     path = tmp_path / "new" / "kept"
@@ -279,8 +281,8 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     stopped(path)
     narrow, generous = Rows(), Rows()
     narrow.chunks = (10, 4)
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 90 * 8 * 4)
-    monkeypatch.setattr(slabs, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 90 * 8 * 4)
+    monkeypatch.setattr(plan, "_FEWEST_ROWS", 1)
     with pytest.raises(MemoryBudgetError, match="begun in slabs of 30 rows"):
         accumulate(narrow, Y, checkpoint=path, max_memory=least_memory(narrow))
     accumulate(generous, Y, checkpoint=path)
@@ -295,7 +297,7 @@ def test_what_killed_runs_left_is_removed(tmp_path):
 
 
 def test_only_a_sample_of_many_slabs_is_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 32)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 32)
     rows = Rows()
     rows.chunks = (1, 4)
     accumulate(rows, Y, checkpoint=tmp_path / "kept")

@@ -8,7 +8,8 @@ import zarr
 from samples import make
 from stops import N_ROWS, Rows, X, Y
 
-from streamgda import accumulate, engine, outputs
+from streamgda import accumulate, engine
+from streamgda.engine import outputs
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
 
 pytestmark = pytest.mark.usefixtures("small_slabs")

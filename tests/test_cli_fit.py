@@ -140,7 +140,7 @@ def test_an_interrupted_fit_says_what_it_keeps_and_goes_on(
     fit = "fit", data / "rows.zarr", "--model", model, "--kind", "nb", "--checkpoint"
     assert command(*fit, model).code == 2  # it would be written to twice
     with monkeypatch.context() as patch:
-        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
         interrupt_at(patch, 150)
         ended = command(*fit, kept)
     assert (ended.code, ended.out) == (130, "")

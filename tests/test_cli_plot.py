@@ -14,7 +14,7 @@ from samples import held
 import streamgda
 from streamgda.cli.learning import Stream
 from streamgda.datasets import convert
-from streamgda.slabs import Slabs
+from streamgda.rows.slabs import Slabs
 
 
 @pytest.mark.parametrize(

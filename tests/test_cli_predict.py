@@ -62,8 +62,9 @@ def test_interrupted_scoring_says_what_it_keeps_and_goes_on(
 ) -> None:
     program = f"""
 import os, signal, time
-from streamgda import slabs, sources
-slabs._SLAB_BYTES = 50 * 24
+from streamgda.engine import plan
+from streamgda.rows import sources
+plan._SLAB_BYTES = 50 * 24
 signal.signal(signal.SIGINT, signal.default_int_handler)
 read = sources.RowSource.read
 def interrupted(self, start, stop):
@@ -101,7 +102,7 @@ def test_half_written_scores_are_replaced_only_if_asked(
     out, other = tmp_path / "out.zarr", tmp_path / "nb.zip"
     streamgda.GaussianNB().fit(*rows()).save(other)
     with monkeypatch.context() as patch:
-        patch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
         interrupt_at(patch, 100)
         assert command("predict", data / "qda.zip", data / "rows.zarr", "--out", out).code == 130
     mixed = zarr.create_group(tmp_path / "mixed.zarr")
@@ -147,7 +148,7 @@ def test_errors_of_single_rows_say_where_these_are(
     X[130, 1] = np.nan
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
     convert(X, store, labels=y, chunk_rows=50)
-    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 50 * 24)
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
     for arguments in (["predict", "--out", out], ["evaluate"]):
         name, *options = arguments
         ended = command(name, data / "qda.zip", store, *options)
@@ -162,7 +163,7 @@ def test_errors_of_single_rows_say_where_these_are(
 def test_evaluate_agrees_with_scikit_learn(
     done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 100 * 24)
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 100 * 24)
     monkeypatch.setattr("streamgda.cli.evaluate._SCORES", 70)
     X, y = rows()
     estimator = streamgda.load(data / "qda.zip")

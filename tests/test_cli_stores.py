@@ -71,7 +71,7 @@ def test_missing_chunks_are_rows_or_errors(command, rows, tmp_path):
 
 
 def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamgda.slabs._SLAB_BYTES", 300 * D * 8)
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 300 * D * 8)
     bad = X.copy()
     bad[737, 1] = np.nan
     rows, kept = write(tmp_path / "rows", bad), tmp_path / "kept"

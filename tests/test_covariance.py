@@ -14,7 +14,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.covariance import Covariances, Regularisation, estimate, factorise
 from streamgda.errors import (
     ConstantFeatureWarning,
     InvalidDataError,
@@ -22,6 +21,7 @@ from streamgda.errors import (
     MergeError,
     SingularCovarianceError,
 )
+from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 

@@ -12,11 +12,11 @@ from distributed import Client, LocalCluster
 from samples import assert_equal_to_rounding, assert_same_bits, blobs, bytes_of, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda import distributed as streamgda_on_dask
-from streamgda.distributed import cluster as streamgda_cluster
-from streamgda.distributed import tasks
+from streamgda.engine import dask as streamgda_on_dask
+from streamgda.engine.dask import cluster as streamgda_cluster
+from streamgda.engine.dask import tasks
 from streamgda.errors import InvalidDataError
-from streamgda.slabs import Slabs
+from streamgda.rows.slabs import Slabs
 
 # --- on every scheduler -----------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from samples import (
 )
 
 from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis, accumulate
-from streamgda import distributed as streamgda_on_dask
-from streamgda.distributed import tasks
-from streamgda.distributed.blocks import blocks_of
+from streamgda.engine import dask as streamgda_on_dask
+from streamgda.engine.dask import tasks
+from streamgda.engine.dask.blocks import blocks_of
 from streamgda.errors import InvalidDataError
 
 # --- any blocks -------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import zarr
 from dask_rows import CHUNK_ROWS, N_ROWS, stop_after, store, use_parts_of
 from samples import assert_same_bits, make
 
-from streamgda import GaussianNB, accumulate, outputs, slabs, storage
-from streamgda.distributed import tasks
+from streamgda import GaussianNB, accumulate, storage
+from streamgda.engine import outputs, plan
+from streamgda.engine.dask import tasks
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
 
 HELD = {
@@ -64,7 +65,7 @@ def half_way(cluster, tmp_path_factory):
     group, _, y = store(folder / "rows")
     with pytest.MonkeyPatch.context() as patch, cluster["scheduler"].as_current():
         use_parts_of(patch, 1)
-        patch.setattr(slabs, "_SLAB_BYTES", 1)
+        patch.setattr(plan, "_SLAB_BYTES", 1)
         options = {"sample_weight": WEIGHTS, "checkpoint": folder / "kept"}
         stop_after(150, group["X"], y, checkpoint_every=0, **options)
     return (folder / "kept").read_bytes()

@@ -11,7 +11,9 @@ import pytest
 import zarr
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine, patience, slabs
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda.engine import plan
+from streamgda.runtime import retry
 
 N_ROWS = 500
 FEW_ROWS = 200  # where zarr takes its time
@@ -21,7 +23,7 @@ NAMES = np.array(["ant", "bee", "a rather long name"])
 @pytest.fixture
 def small_slabs(monkeypatch):
     """Slabs of 64 rows of six bytes, 8 of six float64, or a chunk where that is larger."""
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 64 * 6)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 64 * 6)
 
 
 def assert_same_moments(found, expected):
@@ -178,7 +180,7 @@ class Recorder:
     ],
 )
 def test_slabs_are_whole_chunks_read_once(monkeypatch, chunk, shard, slab_bytes, slab):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", slab_bytes)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", slab_bytes)
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, chunk, shard)
     expected = [(i, min(i + slab, N_ROWS)) for i in range(0, N_ROWS, slab)]
@@ -216,7 +218,7 @@ def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
 
 
 def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
-    monkeypatch.setattr(patience, "PAUSES", ())
+    monkeypatch.setattr(retry, "PAUSES", ())
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, 20)
 
@@ -302,7 +304,7 @@ def test_what_stands_there_is_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
 def test_progress_counts_rows(monkeypatch, kind):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 100 * 48)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 48)
     X, y = blobs(N_ROWS, 6)
     calls = []
     report = lambda *call: calls.append(call)  # noqa: E731

@@ -19,8 +19,9 @@ import zarr
 from distributed import Client, LocalCluster, Status
 from samples import assert_same_bits, blobs, bytes_of, make
 
-from streamgda import accumulate, slabs
-from streamgda import distributed as streamgda_on_dask
+from streamgda import accumulate
+from streamgda.engine import dask as streamgda_on_dask
+from streamgda.engine import plan
 from streamgda.errors import ClusterError
 
 N_ROWS = 4000
@@ -54,7 +55,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", 1)
     monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
     monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", 1)
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 60 * 32)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 60 * 32)
 
 
 class Killer:
@@ -227,7 +228,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     ended = json.loads(done.stdout)
     for name in ("_PART_BYTES", "_SCORED_BYTES", "_PART_STATES"):
         monkeypatch.setattr(streamgda_on_dask, name, getattr(streamgda_on_dask, name))
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     lives.store(tmp_path / "life")
     group = zarr.open_group(tmp_path / "store", mode="r")
     rows, labels = (da.from_zarr(group[name]) for name in "Xy")

@@ -14,34 +14,24 @@ import streamgda
 
 PACKAGE = Path(streamgda.__file__).parent
 
-# From the ground up; rooms on one level do not know each other.
-LEVELS = [
-    {"errors"},
-    {"threads", "lapack", "patience", "machine", "threshold"},
-    {"guarded"},
-    {"kernels"},
-    {"storage"},
-    {"moments"},
-    {"shrinkage"},
-    {"covariance", "scores"},
-    {"model"},
-    {"likelihood", "bernoulli", "discriminants", "fisher"},
-    {"sources"},
-    {"slabs", "identity", "sampling"},
-    {"progress", "checkpoint", "outputs"},
-    {"engine", "distributed"},
-    {"folds"},
-    {"estimators"},
-    {"saved"},
-    {"streams"},
-    {"__init__"},  # the public names, which what is above may use like anybody else
-    {"datasets"},
-    {"plots"},
-    {"cli"},
+# From the ground up: a room imports from those above it in this list, and from itself.
+ROOMS = [
+    "errors",
+    "kernels",
+    "runtime",
+    "storage",
+    "rows",
+    "moments",
+    "models",
+    "engine",
+    "engine.dask",
+    "estimators",
+    "__init__",  # the public names, which the rooms below may use like anybody else
+    "datasets",
+    "plots",
+    "cli",
 ]
-LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-# dask is loaded where it is used: these import it inside of functions, and nobody else does.
-USE_DASK = {"engine", "estimators"}
+LEVEL = {room: level for level, room in enumerate(ROOMS)}
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil"}
 COMPILERS |= {"kernel", "fast_kernel", "inline_kernel", "shared_kernel"}
 
@@ -49,7 +39,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(file: Path) -> str:
-    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return room_of_module(".".join(file.relative_to(PACKAGE).with_suffix("").parts))
+
+
+def room_of_module(name: str) -> str:
+    """The room of a module, by its name within the package."""
+    return "engine.dask" if name.startswith("engine.dask") else name.partition(".")[0]
 
 
 def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, list[str], bool]]:
@@ -68,14 +63,13 @@ def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, list[str
 
 def rooms_used(tree: ast.AST) -> Iterator[tuple[str, bool]]:
     for module, names, inside in imports(tree):
-        parts = module.split(".")
-        if parts[0] != "streamgda":
+        if module.split(".")[0] != "streamgda":
             continue
-        if len(parts) > 1:
-            yield parts[1], inside
-        for name in names or ["__init__"]:
-            if len(parts) == 1:
-                yield (name if name in LEVEL else "__init__"), inside
+        path = module.removeprefix("streamgda").lstrip(".")
+        for name in names or [""]:
+            whole = f"{path}.{name}".strip(".")
+            room = room_of_module(whole)
+            yield (room if room in LEVEL else "__init__"), inside
 
 
 def parse(file: Path) -> ast.AST:
@@ -95,9 +89,8 @@ def test_every_room_has_a_level():
 def test_imports_go_downwards(file):
     room = room_of(file)
     for used, inside in rooms_used(parse(file)):
-        if used == "distributed" and room != used:
-            assert room in USE_DASK, f"{room} imports distributed"
-            assert inside, f"{room} imports distributed when it is imported itself"
+        if (room, used) == ("engine", "engine.dask"):
+            assert inside, "dask is loaded where it is used"
         elif used != room:
             assert LEVEL[used] < LEVEL[room], f"{room} imports {used}"
 
@@ -111,7 +104,7 @@ def test_compiled_functions_are_kernels(file):
         allowed = {"numba", "numpy", "llvmlite", "streamgda"} | sys.stdlib_module_names
         assert libraries <= allowed
         return
-    assert "numba" not in libraries or room in ("threads", "lapack")
+    assert "numba" not in libraries or room == "runtime"
     decorators = {
         re.match(r"[\w.]+", ast.unparse(decorator))[0].split(".")[-1]
         for node in ast.walk(tree)

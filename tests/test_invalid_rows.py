@@ -10,7 +10,7 @@ from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory
 
 from streamgda import ClassMoments, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.moments.inputs import Invalid
+from streamgda.rows.validity import Invalid
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.moments import labels as labels_module
-from streamgda.moments.labels import as_labels, encode, find, join_labels
+from streamgda.rows import labels as labels_module
+from streamgda.rows.labels import as_labels, encode, find, join_labels
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NONE = np.empty(0, np.int64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from streamgda import lapack
+from streamgda.runtime import lapack
 
 SIZES = [1, 2, 17, 64, 130]
 

@@ -12,11 +12,14 @@ import pytest
 from naive import COVARIANCE_TYPES
 from samples import blobs
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine, machine, slabs
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda.engine import plan
+from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments.structure import structure_of
-from streamgda.slabs import Slabs, count_classes, readable
-from streamgda.sources import as_source
+from streamgda.rows.sources import as_source
+from streamgda.runtime import memory
+from streamgda.runtime.memory import readable
 
 MB = 10**6
 
@@ -44,7 +47,7 @@ def labels_of(n_rows, dtype=np.uint8):
 
 def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
     y = labels_of(X.shape[0]) if y is None else y
-    return Slabs.plan_moments(
+    return plan_moments(
         as_source(X),
         as_source(y),
         moments=ClassMoments(structure),
@@ -59,9 +62,7 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
 @pytest.mark.parametrize(("n_rows", "held"), [(10**5, True), (10**7, False)])
 def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
     X, y = Stored((n_rows, 64), (1000, 64), np.float64), labels_of(n_rows, np.int64)
-    _, labels = Slabs.plan_moments(
-        as_source(X), as_source(y, "y"), moments=ClassMoments(), allowed=10**9
-    )
+    _, labels = plan_moments(as_source(X), as_source(y, "y"), moments=ClassMoments(), allowed=10**9)
     assert labels.in_memory == held
     counted = len(y.reads)
     assert counted
@@ -114,8 +115,8 @@ def test_scores_are_part_of_the_budget():
     with pytest.raises(MemoryBudgetError):  # of those that are gathered
         engine.score(model.posterior, X, out_row_bytes=24, max_memory="200MB")
     rows = as_source(X)
-    narrow = Slabs.plan(rows, 400 * MB, out_row_bytes=8).n_rows
-    assert Slabs.plan(rows, 400 * MB, out_row_bytes=800).n_rows < narrow
+    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8).n_rows
+    assert plan_rows(rows, 400 * MB, out_row_bytes=800).n_rows < narrow
 
 
 def test_labels_are_counted_only_where_it_matters():
@@ -140,8 +141,8 @@ def test_large_shards_are_read_by_their_chunks():
 
 def test_few_chunks_at_a_time():
     """Each is a task of zarr's, however small it is."""
-    assert slab_of(Stored((10**6, 784), (1, 784))) == slabs._SLAB_CHUNKS
-    assert slab_of(Stored((10**6, 784), (4, 10))) == slabs._SLAB_CHUNKS // 79 * 4
+    assert slab_of(Stored((10**6, 784), (1, 784))) == plan._SLAB_CHUNKS
+    assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
 def test_narrow_rows_count_their_labels():
@@ -175,14 +176,14 @@ def test_limits_of_control_groups(tmp_path, membership, files, limits):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "membership").write_text(membership)
-    assert machine.cgroup_limits(tmp_path / "membership", tmp_path) == limits
-    assert machine.cgroup_limits(tmp_path / "nowhere", tmp_path) == []
+    assert memory.cgroup_limits(tmp_path / "membership", tmp_path) == limits
+    assert memory.cgroup_limits(tmp_path / "nowhere", tmp_path) == []
 
 
 def test_the_default_is_what_the_machine_has(monkeypatch):
-    assert 0 < machine.spare_memory() < 2**50
+    assert 0 < memory.spare_memory() < 2**50
     X, y = np.zeros((400, 300)), np.arange(400) % 200
-    monkeypatch.setattr(slabs, "spare_memory", lambda: 10 * MB)
+    monkeypatch.setattr(memory, "spare_memory", lambda: 10 * MB)
     with pytest.raises(MemoryBudgetError, match=r"allows 10\.0 MB \(by default half of"):
         accumulate(X, y)
     accumulate(X, y, covariance_type="diag")

@@ -10,14 +10,14 @@ import pytest
 from samples import blobs, bytes_of
 
 from streamgda import ClassMoments, GaussianModel
-from streamgda import scores as scores_module
-from streamgda.covariance import Regularisation
 from streamgda.errors import (
     FormatError,
     InvalidDataError,
     SourceNotFoundError,
 )
 from streamgda.kernels.small import SMALL
+from streamgda.models import scores as scores_module
+from streamgda.models.covariance import Regularisation
 from streamgda.moments.structure import structure_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)

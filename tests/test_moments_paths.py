@@ -17,11 +17,11 @@ from moment_checks import (
     watch,
 )
 
-from streamgda import threads
 from streamgda.kernels.scatter import DEPTH
 from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
+from streamgda.runtime import threads
 
 
 def assert_taken(taken, path, dtype, matrix):

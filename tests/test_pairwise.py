@@ -18,9 +18,9 @@ from streamgda import (
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     accumulate,
-    slabs,
 )
 from streamgda.cli import main
+from streamgda.engine import plan
 from streamgda.errors import (
     CheckpointError,
     FormatError,
@@ -30,7 +30,7 @@ from streamgda.errors import (
     MergeError,
 )
 from streamgda.moments import pairwise
-from streamgda.slabs import readable
+from streamgda.runtime.memory import readable
 
 
 def gappy(n=300, d=4, share=0.3, seed=0, offset=0.0):
@@ -159,7 +159,7 @@ def as_batches(X, y, weights=None):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "batches", "delayed"])
 def test_one_pass_over_rows_of_any_kind(kind, weighted, monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     X, y = gappy()
     weights = np.random.default_rng(1).integers(0, 3, 300) * 0.5 if weighted else None
     expected = PairwiseMoments().update(X, y, weights)
@@ -190,7 +190,7 @@ def test_the_value_of_what_was_not_measured_is_missing(dtype):
 
 @pytest.mark.parametrize("kind", ["zarr", "batches"])
 def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     X, y = gappy()
     bad = X.copy()
     bad[280, 2] = np.inf

@@ -7,7 +7,8 @@ import sys
 import pytest
 from samples import blobs
 
-from streamgda import accumulate, progress, slabs
+from streamgda import accumulate
+from streamgda.engine import plan, progress
 
 TOTAL = 1_000_000
 
@@ -99,7 +100,7 @@ def test_a_bar_with_figures(monkeypatch, clock, columns):
 
 
 def test_a_resumed_pass_begins_where_the_other_stopped(monkeypatch, tmp_path):
-    monkeypatch.setattr(slabs, "_SLAB_BYTES", 100 * 32)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 32)
     X, y = blobs(300, 4)
     calls = []
 

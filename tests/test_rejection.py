@@ -7,7 +7,11 @@ import zarr
 from samples import KINDS, blobs, bytes_of, held
 from scipy.stats import chi2
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianNB, QuadraticDiscriminantAnalysis
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+)
 from streamgda.errors import InvalidParameterError
 
 

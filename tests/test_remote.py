@@ -17,9 +17,10 @@ import zarr
 from samples import blobs
 
 import streamgda
-from streamgda import ClassMoments, GaussianNB, accumulate, open_store, patience
+from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.cli import main
 from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.runtime import retry
 
 obstore = pytest.importorskip("obstore")
 pytest.importorskip("s3fs")
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
 
 @pytest.fixture(autouse=True)
 def no_pauses_and_no_connections_left(monkeypatch):
-    monkeypatch.setattr(patience, "PAUSES", (0, 0, 0))
+    monkeypatch.setattr(retry, "PAUSES", (0, 0, 0))
     yield
     for kind in ("http", "s3"):
         fsspec.get_filesystem_class(kind).clear_instance_cache()

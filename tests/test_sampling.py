@@ -13,9 +13,9 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
     open_store,
-    sampling,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.models import sampling
 
 N = 5000  # more than two blocks
 

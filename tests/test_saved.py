@@ -17,7 +17,12 @@ from samples import (
 )
 
 import streamgda
-from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, ThresholdClassifier, storage
+from streamgda import (
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+    storage,
+)
 from streamgda.errors import FormatError
 
 

@@ -4,11 +4,11 @@ import naive
 import numpy as np
 import pytest
 
-from streamgda import scores
 from streamgda.kernels import scoring
 from streamgda.kernels.small import GROUP, SMALL
 from streamgda.kernels.tiles import ROWS, panel_width
-from streamgda.scores import Strips
+from streamgda.models import scores
+from streamgda.models.scores import Strips
 
 FLOATS = ["float32", "float64"]
 EVERY_FLOAT = pytest.mark.parametrize("dtype", FLOATS)

@@ -17,16 +17,16 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     accumulate,
-    slabs,
 )
+from streamgda.engine import plan
+from streamgda.engine.folds import FoldedRows, fold_of, without
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.folds import FoldedRows, fold_of, without
-from streamgda.likelihood import joint_log_likelihood
+from streamgda.models.likelihood import joint_log_likelihood
 
 GRID = [
     {"covariance_type": ["full", "tied"], "shrinkage": [0.01, "auto", "oas"]},
@@ -233,7 +233,7 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch):
         passes.clear()
         # The folds' moments, and room for so many candidates of a matrix for each class and fold.
         allowed = int(2 * state * (7 + (models + 0.5) * 4))
-        monkeypatch.setattr(slabs, "_SCRATCH_BYTES", 0)
+        monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
         found = GaussianDiscriminantCV([full, diag], cv=2, max_memory=allowed).fit(X, y)
         assert passes == ["accumulating"] + ["scoring"] * expected, models
         for name, column in whole.cv_results_.items():

@@ -26,7 +26,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     MergeError,
 )
-from streamgda.shrinkage import shrinkage_of
+from streamgda.models.shrinkage import shrinkage_of
 
 RULES = ["ledoit_wolf", "oas"]
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)

@@ -11,7 +11,7 @@ import numba
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from streamgda import threads
+from streamgda.runtime import threads
 
 
 def slowly(number):
@@ -224,7 +224,7 @@ def test_an_abandoned_iteration_cancels_what_waits(use_threads):
 
 FORK = """
 import os, sys, warnings
-from streamgda import threads
+from streamgda.runtime import threads
 threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))

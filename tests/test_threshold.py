@@ -19,7 +19,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, MemoryBudgetError
 from streamgda.estimators import threshold as estimator_module
-from streamgda.threshold import best_threshold
+from streamgda.models.thresholds import best_threshold
 
 
 @parametrize_with_checks([ThresholdClassifier(LinearDiscriminantAnalysis(shrinkage=0.1))])

@@ -9,7 +9,12 @@ from scipy import special
 from bench.gallery.material import Material
 from bench.gallery.page import Item, Section, numbers, percent
 from bench.report import Table
-from streamgda import BernoulliNB, LinearDiscriminantAnalysis, LinearDiscriminants, accumulate
+from streamgda import (
+    BernoulliNB,
+    LinearDiscriminantAnalysis,
+    LinearDiscriminants,
+    accumulate,
+)
 from streamgda.plots import plot_decision_boundary, plot_means
 
 PRIORS = ([0.5, 0.5], [0.9, 0.1])

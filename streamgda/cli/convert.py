@@ -34,9 +34,9 @@ def convert(
 ) -> None:
     """Convert rows and labels to a zarr group, in the memory of a few chunks."""
     from streamgda import datasets  # noqa: PLC0415
-    from streamgda.progress import reporter  # noqa: PLC0415
-    from streamgda.slabs import readable  # noqa: PLC0415
-    from streamgda.sources import open_node  # noqa: PLC0415
+    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
+    from streamgda.storage.opening import open_node  # noqa: PLC0415
 
     if "://" not in store:
         refuse_occupied(store, overwrite)

@@ -106,7 +106,7 @@ def demo(
             estimator.save(folder / "model")
     peak = _peak_memory()
     if peak is not None and imported is not None:
-        from streamgda.slabs import readable  # noqa: PLC0415
+        from streamgda.runtime.memory import readable  # noqa: PLC0415
 
         screen.say(
             f"\npeak memory of this process: {readable(peak)}, of which {readable(imported)} were "

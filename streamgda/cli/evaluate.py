@@ -162,14 +162,15 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     import numpy as np  # noqa: PLC0415
     from sklearn.metrics import confusion_matrix  # noqa: PLC0415
 
-    from streamgda.moments.labels import as_labels, find, join_labels  # noqa: PLC0415
-    from streamgda.progress import reporter  # noqa: PLC0415
-    from streamgda.slabs import Slabs, allowed_bytes  # noqa: PLC0415
-    from streamgda.sources import as_source, check_rows, placing  # noqa: PLC0415
+    from streamgda.engine.plan import plan_rows  # noqa: PLC0415
+    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.rows.labels import as_labels, find, join_labels  # noqa: PLC0415
+    from streamgda.rows.sources import as_source, check_rows, placing  # noqa: PLC0415
+    from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415
 
     rows, companion = as_source(X), as_source(y, "y")
     check_rows(rows, companion)
-    plan = Slabs.plan(rows, allowed_bytes(max_memory))
+    plan = plan_rows(rows, allowed_bytes(max_memory))
     classes = labels = estimator.classes_
     likely = hasattr(estimator, "predict_log_proba")
     how = estimator.blockwise("predict_log_proba" if likely else "predict")

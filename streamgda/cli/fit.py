@@ -136,7 +136,7 @@ def fit(
         raise typer.BadParameter("--model, --moments and --checkpoint need a path each")
 
     import streamgda  # noqa: PLC0415
-    from streamgda.slabs import readable  # noqa: PLC0415
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
 
     name, structure = _ESTIMATORS[kind]
     estimator_class = getattr(streamgda, name)
@@ -214,7 +214,7 @@ def _params(
     """
     from dataclasses import fields  # noqa: PLC0415
 
-    from streamgda.covariance import Regularisation  # noqa: PLC0415
+    from streamgda.models.covariance import Regularisation  # noqa: PLC0415
 
     given = {name: value for name, value in options.items() if value is not None}
     taken = [name for name in options if name in estimator_class().get_params()]

@@ -29,7 +29,7 @@ def info(
         screen.show_json({"path": path, **described})
         return
 
-    from streamgda.slabs import readable  # noqa: PLC0415
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
 
     classes = described.pop("classes", None)
     arrays = described.pop("arrays", None)
@@ -124,7 +124,7 @@ def _moments(path: str) -> dict[str, Any]:
 
 
 def _checkpoint(path: str) -> dict[str, Any]:
-    from streamgda import checkpoint  # noqa: PLC0415
+    from streamgda.engine import journal as checkpoint  # noqa: PLC0415
 
     attributes, held = checkpoint.read(Path(path))
     moments = functools.reduce(operator.add, held.values())
@@ -174,7 +174,7 @@ def _model(path: str) -> dict[str, Any]:
 def _data(node: Any) -> dict[str, Any]:
     import zarr  # noqa: PLC0415
 
-    from streamgda.outputs import mark_of  # noqa: PLC0415
+    from streamgda.engine.outputs import mark_of  # noqa: PLC0415
 
     if isinstance(node, zarr.Array):
         mark = mark_of(node)

@@ -21,7 +21,7 @@ def open_both(
         Where the rows are not those of the estimator.
     """
     from streamgda import load, open_store  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.outputs import refuse_half_written  # noqa: PLC0415
+    from streamgda.engine.outputs import refuse_half_written  # noqa: PLC0415
 
     estimator = load(model)
     X, labels = open_store(store, x, y, missing=missing.value)

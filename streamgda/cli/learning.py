@@ -30,8 +30,9 @@ class Stream:
     def __init__(
         self, estimator: Any, X: Any, y: Any, n: int, hold_out: bool, max_memory: str | None
     ) -> None:
-        from streamgda.slabs import Slabs, allowed_bytes  # noqa: PLC0415  (see `options`)
-        from streamgda.sources import as_source, check_rows  # noqa: PLC0415
+        from streamgda.engine.plan import plan_rows  # noqa: PLC0415  (see `options`)
+        from streamgda.rows.sources import as_source, check_rows  # noqa: PLC0415
+        from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415  (see `options`)
 
         self._rows, self._labels = as_source(X), as_source(y, "y")
         check_rows(self._rows, self._labels)
@@ -39,7 +40,7 @@ class Stream:
         self._n, self._step = n, max(_LEAST_STEP, -(-n_rows // _MOST_HELD_OUT)) if hold_out else 0
         held_out = -(-n_rows // self._step) * self._rows.row_bytes if hold_out else 0
         kept = 3 * estimator.moments_.nbytes + held_out  # what it was, what it is, its model
-        self._slabs = Slabs.plan(
+        self._slabs = plan_rows(
             self._rows, allowed_bytes(max_memory), kept, beside=[self._labels], copies=1
         )
 
@@ -47,7 +48,7 @@ class Stream:
         """Rows from all over the store, and their labels."""
         import numpy as np  # noqa: PLC0415
 
-        from streamgda.moments.labels import as_labels  # noqa: PLC0415
+        from streamgda.rows.labels import as_labels  # noqa: PLC0415
 
         parts = [
             [part[-start % self._step :: self._step].copy() for part in slab]
@@ -59,8 +60,8 @@ class Stream:
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         import numpy as np  # noqa: PLC0415
 
-        from streamgda.moments.labels import as_labels  # noqa: PLC0415
-        from streamgda.progress import reporter  # noqa: PLC0415
+        from streamgda.engine.progress import reporter  # noqa: PLC0415
+        from streamgda.rows.labels import as_labels  # noqa: PLC0415
 
         n_rows = self._rows.n_rows
         n_ends = 1 + int(self._n * np.log10(max(n_rows, 10)))

@@ -125,7 +125,7 @@ def _refuse_others_arrays(out: Path) -> None:
     """Whatever --overwrite says: only predictions are replaced, never rows or a model."""
     import zarr  # noqa: PLC0415
 
-    from streamgda.outputs import mark_of  # noqa: PLC0415
+    from streamgda.engine.outputs import mark_of  # noqa: PLC0415
 
     if is_free(out):
         return

@@ -58,7 +58,7 @@ def select(
     """Try many models of all covariance types, and save the best, fitted to all rows."""
     params = _grid(grid) if grid else None
     from streamgda import GaussianDiscriminantCV, open_store  # noqa: PLC0415
-    from streamgda.slabs import readable  # noqa: PLC0415
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
 
     refuse_other_kind(model, "estimator")
     search = GaussianDiscriminantCV(

@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.datasets.checks import at_least
 from streamgda.datasets.sources import open_table
 from streamgda.datasets.tables import Block, Table
-from streamgda.datasets.target import created, reopened
+from streamgda.datasets.writer import created, reopened
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda import engine, storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.blockwise import Blockwise
-from streamgda.estimators.recency import recency
+from streamgda.estimators.half_life import recency
+from streamgda.estimators.scoring import Blockwise
 from streamgda.moments import ClassMoments
-from streamgda.moments.labels import as_labels, find
-from streamgda.sources import is_dask, is_store, refuse_group
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.sources import is_dask, is_store, refuse_group
 
 _FADED = 2.0**-64  # of the earlier rows' weight: so little that others are not weighed against it
 # The model's methods that say what the estimators' do, and whether that is a number for each class.
@@ -429,7 +429,7 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
 
     def _evaluate(self, how: Blockwise, X: Any, out: Any = None) -> Any:
         if is_dask(X):
-            from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
+            from streamgda.engine import dask as distributed  # noqa: PLC0415
 
             self._check_stored(X, first=False)
             scores = distributed.score(how.function, X, how.dtype, how.columns)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.bernoulli import BernoulliModel, BinaryRows, binarise, ones_of
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.sources import is_dask
+from streamgda.models.bernoulli import BernoulliModel, BinaryRows, binarise, ones_of
+from streamgda.rows.sources import is_dask
 
 _LEAST_ALPHA = 1e-10
 _LARGE = 1 << 25  # bytes of an array that is binarised slab by slab
@@ -108,7 +108,7 @@ class BernoulliNB(MomentClassifier):
     def summed(self, X: Any) -> Any:
         """The rows binarised, as they are read."""
         if is_dask(X):
-            from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
+            from streamgda.engine import dask as distributed  # noqa: PLC0415
 
             function = partial(_binarised, threshold=self._threshold)
             return distributed.score(function, X, np.uint8, X.shape[1])

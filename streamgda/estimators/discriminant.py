@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from streamgda.covariance import Regularisation
 from streamgda.estimators.gaussian import DiscriminantAnalysis
+from streamgda.models.covariance import Regularisation
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):

@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariance import Covariances, Regularisation, estimate
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.estimators.blockwise import Blockwise
-from streamgda.model import GaussianModel, check_priors
-from streamgda.moments.labels import as_labels, find, join_labels
-from streamgda.sampling import Sampler, sample
+from streamgda.estimators.scoring import Blockwise
+from streamgda.models.covariance import Covariances, Regularisation, estimate
+from streamgda.models.gaussian import GaussianModel, check_priors
+from streamgda.models.sampling import Sampler, sample
+from streamgda.rows.labels import as_labels, find, join_labels
 
 
 class GaussianClassifier(MomentClassifier):

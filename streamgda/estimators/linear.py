@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from streamgda import fisher
-from streamgda.covariance import Regularisation
 from streamgda.errors import InvalidParameterError
-from streamgda.estimators.blockwise import Blockwise
 from streamgda.estimators.gaussian import DiscriminantAnalysis
+from streamgda.estimators.scoring import Blockwise
+from streamgda.models import fisher
+from streamgda.models.covariance import Regularisation
 
 
 class LinearDiscriminantAnalysis(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.covariance import Regularisation
 from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.models.covariance import Regularisation
 
 
 class GaussianNB(GaussianClassifier):

@@ -12,16 +12,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.engine.folds import FoldedRows, without
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.folds import FoldedRows, without
-from streamgda.likelihood import joint_log_likelihood
-from streamgda.model import GaussianModel
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
-from streamgda.moments.labels import as_labels, find
 from streamgda.moments.structure import structure_of
-from streamgda.slabs import allowed_bytes
-from streamgda.sources import is_dask, is_store
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.sources import is_dask, is_store
+from streamgda.runtime.memory import allowed_bytes
 
 _LIKELIHOOD, _ACCURACY, _LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (_ACCURACY, _LOG_LOSS, _LIKELIHOOD)

@@ -11,18 +11,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
+from streamgda.engine.plan import plan_rows
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import plain_params, score_labels
-from streamgda.estimators.blockwise import Blockwise
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.model import GaussianModel
+from streamgda.estimators.scoring import Blockwise
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
-from streamgda.moments.inputs import as_weights
-from streamgda.moments.labels import as_labels, find
-from streamgda.slabs import Slabs, allowed_bytes, as_bytes
-from streamgda.sources import as_source, check_rows, is_dask, is_store, placing
-from streamgda.threshold import Block, best_threshold
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.sources import as_source, check_rows, is_dask, is_store, placing
+from streamgda.rows.validity import as_weights
+from streamgda.runtime.memory import allowed_bytes, as_bytes
 
 _CELL_BYTES = 200  # what a score that is kept takes, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
@@ -374,7 +375,7 @@ class _StoredScores:
         check_rows(*self.sources)
         kept = _CELL_BYTES * (room or 0) + fitted.model_.packed_bytes
         beside = self.sources[1:]
-        self.slabs = Slabs.plan(self.sources[0], allowed, kept, beside=beside, out_row_bytes=8)
+        self.slabs = plan_rows(self.sources[0], allowed, kept, beside=beside, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
         with placing(*self.sources):
@@ -389,7 +390,7 @@ class _DaskScores:
     def __init__(
         self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any, at_once: bool
     ) -> None:
-        from streamgda import distributed  # noqa: PLC0415  (dask is loaded where it is used)
+        from streamgda.engine import dask as distributed  # noqa: PLC0415
 
         self.fitted = fitted
         arrays = [fitted.decision_function(X), distributed.beside(X, y, "y")]

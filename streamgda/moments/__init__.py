@@ -1,8 +1,15 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
-from streamgda.moments.base import Moments
+from streamgda.moments.base import Moments, add_rows, planned_bytes
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
 
-__all__ = ["ClassMoments", "Moments", "PairwiseMoments", "SlidingWindow"]
+__all__ = [
+    "ClassMoments",
+    "Moments",
+    "PairwiseMoments",
+    "SlidingWindow",
+    "add_rows",
+    "planned_bytes",
+]

@@ -2,62 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn, Self
+from abc import abstractmethod
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.moments.inputs import CHECK_SUMS, Invalid
-
-
-class Saved(ABC):
-    """What is written as a zarr group, and read again."""
-
-    _kind: ClassVar[str]  # that saved groups are of
-
-    def save(self, store: Any, *, offset: Any = None) -> None:
-        """Write it as a zarr group.
-
-        Parameters
-        ----------
-        store : path, zarr store or zarr group
-            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
-        offset : object
-            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
-        """
-        attributes, arrays = self.state()
-        storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
-
-    @classmethod
-    def load(cls, store: Any) -> Self:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        SourceNotFoundError
-            Where nothing is there.
-        FormatError
-            Where what is there is something else, or is damaged.
-        """
-        return cls.from_state(*storage.read(store, cls._kind))
-
-    @abstractmethod
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal one of."""
-
-    @classmethod
-    @abstractmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make one from what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
+from streamgda.rows.validity import CHECK_SUMS, Invalid
+from streamgda.storage.saved import Saved
 
 
 class Moments(Saved):
@@ -178,3 +130,35 @@ class Moments(Saved):
 
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+
+
+def add_rows(
+    moments: Moments,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    first_row: int = 0,
+    invalid: Invalid = CHECK_SUMS,
+    expected: np.ndarray | None = None,
+) -> None:
+    """Update moments with rows that stand at `first_row` of a larger array.
+
+    Parameters
+    ----------
+    moments : Moments
+    X, y, sample_weight
+        As in `Moments.update`.
+    first_row : int
+        Number of the first row, from which errors count.
+    invalid : Invalid
+        Which rows are invalid, and the action taken on them.
+    expected : ndarray, sorted, optional
+        Labels that may occur; any other raises.
+    """
+    moments._update(X, y, sample_weight, first_row, invalid, expected)
+
+
+def planned_bytes(moments: Moments, n_classes: int, n_features: int) -> tuple[int, int]:
+    """Return the bytes of such moments, and of all that is held while rows are added to them."""
+    return moments._bytes(n_classes, n_features)

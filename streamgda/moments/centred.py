@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
 from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
 from streamgda.kernels.accumulate_narrow import add_centred_narrow
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
 from streamgda.kernels.scatter import FEW
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
-from streamgda.moments.sums import NO_PANELS, Sums, blocks, check_array, read_dtype
+from streamgda.moments.sums import NO_PANELS, Sums, check_array
+from streamgda.rows.blocks import read_dtype
 
 
 class CentredSums(Sums):
@@ -226,30 +226,3 @@ class CentredSums(Sums):
 
 class NotFinite(Exception):  # noqa: N818
     """A sum is not finite; whoever knows where the rows came from says which one it was."""
-
-
-def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
-    """Raise an error that names the first value of `X` that is NaN or infinite.
-
-    Rows are numbered from `first_row` on, or as `numbers` gives them in addition.
-
-    Raises
-    ------
-    InvalidDataError
-        Always: where all values are finite, their sums overflow.
-    """
-    for rows, block in blocks(X, read_dtype(X.dtype)):
-        bad = np.argwhere(~np.isfinite(block))
-        if bad.size:
-            r, j = bad[0]
-            name = "NaN" if np.isnan(block[r, j]) else "infinity"
-            row = int(rows.start + r if numbers is None else numbers[rows.start + r]) + first_row
-            raise InvalidDataError(
-                f"Input X contains {name}: row {row}, column {j} is {block[r, j]}. Every value "
-                f"must be finite; leave such rows out or fill them in",
-                *("X", row, int(j)),
-            )
-    raise InvalidDataError(
-        "Input X contains values whose sums or squares overflow float64 (infinity or a value too "
-        "large for dtype('float64')); scale the data down"
-    )

@@ -10,17 +10,19 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage, threads
+from streamgda import storage
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
-from streamgda.moments import labels as label_codes
 from streamgda.moments.base import Moments
-from streamgda.moments.centred import CentredSums, NotFinite, refuse_not_finite
+from streamgda.moments.centred import CentredSums, NotFinite
 from streamgda.moments.exact import ORIGINS, ExactSums
-from streamgda.moments.inputs import CHECK_SUMS, Invalid, as_matrix, rows_to_count
 from streamgda.moments.norms import merge_norms, norms_of_rows
-from streamgda.moments.spread import symmetric, total_scatter
 from streamgda.moments.structure import check_covers, structure_of
-from streamgda.moments.sums import NO_WEIGHTS, check_array, read_dtype
+from streamgda.moments.sums import check_array
+from streamgda.moments.variances import symmetric, total_scatter
+from streamgda.rows import labels as label_codes
+from streamgda.rows.blocks import NO_WEIGHTS, read_dtype
+from streamgda.rows.validity import CHECK_SUMS, Invalid, as_matrix, refuse_not_finite, rows_to_count
+from streamgda.runtime import threads
 
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from streamgda import threads
 from streamgda.kernels.accumulate import add_exact
 from streamgda.kernels.accumulate_narrow import EXACT_NARROW_ROWS, add_exact_narrow
 from streamgda.kernels.merging import two_sum
@@ -16,6 +15,7 @@ from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structure import Structure
 from streamgda.moments.sums import Sums, check_array, triangle_ranges
+from streamgda.runtime import threads
 
 # The whole number that is taken off the values of each data type: the middle of its range, but
 # of bytes nothing, so that where they are zero they cost nothing.

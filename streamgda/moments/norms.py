@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import blas
 
-from streamgda import threads
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.norms import add_norms
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.sums import as_rows, read_dtype
+from streamgda.rows.blocks import as_rows, read_dtype
+from streamgda.runtime import threads
 
 _PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread takes
 

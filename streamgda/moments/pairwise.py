@@ -9,16 +9,17 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage, threads
+from streamgda import storage
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.kernels.merging import two_sum
-from streamgda.moments import labels as label_codes
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.inputs import Invalid, as_matrix, as_weights
 from streamgda.moments.structure import STRUCTURES
 from streamgda.moments.sums import check_array
+from streamgda.rows import labels as label_codes
+from streamgda.rows.validity import Invalid, as_matrix, as_weights
+from streamgda.runtime import threads
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which four copies are in hand at a time
 _MATRICES = 8  # that a class's part of a block is on its way to the sums

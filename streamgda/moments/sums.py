@@ -6,13 +6,12 @@ Rows are read in two passes: sums per class first, then squares or products abou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
-from streamgda import threads
 from streamgda.kernels.accumulate import ordered
 from streamgda.kernels.narrow import NARROW
 from streamgda.kernels.scatter import (
@@ -24,13 +23,10 @@ from streamgda.kernels.scatter import (
 )
 from streamgda.kernels.sums import add_squares, add_sums
 from streamgda.moments.structure import Structure
+from streamgda.rows.blocks import as_rows, blocks, read_dtype
+from streamgda.runtime import threads
 
-NO_WEIGHTS = np.empty(0)
 NO_PANELS = np.empty((0, 1, 1, 1))
-
-# Data types that the kernels read as they are; blocks of other types are cast to float64.
-_FLOAT64 = np.dtype(np.float64)
-_NATIVE = {np.dtype(name) for name in ("u1", "i1", "u2", "i2", "f4", "f8")}
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 # Of a segment that one thread takes, block by block. Of much data they are larger: between two of
@@ -43,33 +39,7 @@ _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _SMALL_STATE = 1 << 20  # bytes: a state up to this size is worth having once a segment
 _TILE_FEATURES = 384  # of a part of a large scatter that a thread adds products to
 _ALIGNED = 48  # features: whole panels of every type
-_WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 _PANEL_BYTES = 1 << 24  # panels that are packed at a time
-
-
-def read_dtype(dtype: np.dtype) -> np.dtype:
-    """The data type in which the kernels read rows of a data type."""
-    native = dtype if dtype.isnative else dtype.newbyteorder("=")
-    return native if native in _NATIVE else _FLOAT64
-
-
-def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
-    """Row blocks of `X` as the kernels want them."""
-    row_bytes = dtype.itemsize * max(1, X.shape[1])
-    n_rows = max(DEPTH, _WINDOW_BYTES // row_bytes)
-    for start in range(0, X.shape[0], n_rows):
-        rows = slice(start, min(start + n_rows, X.shape[0]))
-        yield rows, as_rows(X[rows], dtype)
-
-
-def as_rows(X: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """`X`, or a copy that is C-contiguous and of that type.
-
-    It cannot be written to, as a memory map often cannot: one compiled kernel then serves both.
-    """
-    rows = np.ascontiguousarray(X, dtype).view()
-    rows.setflags(write=False)
-    return rows
 
 
 class Sums:

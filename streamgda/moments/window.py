@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import FormatError, InvalidParameterError
-from streamgda.moments.base import Saved
 from streamgda.moments.class_moments import ClassMoments
+from streamgda.storage.saved import Saved
 
 
 class SlidingWindow(Saved):

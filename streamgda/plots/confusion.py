@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.estimators.base import MomentClassifier
-from streamgda.moments.labels import as_labels, join_labels
 from streamgda.plots.figures import axes_of
+from streamgda.rows.labels import as_labels, join_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

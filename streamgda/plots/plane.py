@@ -11,9 +11,9 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.moments.labels import as_labels, find
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import Directions
+from streamgda.rows.labels import as_labels, find
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

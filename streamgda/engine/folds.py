@@ -1,0 +1,159 @@
+"""Rows in folds: accumulated side by side in one pass, and read again fold by fold.
+
+The fold of a row is told by its number alone, so it is the same however rows are stored or read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from streamgda.engine.plan import count_classes, plan_rows
+from streamgda.engine.progress import Progress, reporter
+from streamgda.errors import InvalidDataError
+from streamgda.moments import ClassMoments, add_rows
+from streamgda.moments.structure import structure_of
+from streamgda.rows.labels import as_labels
+from streamgda.rows.sources import RowSource, as_source, check_rows, is_dask, placing
+
+
+def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
+    """The fold of each of the rows ``first:last``, by a hash of its number (SplitMix64).
+
+    Examples
+    --------
+    >>> fold_of(0, 10, 5, 0)
+    array([4, 3, 0, 4, 1, 0, 3, 2, 3, 1])
+    >>> fold_of(4, 10, 5, 0)
+    array([1, 0, 3, 2, 3, 1])
+    """
+    # Seeds begin far from each other in the stream of all hashes.
+    begin = (seed + 1) * 0xD1342543DE82EF95 % 2**64
+    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(begin)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((x ^ (x >> np.uint64(31))) % np.uint64(n_folds)).astype(np.int64)
+
+
+class FoldedRows:
+    """Rows, labels and weights, each row in one of `n_folds` folds.
+
+    Parameters
+    ----------
+    X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+        Shape (n_rows, n_features).
+    y, sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+    n_folds, seed : int
+        See `fold_of`.
+    allowed : int, optional
+        Bytes for rows in flight and moments.
+    progress : bool or callable
+        As of `streamgda.accumulate`.
+
+    Raises
+    ------
+    InvalidDataError
+        For shapes that do not fit each other.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        n_folds: int,
+        seed: int,
+        allowed: int,
+        progress: Progress = False,
+    ) -> None:
+        y = as_labels(y) if isinstance(y, list | tuple) else y
+        self.rows = _source(X, "X")
+        self.companions = [_source(y, "y")]
+        if sample_weight is not None:
+            self.companions.append(_source(sample_weight, "sample_weight"))
+        check_rows(self.rows, *self.companions)
+        self.n_folds = n_folds
+        self.seed = seed
+        self.allowed = allowed
+        self.progress = progress
+
+    def state_bytes(self, covariance_type: str) -> int:
+        """Bytes of one fold's moments."""
+        structure = structure_of(covariance_type)
+        with placing(*self._sources):
+            n_classes = count_classes(self.companions[0])
+        return structure.state_bytes(n_classes, self.rows.shape[1])
+
+    def held_bytes(self, covariance_type: str) -> int:
+        """Bytes of all folds' moments, and of what is made of them at a time: sums and parts."""
+        return (self.n_folds + 5) * self.state_bytes(covariance_type)
+
+    def read(self, state: int, what: str) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
+        """Yield slabs: which rows, and the rows, labels and weights of each fold among them.
+
+        Parameters
+        ----------
+        state : int
+            Bytes that are held meanwhile.
+        what : str
+            Said beside the bar.
+        """
+        plan = plan_rows(self.rows, self.allowed, state, beside=self.companions, copies=1)
+        with reporter(self.progress, self.rows.n_rows, what) as report:
+            for start, arrays in plan.read(*self._sources):
+                stop = start + len(arrays[0])
+                folds = fold_of(start, stop, self.n_folds, self.seed)
+                parts = [np.flatnonzero(folds == f) for f in range(self.n_folds)]
+                yield slice(start, stop), [tuple(array[part] for array in arrays) for part in parts]
+                report(stop)
+
+    def accumulate(self, covariance_type: str, norms: bool) -> list[ClassMoments]:
+        """Moments of each fold, in one pass.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        MemoryBudgetError
+            Where the moments of all folds are more than what is allowed.
+        """
+        folds = [ClassMoments(covariance_type, norms=norms) for _ in range(self.n_folds)]
+        state = self.held_bytes(covariance_type)
+        for rows, slab in self.read(state, "accumulating"):
+            try:
+                for moments, part in zip(folds, slab, strict=True):
+                    if len(part[0]):
+                        moments.update(*part)
+            except InvalidDataError:
+                # Of the slab as a whole, the error names a row by its own number.
+                X, y, *weights = (source.read(rows.start, rows.stop) for source in self._sources)
+                with placing(*self._sources):
+                    weight = weights[0] if weights else None
+                    add_rows(ClassMoments("diag"), X, y, weight, first_row=rows.start)
+                raise
+        return folds
+
+    @property
+    def _sources(self) -> list[RowSource]:
+        return [self.rows, *self.companions]
+
+
+def without(folds: list[ClassMoments], left_out: int) -> ClassMoments:
+    """The moments of all folds but one: added, so that nothing cancels."""
+    return reduce(add, [moments for f, moments in enumerate(folds) if f != left_out])
+
+
+def _source(X: Any, what: str) -> RowSource:
+    if not is_dask(X):
+        return as_source(X, what)
+    if any(np.isnan(n) for sizes in X.chunks for n in sizes):
+        raise InvalidDataError(
+            f"{what} has chunks of unknown size, so its rows have no numbers to tell their folds "
+            f"by; call {what}.compute_chunk_sizes() first"
+        )
+    unit = max(1, *X.chunks[0])
+    return RowSource(X, tuple(X.shape), X.dtype, unit, False, unit, X.numblocks[-1], what)

@@ -1,0 +1,116 @@
+"""How far a pass over the rows has come: a bar, lines in a log, the caller's own, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from streamgda.runtime.memory import readable
+
+Progress = bool | Callable[[int, int | None], None]
+
+_LINE_EVERY = 10.0  # seconds from one line in a log to the next, at least
+
+
+@contextlib.contextmanager
+def reporter(
+    progress: Progress, total: int | None, what: str, *, first: int = 0, row_bytes: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """A function to call with the rows done so far.
+
+    Parameters
+    ----------
+    progress : bool or callable
+        True is a bar where stderr is a terminal, and lines elsewhere; a callable is given
+        ``(rows_done, rows_total)``; False is nothing.
+    total : int or None
+        Rows there are, where that is known.
+    what : str
+        What is being done.
+    first : int
+        Rows that another run has done: not part of the rate.
+    row_bytes : int
+        Bytes of a row, where that is known.
+    """
+    if callable(progress):
+        yield lambda done: progress(done, total)
+        return
+    if not progress:
+        yield lambda done: None
+        return
+    started = time.monotonic()
+
+    def figures(done: int) -> str:
+        return _figures(done, total, first, row_bytes, time.monotonic() - started)
+
+    shown = _bar if sys.stderr.isatty() else _lines
+    with shown(total, what, first, figures) as report:
+        yield report
+
+
+def _figures(done: int, total: int | None, first: int, row_bytes: int, seconds: float) -> str:
+    """Rows and bytes a second, time left and memory, as far as they are known."""
+    rate = (done - first) / max(seconds, 1e-9)
+    parts = [f"{rate:,.0f} rows/s"]
+    if row_bytes:
+        parts.append(f"{readable(rate * row_bytes)}/s")
+    if total is not None and rate:
+        left = datetime.timedelta(seconds=round((total - done) / rate))
+        parts.append(f"{left} left")
+    return ", ".join([*parts, f"{readable(_resident())} in memory"])
+
+
+def _resident() -> int:
+    import psutil  # noqa: PLC0415
+
+    resident: int = psutil.Process().memory_info().rss
+    return resident
+
+
+@contextlib.contextmanager
+def _bar(
+    total: int | None, what: str, first: int, figures: Callable[[int], str]
+) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+    )
+    from rich.table import Column  # noqa: PLC0415
+
+    whole = Column(no_wrap=True)  # where a terminal is narrow, only the figures take two lines
+    columns = (
+        TextColumn("{task.description}", table_column=whole),
+        BarColumn(bar_width=10, table_column=whole),
+        MofNCompleteColumn(table_column=whole),
+        TextColumn("rows", table_column=whole),
+        TextColumn("{task.fields[figures]}", table_column=Column()),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total, completed=first, figures="")
+        yield lambda done: bar.update(task, completed=done, figures=figures(done))
+
+
+@contextlib.contextmanager
+def _lines(
+    total: int | None, what: str, first: int, figures: Callable[[int], str]
+) -> Iterator[Callable[[int], None]]:
+    """Lines for a log, the first one after a while: of what is quick there are none."""
+    shown = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown < _LINE_EVERY:
+            return
+        shown = time.monotonic()
+        rows = f"{done:,} rows"
+        if total is not None:
+            rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
+        print(f"streamgda: {what}: {rows}, {figures(done)}", file=sys.stderr, flush=True)
+
+    yield report

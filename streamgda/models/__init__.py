@@ -1,0 +1,1 @@
+"""Models: from moments to covariances, to distributions, and to scores of rows."""

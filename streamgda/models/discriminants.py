@@ -1,0 +1,285 @@
+"""Linear and quadratic discriminants as formulas: the coefficients behind a model's predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg, special
+
+from streamgda.errors import InvalidParameterError
+from streamgda.models.gaussian import GaussianModel
+from streamgda.rows.labels import find
+from streamgda.rows.validity import as_matrix
+
+
+@dataclass(frozen=True)
+class Linear:
+    r""":math:`w^T (x - o) + w_0`, which unpacks as ``w, w0 = ...``.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_features,)
+    w0 : float
+    origin : ndarray, shape (n_features,)
+        The point :math:`o` that rows are measured from.
+    """
+
+    w: np.ndarray
+    w0: float
+    origin: np.ndarray
+
+    @property
+    def intercept(self) -> float:
+        """The value at zero: what stands in the place of `w0` for rows that are not shifted."""
+        return float(self.w0 - self.w @ self.origin)
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """The value at each row, shape (n_rows,)."""
+        return (as_matrix(X) - self.origin) @ self.w + self.w0
+
+    def __sub__(self, other: Linear) -> Linear:
+        return Linear(self.w - other.w, self.w0 - other.w0, self.origin)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.w, self.w0))
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    r""":math:`(x - o)^T A (x - o) + b^T (x - o) + c`, which unpacks as ``A, b, c = ...``.
+
+    Attributes
+    ----------
+    A : ndarray, shape (n_features, n_features)
+        Symmetric.
+    b : ndarray, shape (n_features,)
+    c : float
+    origin : ndarray, shape (n_features,)
+        The point :math:`o` that rows are measured from.
+    """
+
+    A: np.ndarray
+    b: np.ndarray
+    c: float
+    origin: np.ndarray
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """The value at each row, shape (n_rows,)."""
+        rows = as_matrix(X) - self.origin
+        return ((rows @ self.A + self.b) * rows).sum(axis=1) + self.c
+
+    def __sub__(self, other: Quadratic) -> Quadratic:
+        return Quadratic(self.A - other.A, self.b - other.b, self.c - other.c, self.origin)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.A, self.b, self.c))
+
+
+@dataclass(frozen=True)
+class Discriminants:
+    """Base of both kinds: one function a class, whose differences are log-odds.
+
+    Attributes
+    ----------
+    model : GaussianModel
+    origin : ndarray, shape (n_features,)
+        The point that rows are measured from.
+    """
+
+    model: GaussianModel
+    origin: np.ndarray
+
+    @classmethod
+    def of(cls, fitted: Any, origin: Any = None) -> Self:
+        """The discriminants of a fitted estimator or of a model.
+
+        Parameters
+        ----------
+        fitted : estimator or GaussianModel
+        origin : array-like, shape (n_features,), or float; optional
+            The point that rows are measured from. By default the mean of all classes, which keeps
+            the digits of data that lie far from zero; with 0 the formulas are those of the
+            textbooks, term by term.
+
+        Raises
+        ------
+        InvalidParameterError
+            For an origin of another shape, or a model that has no discriminants of this kind.
+        """
+        model = getattr(fitted, "model_", fitted)
+        point = np.asarray(model.xbar if origin is None else origin, np.float64)
+        if point.shape not in ((), (model.n_features,)) or not np.isfinite(point).all():
+            raise InvalidParameterError(
+                f"origin has shape {point.shape}; expected {model.n_features} finite numbers, or "
+                f"one for all features"
+            )
+        return cls(model, np.broadcast_to(point, model.n_features))
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self.model.classes
+
+    def of_class(self, label: Any) -> Any:
+        """The discriminant of a class: its log-posterior, up to what all classes share.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a label that is no class, or a class without rows.
+        """
+        number = int(find(np.atleast_1d(np.asarray(label)), self.classes)[0])
+        if number < 0 or np.isnan(self.model.means[number, 0]):
+            known = self.classes[~np.isnan(self.model.means[:, 0])].tolist()
+            raise InvalidParameterError(f"{label!r} is not one of the classes with rows, {known}")
+        return self._function(number)
+
+    def pair(self, a: Any, b: Any) -> Any:
+        r"""The log-odds of class `a` against `b`, :math:`\ln p(a|x) - \ln p(b|x)`.
+
+        It is positive where `a` is the more probable of the two, and zero on their boundary.
+
+        Raises
+        ------
+        InvalidParameterError
+            As of `of_class`.
+        """
+        return self.of_class(a) - self.of_class(b)
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """All classes' discriminants, shape (n_rows, n_classes); -inf for one without rows."""
+        X = as_matrix(X)
+        values = np.full((X.shape[0], self.classes.size), -np.inf)
+        for number in np.flatnonzero(~np.isnan(self.model.means[:, 0])):
+            values[:, number] = self._function(int(number))(X)
+        return values
+
+    def posterior(self, X: Any) -> np.ndarray:
+        """Probability of each class given the row, shape (n_rows, n_classes)."""
+        return np.asarray(special.softmax(self(X), axis=1))
+
+    def _function(self, number: int) -> Any:
+        raise NotImplementedError
+
+    def _gap_and_direction(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """A class mean's distance from the origin, and that times the inverse covariance."""
+        model = self.model
+        gap = (model.means[number] - self.origin)[model.features]
+        root = model.roots[number if model.structure.per_class else 0]
+        return gap, root.T @ (root @ gap) if model.structure.matrix else root * gap
+
+    def _spread(self, values: np.ndarray) -> np.ndarray:
+        """One value for each feature, zero for those that are left out of the density."""
+        full = np.zeros(self.model.n_features)
+        full[self.model.features] = values
+        return full
+
+
+class LinearDiscriminants(Discriminants):
+    r"""What LDA computes: for class k, measured from the origin :math:`o`,
+
+    .. math:: w_k = \Sigma^{-1} (m_k - o), \quad
+              w_{k0} = -(m_k - o)^T \Sigma^{-1} (m_k - o) / 2 + \ln \pi_k
+
+    and of a pair their differences (documents 001, eq. 13-14 and 22-24, and 003).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+    >>> X, y = load_iris(return_X_y=True)
+    >>> lda = LinearDiscriminantAnalysis().fit(X[:, :2], y)
+    >>> discriminants = LinearDiscriminants.of(lda)
+    >>> w, w0 = discriminants.pair(1, 2)
+    >>> w.round(2)
+    array([-2.61,  0.3 ])
+    >>> discriminants.meeting(0, 1, 2).round(2)  # where all three are equally probable
+    array([6.35, 3.67])
+    """
+
+    @classmethod
+    def of(cls, fitted: Any, origin: Any = None) -> Self:
+        """See `Discriminants.of`; the covariance type has to be a tied one."""
+        made = super().of(fitted, origin)
+        structure = made.model.structure
+        if structure.per_class:
+            raise InvalidParameterError(
+                f"covariance_type={structure.name!r} has a covariance for each class, and no "
+                f"linear discriminants; use QuadraticDiscriminants, or a tied covariance type"
+            )
+        return made
+
+    def _function(self, number: int) -> Linear:
+        gap, direction = self._gap_and_direction(number)
+        w0 = self.model.log_priors[number] - 0.5 * float(gap @ direction)
+        return Linear(self._spread(direction), float(w0), self.origin)
+
+    def meeting(self, *labels: Any) -> np.ndarray:
+        """A point where classes are equally probable: there, all their boundaries meet.
+
+        Parameters
+        ----------
+        *labels
+            Two classes or more.
+
+        Returns
+        -------
+        ndarray, shape (n_features,)
+            Of all such points the one that is closest to the origin.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where there is none, or there are fewer than two labels.
+        """
+        if len(labels) < 2:
+            raise InvalidParameterError(f"meeting of {labels!r}; expected two classes or more")
+        first, *others = (self.of_class(label) for label in labels)
+        gaps = [first - other for other in others]
+        w, w0 = np.array([gap.w for gap in gaps]), np.array([gap.w0 for gap in gaps])
+        step, _, rank, _ = linalg.lstsq(w, -w0)
+        if rank < len(gaps):
+            raise InvalidParameterError(
+                f"the boundaries of classes {list(labels)} do not meet: some are parallel"
+            )
+        return np.asarray(self.origin + step)
+
+
+class QuadraticDiscriminants(Discriminants):
+    r"""What QDA computes: for class k, measured from the origin :math:`o`,
+
+    .. math:: A_k = -\Sigma_k^{-1} / 2, \quad b_k = \Sigma_k^{-1} (m_k - o), \quad
+              c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
+
+    and of a pair their differences: half of those of document 000 (eq. 26-28), which leaves out
+    the factor 1/2, and those of 001 (eq. 17-19) but for its sign of :math:`\ln(\pi_1 / \pi_2)`.
+
+    Any covariance type has them; of a tied one, those of pairs have ``A`` zero.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import QuadraticDiscriminantAnalysis, QuadraticDiscriminants
+    >>> X, y = load_iris(return_X_y=True)
+    >>> qda = QuadraticDiscriminantAnalysis().fit(X[:, :2], y)
+    >>> A, b, c = QuadraticDiscriminants.of(qda).pair(1, 2)
+    >>> A.round(2)
+    array([[-1.05,  0.85],
+           [ 0.85, -0.96]])
+    """
+
+    def _function(self, number: int) -> Quadratic:
+        model = self.model
+        group = number if model.structure.per_class else 0
+        gap, direction = self._gap_and_direction(number)
+        root = model.roots[group]
+        inverse = root.T @ root if model.structure.matrix else np.diag(root)
+        A = np.zeros((model.n_features, model.n_features))
+        A[np.ix_(model.features, model.features)] = -0.5 * inverse
+        c = -0.5 * (float(gap @ direction) + model.log_determinants[group])
+        return Quadratic(
+            A, self._spread(direction), float(c + model.log_priors[number]), self.origin
+        )

@@ -1,0 +1,233 @@
+"""Class labels of any sortable kind, and the codes that the kernels work with."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.grouping import all_within, number_labels
+from streamgda.runtime import threads
+
+_TABLE = 1 << 20  # integer labels that span no more than this are looked up in a table,
+_PART = 1 << 19  # so many at a time by a thread
+_FIRST = 1 << 10  # labels among which all classes may be
+
+
+def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
+    """Labels as a one-dimensional array of a sortable kind, without NaN.
+
+    Parameters
+    ----------
+    y : array-like
+    what : str
+        What errors call it.
+    first_row : int
+        Where it stands in a larger array: errors name rows by it.
+
+    Raises
+    ------
+    InvalidDataError
+        For labels that are missing, mixed, continuous, complex or not one-dimensional.
+    """
+    labels = np.asarray(y)
+    if labels.dtype.kind in "US" and not hasattr(y, "dtype"):  # a list may have held numbers too
+        labels = np.asarray(y, object)
+    if labels.ndim != 1:
+        raise InvalidDataError(
+            f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
+        )
+    kind = labels.dtype.kind
+    if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
+        labels = _from_objects(labels.astype(object, copy=False), what, first_row)
+    elif kind == "f":
+        bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
+        bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
+        if bad.size:
+            row = first_row + int(bad[0])
+            raise InvalidDataError(
+                f"Unknown label type: continuous. {what}[{row}] is {labels[bad[0]]}; class labels "
+                f"are whole numbers, strings, booleans or dates (maybe you are trying to fit a "
+                f"classifier on a regression target; or input contains NaN)",
+                *(what, row),
+            )
+        labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
+    elif kind in "mM":
+        if np.isnat(labels).any():
+            row = first_row + int(np.flatnonzero(np.isnat(labels))[0])
+            raise InvalidDataError(f"{what}[{row}] is NaT", what, row)
+    elif kind not in "biuUS":
+        raise InvalidDataError(
+            f"{what} has dtype {labels.dtype}; class labels are whole numbers, strings, booleans "
+            f"or dates"
+        )
+    return labels
+
+
+def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
+    kinds = {type(label) for label in labels}
+    for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
+        if all(issubclass(kind, base) for kind in kinds):
+            return as_labels(labels.astype(dtype), what, first_row)
+    try:
+        plain = np.array(labels.tolist())
+    except ValueError:
+        plain = labels
+    numbers = all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
+    if plain.dtype.kind in "biuf" and numbers:
+        return as_labels(plain, what, first_row)
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))
+    row = first_row + next(others, 0)
+    raise InvalidDataError(
+        f"Unknown label type: {what} holds objects of type {names}, {what}[{row}] the first that "
+        f"does not fit; class labels of one kind are expected: whole numbers, strings, booleans or "
+        f"dates",
+        *(what, row),
+    )
+
+
+def check_expected(
+    y: np.ndarray,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    expected: np.ndarray,
+    first_row: int = 0,
+    numbers: np.ndarray | None = None,
+) -> None:
+    """Raise `InvalidDataError` that names the first label which is none of those expected.
+
+    Parameters
+    ----------
+    y, codes, classes : ndarray
+        As `encode` takes and gives them.
+    expected : ndarray, sorted
+    first_row : int
+        Where the labels stand in a larger array.
+    numbers : ndarray of int, optional
+        Their numbers after that, where some were left out.
+    """
+    other = find(classes, expected) < 0
+    if not other.any():
+        return
+    at = int(other[codes].argmax())
+    row = first_row + (at if numbers is None else int(numbers[at]))
+    raise InvalidDataError(
+        f"y[{row}] is {y[at]!s}, which is not one of the classes expected: "
+        f"{expected.tolist()!s:.500}",
+        *("y", row),
+    )
+
+
+def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sorted union of two sorted sets of labels.
+
+    Raises
+    ------
+    InvalidDataError
+        Where the labels are of kinds that do not mix, such as numbers and strings.
+    """
+    if not b.size:
+        return a
+    if not a.size:
+        return b
+    if _family(a) != _family(b):
+        raise InvalidDataError(
+            f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
+            f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
+        )
+    return np.union1d(*_in_one_type(a, b))
+
+
+def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Number of each label among the sorted `classes`, -1 where it is none of them."""
+    if not classes.size or _family(classes) != _family(labels):
+        return np.full(labels.shape, -1)
+    classes, labels = _in_one_type(classes, labels)
+    codes = np.searchsorted(classes, labels)
+    codes[codes == classes.size] = 0
+    return np.where(classes[codes] == labels, codes, -1)
+
+
+def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as they are; but integers for which numpy knows no better than float64, in 64 bits."""
+    if {a.dtype.kind, b.dtype.kind} != {"i", "u"} or np.result_type(a, b).kind != "f":
+        return a, b
+    low = min(int(x.min()) for x in (a, b) if x.size)
+    high = max(int(x.max()) for x in (a, b) if x.size)
+    dtype = np.dtype(np.int64 if high <= np.iinfo(np.int64).max else np.uint64)
+    if dtype.kind == "u" and low < 0:
+        raise InvalidDataError(
+            f"integer labels from {low} to {high} have no common type; relabel one set of them"
+        )
+    return a.astype(dtype), b.astype(dtype)
+
+
+def _family(labels: np.ndarray) -> str:
+    return "n" if labels.dtype.kind in "biuf" else labels.dtype.kind
+
+
+def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of the labels, and the classes that they number: `classes` and all others seen.
+
+    Returns
+    -------
+    codes : ndarray of int64, shape (n_rows,)
+        Not to be written to: they may be `y` itself.
+    classes : ndarray, sorted
+    """
+    if not y.size:
+        return np.empty(0, np.int64), classes
+    if y.dtype.kind in "iu" and y.dtype != np.uint64:
+        # Most often all labels are classes already, or are among the first.
+        known = classes if classes.size else np.unique(y[:_FIRST])
+        codes = _look_up(y, known)
+        if codes is not None:
+            return codes, known
+    codes = find(y, classes)
+    unknown = codes < 0
+    if unknown.any():
+        classes = join_labels(classes, np.unique(y[unknown]))
+        codes = find(y, classes)
+    return codes, classes
+
+
+def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
+    """Codes of integers from a table of all classes; None where it cannot have them all."""
+    if classes.dtype.kind not in "iu":
+        return None
+    low, table = _table(classes.tobytes(), classes.dtype)
+    if table is None:
+        return None
+    y = np.ascontiguousarray(y, np.int64)
+    if table.size == classes.size:  # consecutive numbers: the table would change nothing
+        found = _on_all_threads(lambda part: all_within(y[part], low, table.size), y.size)
+        codes = y if low == 0 and y.flags.writeable else y - low
+    else:
+        codes = np.empty(y.size, np.int64)
+        found = _on_all_threads(
+            lambda part: number_labels(y[part], low, table, codes[part]), y.size
+        )
+    return codes if found else None
+
+
+def _on_all_threads(function: Callable[[slice], bool], n: int) -> bool:
+    """Whether the function says so of all parts of n labels."""
+    if n <= _PART:
+        return function(slice(n))
+    return all(threads.run(function, ((slice(i, i + _PART),) for i in range(0, n, _PART))))
+
+
+@lru_cache(16)
+def _table(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
+    """The least class, and the number of each at its distance from it, -1 where there is none."""
+    values = np.frombuffer(classes, dtype)
+    low, high = int(values[0]), int(values[-1])
+    if high - low >= _TABLE or high > np.iinfo(np.int64).max:
+        return low, None
+    table = np.full(high - low + 1, -1)
+    table[values.astype(np.int64) - low] = np.arange(values.size)
+    return low, table

@@ -1,0 +1,233 @@
+"""Rows and weights as the sums take them, or an error that says what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels.scoring import all_finite
+from streamgda.rows.blocks import NO_WEIGHTS, blocks, read_dtype
+
+_WIDE = 64  # features
+
+
+def as_matrix(X: Any) -> np.ndarray:
+    """Rows as a two-dimensional array of real numbers; no copy of arrays that are that already.
+
+    Raises
+    ------
+    InvalidDataError
+        For sparse matrices, objects that are not numbers, complex numbers and other shapes.
+    """
+    if type(X) is not np.ndarray:
+        if sparse.issparse(X):
+            raise InvalidDataError(
+                f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities "
+                f"centre every value): pass row blocks of X.toarray()"
+            )
+        X = np.asarray(X)
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
+    if X.dtype.kind == "b":
+        X = X.view(np.uint8)
+    if X.dtype.kind not in "iuf":
+        what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
+        raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
+    if X.ndim != 2:
+        raise InvalidDataError(
+            f"X has shape {X.shape}; expected a 2D array of rows x features (one row: "
+            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
+        )
+    return X
+
+
+def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
+    """Weights as float64, shape (n_rows,), finite and not negative; errors count from `first_row`.
+
+    Raises
+    ------
+    InvalidDataError
+        For any others.
+    """
+    weights = np.asarray(sample_weight)
+    if weights.dtype.kind not in "biuf":
+        raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise InvalidDataError(
+            f"sample_weight has shape {weights.shape}, expected one weight a row: ({n_rows},)"
+        )
+    weights = np.ascontiguousarray(weights, np.float64)
+    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if bad.size:
+        row = first_row + int(bad[0])
+        raise InvalidDataError(
+            f"sample_weight[{row}] is {weights[bad[0]]}; weights are finite and >= 0",
+            *("sample_weight", row),
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
+    return weights
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """Which rows are invalid, and whether they are an error, are left out, or have missing values.
+
+    Rows with NaN or infinity are; so are those that hold `nodata`, the number by which rasters
+    say that nothing was measured. Where only the value is missing, infinity is an error.
+
+    Attributes
+    ----------
+    action : {"raise", "skip", "pairwise"}
+    nodata : int or float, optional
+
+    Raises
+    ------
+    InvalidParameterError
+        For other values.
+
+    Examples
+    --------
+    >>> Invalid("skip", nodata=-1).rows(np.array([[1, 2], [-1, 2], [3, 4]]))
+    array([1])
+    >>> Invalid("skip").rows(np.array([[1.0], [np.nan]]))
+    array([1])
+    """
+
+    action: str = "raise"
+    nodata: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ("raise", "skip", "pairwise"):
+            raise InvalidParameterError(
+                f"on_invalid={self.action!r}; expected 'raise' or 'skip', or 'pairwise' for "
+                f"PairwiseMoments"
+            )
+        if self.nodata is not None:
+            value = np.asarray(self.nodata)
+            if value.ndim or value.dtype.kind not in "iuf":
+                raise InvalidParameterError(f"nodata={self.nodata!r}; expected one number")
+            # A plain number is compared in the type of the rows: 0.1 is found among float32.
+            object.__setattr__(self, "nodata", value.item())
+
+    @property
+    def looked_for(self) -> bool:
+        """Whether rows are looked at before they are summed; else it is the sums that tell."""
+        return self.action == "skip" or self.nodata is not None
+
+    def holds_nodata(self, X: np.ndarray) -> np.ndarray:
+        """Where `X` holds `nodata`, in its shape; nowhere without one."""
+        if self.nodata is None:
+            return np.zeros(X.shape, bool)
+        with np.errstate(over="ignore"):  # beyond float32: then no row holds it
+            return np.equal(X, self.nodata)
+
+    def rows(self, X: np.ndarray) -> np.ndarray:
+        """Numbers of the invalid rows, in order."""
+        found = [np.empty(0, np.intp)]
+        for part, block in blocks(X, read_dtype(X.dtype)):
+            bad = np.zeros(len(block), bool)
+            if X.dtype.kind == "f" and not all_finite(block):
+                _mark_rows(~np.isfinite(block), bad)
+            if self.nodata is not None:
+                _mark_rows(self.holds_nodata(X[part]), bad)
+            found.append(np.flatnonzero(bad) + part.start)
+        return np.concatenate(found)
+
+    def refuse(self, values: np.ndarray, row: int) -> None:
+        """Raise `InvalidDataError` for the values of a row, whose number is told."""
+        bad = values == self.nodata
+        if values.dtype.kind == "f":
+            bad = bad | ~np.isfinite(values)
+        column = int(bad.argmax())
+        raise InvalidDataError(
+            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
+            f"first in column {column}. on_invalid='skip' leaves such rows out and counts them",
+            *("X", row, column),
+        )
+
+
+def _mark_rows(hit: np.ndarray, rows: np.ndarray) -> None:
+    """Set the entry of each row in which anything is True."""
+    d = hit.shape[1]
+    if d > _WIDE:
+        rows |= hit.any(axis=1)
+    else:  # numpy takes its time for each row
+        rows[np.flatnonzero(hit) // d] = True
+
+
+CHECK_SUMS = Invalid()  # rows are not looked at: a sum that is not finite is an error
+
+
+def rows_to_count(
+    X: np.ndarray, sample_weight: Any, invalid: Invalid, first_row: int = 0
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Tell the rows that count from those of weight zero and those that are left out as invalid.
+
+    Returns
+    -------
+    weights : ndarray of float64
+        Of the rows that count; empty where there are none.
+    numbers : ndarray of int or None
+        Of the rows that count; None where all do.
+    n_skipped : int
+        Rows left out as invalid; those of weight zero are not there in the first place.
+
+    Raises
+    ------
+    InvalidDataError
+        For weights that cannot be used, or an invalid row where that is an error; rows are
+        numbered from `first_row` on.
+    """
+    n = X.shape[0]
+    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
+    counts = weights > 0 if weights.size else np.ones(n, bool)
+    n_skipped = 0
+    if invalid.looked_for:
+        bad = invalid.rows(X)
+        bad = bad[counts[bad]]
+        if bad.size and invalid.action == "raise":
+            invalid.refuse(X[bad[0]], first_row + int(bad[0]))
+        counts[bad] = False
+        n_skipped = bad.size
+    if counts.all():
+        return weights, None, 0
+    numbers = np.flatnonzero(counts)
+    return weights[numbers] if weights.size else weights, numbers, n_skipped
+
+
+def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
+    """Raise an error that names the first value of `X` that is NaN or infinite.
+
+    Rows are numbered from `first_row` on, or as `numbers` gives them in addition.
+
+    Raises
+    ------
+    InvalidDataError
+        Always: where all values are finite, their sums overflow.
+    """
+    for rows, block in blocks(X, read_dtype(X.dtype)):
+        bad = np.argwhere(~np.isfinite(block))
+        if bad.size:
+            r, j = bad[0]
+            name = "NaN" if np.isnan(block[r, j]) else "infinity"
+            row = int(rows.start + r if numbers is None else numbers[rows.start + r]) + first_row
+            raise InvalidDataError(
+                f"Input X contains {name}: row {row}, column {j} is {block[r, j]}. Every value "
+                f"must be finite; leave such rows out or fill them in",
+                *("X", row, int(j)),
+            )
+    raise InvalidDataError(
+        "Input X contains values whose sums or squares overflow float64 (infinity or a value too "
+        "large for dtype('float64')); scale the data down"
+    )

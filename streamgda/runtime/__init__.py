@@ -1,0 +1,1 @@
+"""The process: threads, LAPACK without the GIL, memory, and retries."""

@@ -1,0 +1,203 @@
+"""Zarr stores that refuse: what streamgda has not written, traps, or to leave out a chunk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from zarr.abc.store import RangeByteRequest
+from zarr.storage import LocalStore, WrapperStore, ZipStore
+
+from streamgda.errors import FormatError, SourceError
+from streamgda.runtime import retry
+
+_KEYS = (
+    *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
+    *("codecs", "storage_transformers"),
+)
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+_WIDEST = 1 << 20  # bytes, or bits, of an element of an array that is described
+_READ_UNSEEN = 1 << 23  # bytes that are asked for before it is known that they are there
+
+
+class Guarded(WrapperStore):
+    """A store of which only groups, and arrays that were announced, can be read.
+
+    Saved files come from strangers. Their metadata could make a terabyte of fill values out of
+    nothing, name codecs that expand without end, or lead out of the directory by links. So metadata
+    must be what is expected, every chunk must be there in its full length, uncompressed, and arrays
+    are only made once their bytes have been read.
+
+    Parameters
+    ----------
+    store : zarr store
+
+    Raises
+    ------
+    FormatError
+        For a zip file whose members are compressed, repeated, or longer than the file.
+    """
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._expected: dict[str, dict[str, Any]] = {}
+        self._chunks: dict[str, Any] = {}
+        if isinstance(store, ZipStore):
+            _check_zip(store.path)
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    def expect(self, path: str, metadata: dict[str, Any]) -> None:
+        """Let an array be read that has that metadata and is cut along its first axis only."""
+        self._expected[path] = metadata
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """What lies at a key, if it is what is expected there.
+
+        Raises
+        ------
+        FormatError
+            Where it is not.
+        """
+        if key in self._chunks:
+            return self._chunks.pop(key)
+        if isinstance(self._store, LocalStore):
+            _check_file(self._store.root, key)
+        value = await self._get(key, prototype, byte_range)
+        if value is None:
+            return None
+        path = key.removesuffix("zarr.json").rstrip("/")
+        metadata = json.loads(value.to_bytes())
+        if path not in self._expected:
+            if not isinstance(metadata, dict) or metadata.get("node_type") != "group":
+                raise FormatError(f"{key} is not the metadata of a group")
+            metadata.pop("consolidated_metadata", None)
+            return prototype.buffer.from_bytes(json.dumps(metadata).encode())
+        expected = self._expected[path]
+        for name in _KEYS:
+            if metadata.get(name) != expected.get(name):
+                raise FormatError(
+                    f"{key} has {name} {metadata.get(name)!r:.200}, expected {expected.get(name)}"
+                )
+        await self._read_chunks(path, prototype)
+        return value
+
+    async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
+        for pause in retry.PAUSES:
+            try:
+                return await super().get(key, prototype, byte_range)
+            except Exception as error:  # as many kinds as there are stores
+                if not retry.may_pass(error):
+                    raise
+                await asyncio.sleep(pause)
+        return await super().get(key, prototype, byte_range)
+
+    async def _read_chunks(self, path: str, prototype: Any) -> None:
+        shape = self._expected[path]["shape"]
+        chunk_shape = self._expected[path]["chunk_grid"]["configuration"]["chunk_shape"]
+        n_bytes = math.prod(chunk_shape) * np.dtype(self._expected[path]["data_type"]).itemsize
+        n_chunks = -(-shape[0] // chunk_shape[0]) if shape else 1
+        for number in range(n_chunks if math.prod(shape) else 0):
+            key = "/".join([path, "c", *[str(number), *["0"] * len(shape)][: len(shape)]])
+            if isinstance(self._store, LocalStore):
+                _check_file(self._store.root, key)
+            # To ask for bytes takes room for them, also where there are fewer.
+            if n_bytes <= _READ_UNSEEN or await self._store.getsize(key) == n_bytes:
+                chunk = await self._get(key, prototype, RangeByteRequest(0, n_bytes + 1))
+                if chunk is None:
+                    raise FormatError(f"chunk {key} is missing")
+                if len(chunk) == n_bytes:
+                    self._chunks[key] = chunk
+                    continue
+            raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+
+
+class Described(WrapperStore):
+    """A store of anybody's, of which only the metadata can be read, and none that is a trap.
+
+    Elements of a gigabyte each are one line of metadata, and zarr makes a fill value of them.
+    """
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """The metadata at a key.
+
+        Raises
+        ------
+        FormatError
+            For anything else, for what is no file, and for elements that are too wide.
+        """
+        if key.rpartition("/")[2] not in _METADATA:
+            raise FormatError(f"{key} is not metadata")
+        if isinstance(self._store, LocalStore):
+            path = self._store.root / key
+            if path.exists() and not path.is_file():
+                raise FormatError(f"{path} is not a file")
+        value = await super().get(key, prototype, byte_range)
+        if value is not None:
+            _check_elements(json.loads(value.to_bytes()), key)
+        return value
+
+
+def _check_elements(metadata: Any, key: str) -> None:
+    """Refuse data types that are wide, wherever they are named."""
+    if isinstance(metadata, list):
+        for entry in metadata:
+            _check_elements(entry, key)
+    elif isinstance(metadata, dict):
+        for name, entry in metadata.items():
+            wide = name in ("length_bytes", "length_bits") and isinstance(entry, int | float)
+            texts = (
+                re.findall(r'"[<>|=]?[A-Za-z](\d+)"', json.dumps(entry)) if name == "dtype" else []
+            )
+            widths = [*([entry] if wide else []), *map(int, texts)]
+            if any(width > _WIDEST for width in widths):
+                raise FormatError(f"{key} has elements of type {entry!r:.100}, which are too wide")
+            _check_elements(entry, key)
+
+
+class Complete(WrapperStore):
+    """A store that has no chunk missing: zarr would read fill values in its place."""
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """What lies at a key.
+
+        Raises
+        ------
+        SourceError
+            Where a chunk is due there, and is not.
+        """
+        value = await super().get(key, prototype, byte_range)
+        if not value and key.rpartition("/")[2] not in _METADATA:  # None, or of no bytes
+            raise SourceError(f"{key} is missing")
+        return value
+
+
+def _check_file(root: Path, key: str) -> None:
+    """Refuse links, devices, pipes, and keys that lead out of the directory."""
+    path = root / key
+    outside = path.resolve() != root.resolve() / key
+    if outside or (path.exists() and not path.is_file()):
+        raise FormatError(f"{path} is not a file of its own")
+
+
+def _check_zip(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    names = {member.filename for member in members}
+    stored = all(
+        member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
+        for member in members
+    )
+    if (
+        not stored
+        or len(names) < len(members)
+        or sum(member.file_size for member in members) > path.stat().st_size
+    ):
+        raise FormatError(f"{path} has members that are compressed, repeated or too long")
