@@ -13,13 +13,13 @@ from streamgda.kernels.accumulate import (
     add_exact,
     choose_pivots,
     first_rows,
-    groups,
+    group_of_class,
     means_of_sums,
-    ordered,
+    rows_by_group,
 )
 from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
-from streamgda.kernels.merging import add_outer, merge, two_sum, two_sum_of_numbers
-from streamgda.kernels.narrow import NARROW
+from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
+from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.scatter import empty_panels
 from streamgda.kernels.tiles import has_integer_dot
 from streamgda.rows.blocks import as_rows
@@ -72,7 +72,7 @@ def quiet():
 
 @numba.njit
 def of_numbers(a, b):
-    return two_sum_of_numbers(a, b)
+    return scalar_two_sum(a, b)
 
 
 def test_two_sum():
@@ -170,7 +170,7 @@ def test_merge(structure, offset):
     before = mean.copy()
     for k, g in enumerate(at) if STRUCTURES[structure][0] else [(0, 0)]:
         scatter[g] += other[3][k]
-    group = groups(6, len(scatter))
+    group = group_of_class(6, len(scatter))
     merge(*other[:3], at, group, count, mean, mean_low, scatter)
     rows, labels = np.vstack([X, other_X]), np.append(y, at[other_y])
     assert_state(state, rows, labels, structure, 1e-14 if not offset else 1e-12)
@@ -194,17 +194,17 @@ def test_merge_into_nothing_copies():
 
 
 def test_groups():
-    assert groups(3, 3).tolist() == [0, 1, 2]
-    assert groups(3, 1).tolist() == [0, 0, 0]
-    assert groups(1, 1).tolist() == [0]
+    assert group_of_class(3, 3).tolist() == [0, 1, 2]
+    assert group_of_class(3, 1).tolist() == [0, 0, 0]
+    assert group_of_class(1, 1).tolist() == [0]
 
 
 def test_ordered():
     codes = np.array([2, 0, 2, 3, 0])
-    order, starts = ordered(codes, 4, 4)
+    order, starts = rows_by_group(codes, 4, 4)
     assert order.tolist() == [1, 4, 0, 2, 3]
     assert starts.tolist() == [0, 2, 2, 4, 5]
-    order, starts = ordered(codes, 4, 1)
+    order, starts = rows_by_group(codes, 4, 1)
     assert order.tolist() == [1, 4, 0, 2, 3]
     assert starts.tolist() == [0, 5]
 
@@ -437,7 +437,7 @@ def test_add_exact(structure, dtype, panel):
         centre = origins.astype(panel) if STRUCTURES[structure][1] else origins
         about = origins, centre, np.zeros_like(centre)
         with quiet():
-            if "narrow" in structure and d <= NARROW:
+            if "narrow" in structure and d <= MAX_FEATURES:
                 add_exact_narrow(*read, origins, scatter)
             else:
                 add_exact(*read, *about, panels, scatter)

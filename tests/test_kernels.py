@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamgda.kernels.grouping import all_within, group_rows, number_labels
+from streamgda.kernels.grouping import all_within, encode_labels, group_rows
 from streamgda.kernels.norms import add_norms
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
@@ -58,15 +58,15 @@ def test_group_rows_of_random_codes():
     assert (np.diff(starts) == np.bincount(codes, minlength=7)).all()
 
 
-def test_number_labels():
+def test_encode_labels():
     """Labels from 5 on, of which 6 is none."""
     table = np.array([1, -1, 0])
     for labels, known in (([5, 7, 7, 5], True), ([], True), ([5, 6], False), ([4], False)):
         codes = np.full(len(labels), 9)
-        assert number_labels(np.array(labels, np.int64), 5, table, codes) == known
+        assert encode_labels(np.array(labels, np.int64), 5, table, codes) == known
         if known:
             assert codes.tolist() == [{5: 1, 7: 0}[label] for label in labels]
-    assert not number_labels(np.array([5, 8]), 5, table, np.zeros(2, np.int64))
+    assert not encode_labels(np.array([5, 8]), 5, table, np.zeros(2, np.int64))
 
 
 @pytest.mark.parametrize("low", [-(2**63), -3, 0, 7, 2**63 - 6])

@@ -15,7 +15,7 @@ from streamgda.errors import (
     InvalidDataError,
     SourceNotFoundError,
 )
-from streamgda.kernels.small import SMALL
+from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models import scores as scores_module
 from streamgda.models.covariance import Regularisation
 from streamgda.moments.structure import structure_of
@@ -161,7 +161,7 @@ def test_scores_of_float32_are_within_the_documented_bound(d, offset):
         assert (np.abs(found[:, k] - exact[:, k]) <= bound).all()
         constant = np.log(fitted.priors[k]) - 0.5 * d * np.log(2 * np.pi)
         np.testing.assert_allclose(joint[:, k], constant - 0.5 * found[:, k], rtol=1e-14)
-    assert (found != exact).any() == (d > SMALL)  # of many features, it is float32
+    assert (found != exact).any() == (d > MAX_FEATURES)  # of many features, it is float32
 
     fitted, rows = made_up("tied", d, offset)
     exact, found = (fitted.relative_scores(r) for r in (rows.astype(np.float64), rows))

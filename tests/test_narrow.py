@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from streamgda.kernels import kernel
-from streamgda.kernels.narrow import NARROW, add_narrow, add_narrow_sums, padded_width
+from streamgda.kernels.narrow_products import (
+    MAX_FEATURES,
+    add_narrow_products,
+    add_narrow_sums,
+    padded_width,
+)
 
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16]
 DTYPES = ["f8", "f4", "u1", "i1", "u2", "i2"]
@@ -13,7 +18,7 @@ N_CLASSES = 3
 
 @kernel
 def added(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-    add_narrow(X, codes, weights, centre, centre_low, sums_step, sums, step, products)
+    add_narrow_products(X, codes, weights, centre, centre_low, sums_step, sums, step, products)
 
 
 @kernel
@@ -39,7 +44,7 @@ def rows(d, dtype, n=37):
 
 def test_padded_width():
     assert [padded_width(d) for d in (1, 4, 5, 16)] == [4, 4, 8, 16]
-    assert padded_width(NARROW) == NARROW
+    assert padded_width(MAX_FEATURES) == MAX_FEATURES
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

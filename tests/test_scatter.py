@@ -9,7 +9,7 @@ import pytest
 from streamgda.kernels import tiles
 from streamgda.kernels.scatter import (
     DEPTH,
-    FEW,
+    FEW_ROWS,
     add_few,
     add_product,
     add_products,
@@ -18,7 +18,7 @@ from streamgda.kernels.scatter import (
     empty_panels,
     empty_scratch,
     pack_blocks,
-    pack_rows,
+    pack_centred,
     rows_of_entry,
 )
 from streamgda.kernels.tiles import ROWS, has_integer_dot, panel_width
@@ -132,7 +132,7 @@ def test_where_there_is_an_integer_dot_product(monkeypatch):
 
 
 def source_of(rng, dtype, centre_dtype, n, d, weighted=False, n_classes=3):
-    """What `pack_rows` reads: small whole numbers, halves where those have a place."""
+    """What `pack_centred` reads: small whole numbers, halves where those have a place."""
     centre = rng.integers(-3, 4, (n_classes, d)).astype(centre_dtype)
     low = rng.integers(-3, 4, centre.shape) / 8 if centre_dtype == "float64" else 0 * centre
     return (
@@ -146,7 +146,7 @@ def source_of(rng, dtype, centre_dtype, n, d, weighted=False, n_classes=3):
 
 
 def centred_rows(X, codes, order, weights, centre, low):
-    """The rows as `pack_rows` must take them."""
+    """The rows as `pack_centred` must take them."""
     Z = np.empty((len(order), X.shape[1]))
     for q, r in enumerate(order):
         k = codes[r]
@@ -165,7 +165,7 @@ def room_for(n_blocks, n, d, panel, dirt):
 
 
 def dirty(n, d, panel):
-    """All that `pack_rows` writes to, with anything in it."""
+    """All that `pack_centred` writes to, with anything in it."""
     dirt = garbage(panel)
     panels, features = room_for(1, n, d, panel, dirt)
     rows = np.full((n + n % together(panel), d + panel_width(panel)), dirt, panel)
@@ -185,7 +185,7 @@ def unpacked(panels, features, active, n):
 
 @pytest.mark.parametrize("n", [1, 7, 8])
 @pytest.mark.parametrize(("dtype", "panel", "centre", "weighted"), SOURCES)
-def test_pack_rows(dtype, panel, centre, weighted, n):
+def test_pack_centred(dtype, panel, centre, weighted, n):
     rng = np.random.default_rng(n)
     width = panel_width(panel)
     for d in (1, 5, width, width + 1, 2 * width + 3):
@@ -193,7 +193,7 @@ def test_pack_rows(dtype, panel, centre, weighted, n):
         source = *source[:2], source[2][:n], *source[3:]  # not all rows
         Z = centred_rows(*source)
         rows, magnitude, panels, features = dirty(n, d, panel)
-        active = pack_rows(*source, rows, magnitude, panels, features)
+        active = pack_centred(*source, rows, magnitude, panels, features)
         chosen = features[:active]
         assert (np.diff(chosen) > 0).all()
         assert not np.delete(Z, chosen, axis=1).any()
@@ -222,7 +222,7 @@ def test_features_that_are_zero_in_all_rows_are_left_out(panel):
         X[alone] = 99
         rows, magnitude, panels, features = dirty(n, d, panel)
         source = X, codes, order, weights, centre, 0 * centre
-        active = pack_rows(*source, rows, magnitude, panels, features)
+        active = pack_centred(*source, rows, magnitude, panels, features)
         chosen = np.flatnonzero(centred_rows(*source).any(axis=0))
         assert features[:active].tolist() == chosen.tolist()
         assert (unpacked(panels, features, active, n) == centred_rows(*source)[:, chosen]).all()
@@ -238,7 +238,9 @@ def test_float32_panels_refuse_what_float32_does_not_hold(d):
     def packs(X, weights=NO_WEIGHTS, panel="float32"):
         room = dirty(n, d, panel)
         with quiet():
-            return pack_rows(X.astype(np.float32), codes, order, weights, zeros, zeros, *room) >= 0
+            return (
+                pack_centred(X.astype(np.float32), codes, order, weights, zeros, zeros, *room) >= 0
+            )
 
     X = rng.choice([-1, 1], (n, d)) * rng.uniform(1, 2, (n, d))
     for scale in (1, 1e-10, 1e10, 1e-12, 1e14):
@@ -365,13 +367,13 @@ def test_add_rows(dtype, panel, centre, weighted):
 def test_few_rows(weighted):
     """One to as many as there is room for, and another vector of which nothing is known."""
     rng = np.random.default_rng(6)
-    for n, d in ((1, 1), (2, 7), (FEW, 17)):
+    for n, d in ((1, 1), (2, 7), (FEW_ROWS, 17)):
         source = source_of(rng, "float64", "float64", n, d, weighted)
-        vectors = np.full((FEW + 1, d), np.nan)
+        vectors = np.full((FEW_ROWS + 1, d), np.nan)
         centre_few(*source, vectors)
-        vectors[FEW] = rng.integers(-9, 9, d)
+        vectors[FEW_ROWS] = rng.integers(-9, 9, d)
         S = stale(rng, (d, d), "float64")
-        Z = np.vstack([centred_rows(*source), vectors[FEW:]])
+        Z = np.vstack([centred_rows(*source), vectors[FEW_ROWS:]])
         expected = S + np.tril(Z.T @ Z)
         add_few(vectors, S)
         np.testing.assert_array_equal(S, expected)

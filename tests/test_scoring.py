@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from streamgda.kernels import scoring
-from streamgda.kernels.small import GROUP, SMALL
+from streamgda.kernels.narrow_distances import MAX_FEATURES, ROW_STEP
 from streamgda.kernels.tiles import ROWS, panel_width
 from streamgda.models import scores
 from streamgda.models.scores import Strips
@@ -20,7 +20,7 @@ ROW_COUNTS = [1, 11, 12, 13, 24, 49]
 
 def packed(X, width, dtype):
     panels = np.full((-(-len(X) // width), X.shape[1], width), np.nan, dtype)
-    scoring.pack_rows(X, np.arange(X.shape[1]), panels)
+    scoring.pack_panels(X, np.arange(X.shape[1]), panels)
     return panels
 
 
@@ -31,11 +31,11 @@ def whole_numbers(rng, *shape, dtype="float64"):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", *FLOATS])
 @pytest.mark.parametrize(("n", "width"), [(1, 4), (4, 4), (5, 4), (12, 12), (30, 12), (25, 24)])
-def test_pack_rows(n, width, dtype):
+def test_pack_panels(n, width, dtype):
     rng = np.random.default_rng(0)
     X, features = rng.integers(0, 100, (n, 5)).astype(dtype), np.array([3, 0, 4])
     panels = np.full((-(-n // width), 3, width), np.nan)
-    scoring.pack_rows(X, features, panels)
+    scoring.pack_panels(X, features, panels)
     for b in range(len(panels)):
         for r in range(width):
             row = X[min(b * width + r, n - 1)]  # the last row stands for what is beyond it
@@ -79,10 +79,10 @@ def test_matrix_distances(d, tied, dtype):
 @pytest.fixture
 def small_panels(monkeypatch):
     """Of effect where nothing is compiled."""
-    monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * GROUP)
+    monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * ROW_STEP)
 
 
-FEW_ROWS = [1, GROUP - 1, GROUP, GROUP + 1, 97, 200]  # up to several panels
+FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several panels
 
 
 def assert_labels(kernel, source, scores):
@@ -94,8 +94,8 @@ def assert_labels(kernel, source, scores):
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", range(1, SMALL + 1))
-def test_small_matrix_distances(d, tied, dtype, small_panels):
+@pytest.mark.parametrize("d", range(1, MAX_FEATURES + 1))
+def test_narrow_matrix_distances(d, tied, dtype, small_panels):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
@@ -104,10 +104,10 @@ def test_small_matrix_distances(d, tied, dtype, small_panels):
         X = whole_numbers(rng, n, d + 2, dtype=dtype)
         out = np.full((3, n), np.nan)
         source = X, features, centres, strips, -0.5, offsets
-        scoring.small_matrix_distances(*source, out)
+        scoring.narrow_matrix_distances(*source, out)
         z = np.einsum("kij,knj->kni", roots, X[:, features] - centres[:, None])
         assert (out == offsets[:, None] - 0.5 * (z * z).sum(axis=2)).all()
-        assert_labels(scoring.small_matrix_distances, source, out)
+        assert_labels(scoring.narrow_matrix_distances, source, out)
         plain = np.full((3, n), np.nan)
         panels = packed(X[:, features], panel_width("float64"), "float64")
         scoring.matrix_distances(panels, centres, strips, -0.5, offsets, plain)

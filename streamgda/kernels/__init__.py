@@ -1,7 +1,8 @@
 """Numba kernels: arrays in, arrays out (``out`` last), serial, ``nogil``, no validation.
 
-Conventions shared by all of them: ``X`` is C-contiguous, shape (n_rows, n_features); ``codes``
-holds each row's class number; matrices of scatter are filled in their lower triangle only.
+They share these conventions. ``X`` is C-contiguous, shape (n_rows, n_features). ``codes`` holds
+the class number of each row. ``weights`` is empty if every row has weight one. Only the lower
+triangle of a scatter matrix is filled.
 """
 
 from collections.abc import Callable
@@ -20,14 +21,14 @@ _STAMP = _SOURCES.hexdigest()[:12]
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    # Numba finds what it has cached of a function by its name and its own file, and would not see
-    # that a kernel which it calls has changed. With all sources in the name it does.
+    # Numba looks up a cached function by its name and its own file, so it would miss a change to
+    # a kernel that the function calls. A hash of all sources in the name prevents that.
     function.__qualname__ += f"_{_STAMP}"
     settings = {
         "nogil": True,
         "cache": True,
         "no_cfunc_wrapper": True,
-        "error_model": "numpy",  # to look out for zero at every division keeps loops from vectors
+        "error_model": "numpy",  # a check for zero at every division would prevent vectorisation
         **options,
     }
     return numba.njit(**settings)(function)
@@ -35,9 +36,9 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 kernel = _compiled
 fast_kernel = partial(_compiled, fastmath=FASTMATH)
-# For arithmetic whose order matters: multiply-adds may be fused, no more.
+# For arithmetic whose order matters: multiply-adds may be fused, and nothing else changed.
 contracting_kernel = partial(_compiled, fastmath={"contract"})
-# Compiled as part of its caller, which takes the compiler less time than a kernel of its own.
+# Compiled as part of its caller, which takes less time than compiling it separately.
 inline_kernel = partial(_compiled, inline="always", cache=False)
-# The same for what Python calls too.
+# The same for functions that Python calls too.
 shared_kernel = partial(_compiled, inline="always")

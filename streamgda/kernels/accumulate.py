@@ -1,53 +1,51 @@
-"""Rows to sums in one call, block by block while they are in a cache."""
+"""From rows to sums in one call, in blocks of rows that stay in a cache."""
 
 import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
-from streamgda.kernels.merging import add_outer, merge_means, two_sum_of_numbers
-from streamgda.kernels.scatter import FEW, add_few, add_rows, centre_few, empty_scratch
+from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum
+from streamgda.kernels.scatter import FEW_ROWS, add_few, add_rows, centre_few, empty_scratch
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
 
-# Values of whose squares even a great many can be summed in float64.
+# The squares of values below this can be summed in float64, however many there are.
 LARGE = 1e140
 
 
 @kernel
 def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, scatter):
-    """Add rows to counts, means and scatters about the means; say whether all sums are finite.
+    """Add rows to counts, means and scatters about the means; return False if not all are finite.
 
-    Where they are not, nothing of the block in question has been added. Each block is read twice,
-    for its class means and for its scatter about them, and then merged. `panels` is scratch, not
-    looked at for variances.
+    Each block is read twice, for its class means and for its scatter about them, and then merged.
+    The first block with a sum that is not finite ends the call, and is not added. `panels` is
+    scratch space, which variances do not use.
     """
     n_classes, d = mean.shape
-    everyone, group = groups(n_classes, n_classes), groups(n_classes, scatter.shape[0])
+    classes = group_of_class(n_classes, n_classes)
+    group = group_of_class(n_classes, scatter.shape[0])
     per_class = scatter.shape[0] > 1
     number, weight = np.empty(n_classes), np.empty(n_classes)
     pivot, sums = np.empty((n_classes, d)), np.empty((n_classes, d))
     gap = np.empty((n_classes, d))
     scratch = empty_scratch(d, panels)
-    few = np.empty((FEW + 1, d))
+    few = np.empty((FEW_ROWS + 1, d))
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
-        number[:] = 0
-        count_rows(labels, w, number)
-        choose_pivots(x, labels, number, count, mean, pivot)
-        sums[:] = 0
+        start_block(x, labels, w, count, mean, number, pivot, sums)
         add_sums(x, labels, w, pivot, sums)
         if not means_of_sums(number, pivot, sums):
             return False
-        merge_means(number, pivot, sums, everyone, count, mean, mean_low, gap, weight)
+        merge_means(number, pivot, sums, classes, count, mean, mean_low, gap, weight)
         if scatter.ndim == 3:
-            order, starts = ordered(labels, n_classes, scatter.shape[0])
+            order, starts = rows_by_group(labels, n_classes, scatter.shape[0])
             for g in range(scatter.shape[0]):
                 own = order[starts[g] : starts[g + 1]]
-                if per_class and own.shape[0] <= FEW:
+                if per_class and own.shape[0] <= FEW_ROWS:
                     if own.shape[0] > 0:
                         centre_few(x, labels, own, w, pivot, sums, few)
                         for j in range(d):
-                            few[FEW, j] = np.sqrt(weight[g]) * gap[g, j]
+                            few[FEW_ROWS, j] = np.sqrt(weight[g]) * gap[g, j]
                         add_few(few, scatter[g])
                     continue
                 add_rows(x, labels, own, w, pivot, sums, scratch, panels, scatter[g])
@@ -62,8 +60,8 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
 
 
 @inline_kernel
-def groups(n_classes, n_groups):
-    """Which scatter is each class's: its own, or the only one."""
+def group_of_class(n_classes, n_groups):
+    """Return the index of each class's scatter, which is its own or the only one."""
     group = np.empty(n_classes, np.intp)
     for k in range(n_classes):
         group[k] = min(k, n_groups - 1)
@@ -71,21 +69,31 @@ def groups(n_classes, n_groups):
 
 
 @shared_kernel
-def ordered(codes, n_classes, n_groups):
-    """Rows ordered by class, and where each group's rows start."""
+def rows_by_group(codes, n_classes, n_groups):
+    """Return the row numbers in order of their classes, and the start of each group in them."""
     order = np.empty(codes.shape[0], np.intp)
     starts = np.empty(n_classes + 1, np.intp)
     group_rows(codes, order, starts)
-    if n_groups < n_classes:  # blocks of rows may run across classes
+    if n_groups < n_classes:  # one group holds the rows of all classes
         starts[1] = codes.shape[0]
     return order, starts[: n_groups + 1]
 
 
 @inline_kernel
-def choose_pivots(X, codes, number, count, mean, pivot):
-    """Write what each class's rows are summed about: its mean so far, or its first row.
+def start_block(X, codes, weights, count, mean, number, pivot, sums):
+    """Count the rows of a block by class, choose the pivots and set the sums to zero."""
+    number[:] = 0
+    count_rows(codes, weights, number)
+    choose_pivots(X, codes, number, count, mean, pivot)
+    sums[:] = 0
 
-    About either, constant features have a mean that is their value to the bit.
+
+@inline_kernel
+def choose_pivots(X, codes, number, count, mean, pivot):
+    """Write the point about which each class's rows are summed.
+
+    It is the class's mean so far, or its first row if it had none. About either, the mean of a
+    constant feature is exactly its value.
     """
     first = np.empty(number.shape[0], np.intp)
     first_rows(codes, number, count, first)
@@ -115,13 +123,16 @@ def first_rows(codes, number, count, first):
 
 @shared_kernel
 def means_of_sums(number, pivot, sums):
-    """Turn sums about pivots into means in two parts, `pivot` + `sums`; whether all are finite."""
+    """Turn sums about pivots into means in two parts, `pivot` + `sums`.
+
+    Return False, with the work half done, if a sum is not finite or too large to be squared.
+    """
     for k in range(number.shape[0]):
         n = number[k] if number[k] > 0 else 1.0
         for j in range(pivot.shape[1]):
             if not (abs(sums[k, j]) < LARGE and abs(pivot[k, j]) < LARGE):  # NaN is not less
                 return False
-            pivot[k, j], sums[k, j] = two_sum_of_numbers(pivot[k, j], sums[k, j] / n)
+            pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], sums[k, j] / n)
     return True
 
 
@@ -129,19 +140,20 @@ def means_of_sums(number, pivot, sums):
 def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels, scatter):
     """Add rows of whole numbers to counts, and to int64 sums and products about an origin.
 
-    `origins` holds the origin for each class and feature, `centre` the same and `zeros` zeros in
-    the type of the panels; `panels` is scratch. For variances all of them are int64.
+    `origins` holds the origin for each class and feature. `centre` holds the same and `zeros`
+    holds zeros, both in the type of the panels; for variances, all three are int64. `panels` is
+    scratch space.
     """
     n_classes, d = total.shape
     unweighted = np.empty(0)
-    group = groups(n_classes, scatter.shape[0])
+    group = group_of_class(n_classes, scatter.shape[0])
     scratch = empty_scratch(d, panels)
     for first in range(0, X.shape[0], block_rows):
         x, labels = X[first : first + block_rows], codes[first : first + block_rows]
         count_rows(labels, unweighted, count)
         add_sums(x, labels, unweighted, origins, total)
         if scatter.ndim == 3:
-            order, starts = ordered(labels, n_classes, scatter.shape[0])
+            order, starts = rows_by_group(labels, n_classes, scatter.shape[0])
             for g in range(scatter.shape[0]):
                 own = order[starts[g] : starts[g + 1]]
                 add_rows(x, labels, own, unweighted, centre, zeros, scratch, panels, scatter[g])

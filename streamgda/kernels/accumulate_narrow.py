@@ -1,47 +1,46 @@
-"""Rows of few features to sums in one call: products of all classes stay in the first cache."""
+"""From narrow rows to sums in one call: the products of all classes stay in the first cache."""
 
 import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel
-from streamgda.kernels.accumulate import choose_pivots, groups, means_of_sums
+from streamgda.kernels.accumulate import group_of_class, means_of_sums, start_block
 from streamgda.kernels.merging import add_outer, merge_means
-from streamgda.kernels.narrow import add_narrow, add_narrow_sums, padded_width
+from streamgda.kernels.narrow_products import add_narrow_products, add_narrow_sums, padded_width
 from streamgda.kernels.sums import count_rows
 
-# Rows for each class from which on it pays to subtract the means' products from those of the rows.
+# Rows per class from which it pays to read a block once, and to subtract the products of the means
+# from those of the rows.
 _ROWS_TO_READ_ONCE = 32
 
-# Rows whose products, of differences below 1.5 * 2^16, are summed in float64 without rounding.
+# Number of rows whose products, of differences below 1.5 * 2^16, are summed exactly in float64.
 EXACT_NARROW_ROWS = 1 << 19
 
 
 @kernel
 def add_centred_narrow(X, codes, weights, block_rows, count, mean, mean_low, scatter):
-    """`add_centred` of at most `NARROW` features, to matrices.
+    """Add narrow rows as `add_centred` does, to scatter matrices.
 
-    Each block is read once, for sums and products about pivots, from which the means' are
-    subtracted; and once more where that leaves too few digits, or where rows are few.
+    Each block is read once, for sums and products about pivots, from which the products of the
+    means are subtracted. It is read a second time if the subtraction leaves too few digits, or if
+    the block has few rows per class.
     """
     n_classes, d = mean.shape
-    everyone = groups(n_classes, n_classes)
+    classes = group_of_class(n_classes, n_classes)
     width = padded_width(d)
     number, weight = np.empty(n_classes), np.empty(n_classes)
     pivot, sums = np.zeros((n_classes, width)), np.empty((n_classes, width))
     gap, zeros = np.empty((n_classes, width)), np.zeros((n_classes, width))
     products = np.empty((scatter.shape[0], width, width))
     about_pivot, ignored = np.empty((products.shape[0], d)), np.zeros((1, width))
-    step = 1 if scatter.shape[0] > 1 else 0  # from a class's products to the next's
+    step = 1 if scatter.shape[0] > 1 else 0  # from the products of one class to those of the next
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
-        number[:] = 0
-        count_rows(labels, w, number)
-        choose_pivots(x, labels, number, count, mean, pivot)
-        sums[:] = 0
+        start_block(x, labels, w, count, mean, number, pivot, sums)
         products[:] = 0
         once = x.shape[0] >= _ROWS_TO_READ_ONCE * n_classes
         if once:
-            add_narrow(x, labels, w, pivot, zeros, 1, sums, step, products)
+            add_narrow_products(x, labels, w, pivot, zeros, 1, sums, step, products)
             for g in range(products.shape[0]):
                 for j in range(d):
                     about_pivot[g, j] = products[g, j, j]
@@ -52,21 +51,21 @@ def add_centred_narrow(X, codes, weights, block_rows, count, mean, mean_low, sca
             add_narrow_sums(x, labels, w, pivot, zeros, 1, sums, step, products)
         if not means_of_sums(number, pivot, sums):
             return False
-        merge_means(number, pivot, sums, everyone, count, mean, mean_low, gap, weight)
-        add_narrow(gap, everyone, weight, zeros, zeros, 0, ignored, step, products)
+        merge_means(number, pivot, sums, classes, count, mean, mean_low, gap, weight)
+        add_narrow_products(gap, classes, weight, zeros, zeros, 0, ignored, step, products)
         if once and _cancelled(about_pivot, products):
             products[:] = 0
-            add_narrow(gap, everyone, weight, zeros, zeros, 0, ignored, step, products)
+            add_narrow_products(gap, classes, weight, zeros, zeros, 0, ignored, step, products)
             once = False
         if not once:
-            add_narrow(x, labels, w, pivot, sums, 0, ignored, step, products)
+            add_narrow_products(x, labels, w, pivot, sums, 0, ignored, step, products)
         _add_padded(products, scatter)
     return True
 
 
 @inline_kernel
 def _cancelled(before, products):
-    """Whether some sum of squares has lost more than six bits to what was subtracted."""
+    """Return True if a subtraction has cost some sum of squares more than six bits."""
     for g in range(products.shape[0]):
         for j in range(before.shape[1]):
             if products[g, j, j] < before[g, j] / 64:
@@ -85,11 +84,11 @@ def _add_padded(products, scatter):
 
 @kernel
 def add_exact_narrow(X, codes, block_rows, count, total, origins, scatter):
-    """`add_exact` of at most `NARROW` features and `EXACT_NARROW_ROWS` rows, to matrices."""
+    """Add narrow rows as `add_exact` does, to matrices; at most `EXACT_NARROW_ROWS` rows."""
     n_classes, d = total.shape
     unweighted = np.empty(0)
     width = padded_width(d)
-    about, nothing = np.zeros((n_classes, width)), np.zeros((n_classes, width))
+    about, zeros = np.zeros((n_classes, width)), np.zeros((n_classes, width))
     sums, products = np.zeros((n_classes, width)), np.zeros((scatter.shape[0], width, width))
     for k in range(n_classes):
         for j in range(d):
@@ -98,7 +97,7 @@ def add_exact_narrow(X, codes, block_rows, count, total, origins, scatter):
     for first in range(0, X.shape[0], block_rows):
         x, labels = X[first : first + block_rows], codes[first : first + block_rows]
         count_rows(labels, unweighted, count)
-        add_narrow(x, labels, unweighted, about, nothing, 1, sums, step, products)
+        add_narrow_products(x, labels, unweighted, about, zeros, 1, sums, step, products)
     _add_padded(products, scatter)
     for k in range(n_classes):
         for j in range(d):

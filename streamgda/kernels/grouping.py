@@ -1,11 +1,11 @@
-"""Labels to class numbers, and rows grouped by class."""
+"""Class numbers of labels, and rows grouped by class."""
 
 from streamgda.kernels import kernel
 
 
 @kernel
 def all_within(labels, low, n):
-    """Whether all labels are among the n whole numbers from `low` on."""
+    """Return True if all labels are among the n whole numbers from `low` on."""
     signs = 0
     for r in range(labels.shape[0]):
         at = labels[r] - low
@@ -14,8 +14,8 @@ def all_within(labels, low, n):
 
 
 @kernel
-def number_labels(labels, low, table, codes):
-    """Write ``table[label - low]`` for all labels; say whether the table has them all."""
+def encode_labels(labels, low, table, codes):
+    """Write ``table[label - low]`` for each label; return False if the table lacks one."""
     for r in range(labels.shape[0]):
         at = labels[r] - low
         if at < 0 or at >= table.shape[0] or table[at] < 0:
@@ -26,7 +26,7 @@ def number_labels(labels, low, table, codes):
 
 @kernel
 def group_rows(codes, order, starts):
-    """Order rows by class: class k has rows ``order[starts[k]:starts[k + 1]]``, in their order.
+    """Order rows by class: class k has rows ``order[starts[k]:starts[k + 1]]``, in rising order.
 
     `starts` has one entry more than there are classes.
     """
@@ -36,7 +36,7 @@ def group_rows(codes, order, starts):
         starts[codes[r] + 1] += 1
     for k in range(n_classes):
         starts[k + 1] += starts[k]
-    for r in range(codes.shape[0]):  # starts[k] walks to the start of class k + 1 ...
+    for r in range(codes.shape[0]):  # starts[k] advances to the start of class k + 1 ...
         k = codes[r]
         order[starts[k]] = r
         starts[k] += 1

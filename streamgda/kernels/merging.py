@@ -1,4 +1,4 @@
-"""Chan, Golub and LeVeque's merging of counts, means and scatters."""
+"""Merging of counts, means and scatters by the formula of Chan, Golub and LeVeque."""
 
 import numpy as np
 
@@ -6,21 +6,21 @@ from streamgda.kernels import inline_kernel, kernel
 
 
 def two_sum(a, b):
-    """Knuth: a + b as the nearest float64 and what that leaves; of arrays too."""
+    """Return a + b rounded to float64, and the rounding error (Knuth); works on arrays too."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
-two_sum_of_numbers = inline_kernel(two_sum)
+scalar_two_sum = inline_kernel(two_sum)
 
 
 @kernel
 def merge(other_count, other_mean, other_mean_low, at, group, count, mean, mean_low, scatter):
     """Merge the counts and means of other rows, whose class k is class ``at[k]`` here.
 
-    Their scatter has been added already; what is missing is that of the distance of the means.
-    Means are the sums of two parts.
+    The caller has already added their scatter. This adds the part that comes from the distance
+    between the means. A mean is the sum of two parts.
     """
     gap, weight = np.empty(other_mean.shape), np.empty(other_count.shape)
     merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight)
@@ -31,9 +31,10 @@ def merge(other_count, other_mean, other_mean_low, at, group, count, mean, mean_
 
 @kernel
 def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
-    """Merge counts and means as `merge` does, and leave the scatter to be done.
+    """Merge counts and means as `merge` does, and leave the scatter to the caller.
 
-    ``weight[k] gap[k] gap[k]'`` is what belongs to that of class k, gap the distance of the means.
+    The scatter of class k grows by ``weight[k] gap[k] gap[k]'``, with `gap` the difference of the
+    means.
     """
     d = mean.shape[1]
     for k in range(other_count.shape[0]):
@@ -49,7 +50,7 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
                     other_mean_low[k, j] - mean_low[c, j]
                 )
                 low = mean_low[c, j] + gap[k, j] * share
-                mean[c, j], mean_low[c, j] = two_sum_of_numbers(mean[c, j], low)
+                mean[c, j], mean_low[c, j] = scalar_two_sum(mean[c, j], low)
         elif n > 0:
             for j in range(d):
                 mean[c, j] = other_mean[k, j]
@@ -59,11 +60,11 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
 
 @kernel
 def add_outer(vector, coefficient, S):
-    """Add ``coefficient * vector vector'`` to `S`, a lower triangle or a diagonal alone."""
+    """Add ``coefficient * vector vector'`` to `S`, a lower triangle or only a diagonal."""
     for i in range(vector.shape[0]):
         if S.ndim == 1:
             S[i] += coefficient * (vector[i] * vector[i])
         else:
             row, value = S[i], vector[i]
-            for j in range(i + 1):  # so that duplicates of features stay duplicates
+            for j in range(i + 1):  # this order of factors keeps duplicate features equal
                 row[j] += coefficient * (value * vector[j])

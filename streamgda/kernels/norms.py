@@ -1,4 +1,4 @@
-"""Norms of the rows about their class means, to the third and the fourth power."""
+"""Third and fourth powers of the norms of rows about their class means."""
 
 import numpy as np
 
@@ -7,10 +7,9 @@ from streamgda.kernels import fast_kernel
 
 @fast_kernel
 def add_norms(X, codes, weights, mean, mean_low, norms):
-    """Add ``w |t|^2 t`` and, behind it, ``w |t|^4`` to the class's row of `norms`.
+    """Add ``w |t|^2 t`` and then ``w |t|^4`` to the class's row of `norms`, of d + 1 entries.
 
-    t is the row less its class mean, which is ``mean + mean_low``. `weights` is empty where all
-    rows weigh one.
+    t is the row minus its class mean, which is ``mean + mean_low``.
     """
     d = X.shape[1]
     centred = np.empty(d)

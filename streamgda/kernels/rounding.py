@@ -1,10 +1,10 @@
-"""Exact integer moments to centred float64 ones: all in integers until one last rounding.
+"""Centred float64 moments from exact integer ones: integers all the way to one final rounding.
 
 A sum s over n rows is written ``s = n m + r`` with an integer quotient m and ``0 <= r < n``. Then
 ``sum (x - s/n)(x - s/n)' = S - m s' - r m' - r r'/n``. Every term but the last fits in 64 bits
-(the additions may wrap on the way, what they sum to fits), and so does the last for n < 2**31; it
-is split into the nearest integer and a fraction of at most one half, so that what is left of the
-integers is either nothing or larger than the fraction.
+(the additions may wrap on the way, but their sum fits), and so does the product in the last one for
+n < 2**31. The last term is split into the nearest integer and a fraction of at most one half, so
+that the integers sum to zero or to something larger than the fraction.
 """
 
 from streamgda.kernels import inline_kernel, kernel
@@ -19,10 +19,11 @@ def _nearest_quotient(product, n):
 
 
 @kernel
-def centre_scatter(count, total, quotient, rest, square, first, last, scatter):
+def centre_scatter(count, total, quotient, remainder, square, first, last, scatter):
     """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
 
-    One group for each class, or one for all of them; rows ``first:last`` of each.
+    There is one group for each class, or one for all of them. Rows ``first:last`` of each are
+    written.
     """
     n_groups = square.shape[0]
     per_class = n_groups == count.shape[0]
@@ -35,16 +36,16 @@ def centre_scatter(count, total, quotient, rest, square, first, last, scatter):
                 for k in classes:
                     n = count[k]
                     if n > 0:
-                        product = rest[k, i] * rest[k, j]
+                        product = remainder[k, i] * remainder[k, j]
                         nearest = _nearest_quotient(product, n)
-                        whole -= quotient[k, i] * total[k, j] + rest[k, i] * quotient[k, j]
+                        whole -= quotient[k, i] * total[k, j] + remainder[k, i] * quotient[k, j]
                         whole -= nearest
                         part += (product - nearest * n) / n
                 scatter[g, i, j] = whole - part
 
 
 @kernel
-def centre_squares(count, total, quotient, rest, square, scatter):
+def centre_squares(count, total, quotient, remainder, square, scatter):
     """Centre int64 `square` (groups, d) into float64 `scatter`, as `centre_scatter` does."""
     n_groups, d = square.shape
     per_class = n_groups == count.shape[0]
@@ -56,8 +57,10 @@ def centre_squares(count, total, quotient, rest, square, scatter):
             for k in classes:
                 n = count[k]
                 if n > 0:
-                    product = rest[k, j] * rest[k, j]
+                    product = remainder[k, j] * remainder[k, j]
                     nearest = _nearest_quotient(product, n)
-                    whole -= quotient[k, j] * total[k, j] + rest[k, j] * quotient[k, j] + nearest
+                    whole -= (
+                        quotient[k, j] * total[k, j] + remainder[k, j] * quotient[k, j] + nearest
+                    )
                     part += (product - nearest * n) / n
             scatter[g, j] = whole - part

@@ -1,8 +1,8 @@
-"""Scatter matrices: rows are packed into panels, and the panels multiplied with each other.
+"""Scatter matrices: rows are packed into panels, and the panels are multiplied with each other.
 
-A block of rows of one group becomes panels of `DEPTH` entries (see `tiles`), of those features
-only that are not zero in all of its rows: pixels at the border of an image, or counts that are
-mostly nothing, cost no multiplication.
+A block of rows of one group becomes panels of `DEPTH` entries (see `tiles`). The panels hold only
+the features that are not zero in all rows of the block, so that border pixels of images and sparse
+counts cost no multiplication.
 """
 
 import numpy as np
@@ -10,32 +10,35 @@ import numpy as np
 from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 
-# Entries of a panel: a panel of any type takes 16 to 24 KB, so that it stays in the first cache.
-# Float32 products of bytes, up to 255^2, stay exact when so many are summed.
+# Entries of a panel. A panel of any type takes 16 to 24 KB, and so stays in the first cache. Sums
+# of this many float32 products of bytes, up to 255^2, are exact.
 DEPTH = 256
 
-FEW = 4  # rows that are not worth packing
+FEW_ROWS = 4  # not worth packing
 
-# Sums of magnitudes of a feature in a block for which float32 neither over- nor underflows when
-# they are squared and summed.
+# If the magnitudes of a feature in a block sum to a value between these, their squares and the
+# sums of those neither overflow nor underflow in float32.
 _LEAST, _MOST = 1e-15, 1e17
 
 
 def empty_panels(n_blocks, n_rows, n_features, dtype):
-    """Room for blocks of so many rows: ``(blocks, panels, depth, width, rows of an entry)``."""
+    """Return empty panels for blocks of at most `n_rows` rows.
+
+    Their shape is ``(blocks, panels, depth, width, rows of an entry)``.
+    """
     width, together = panel_width(dtype), rows_of_entry(dtype)
     depth = min(DEPTH, -(-n_rows // together))
     return np.empty((n_blocks, -(-n_features // width), depth, width, together), dtype)
 
 
 def rows_of_entry(dtype):
-    """Rows that share an entry of a panel."""
+    """Return the number of rows that share an entry of a panel."""
     return 2 if dtype == np.int16 else 1
 
 
 @inline_kernel
 def empty_scratch(n_features, panels):
-    """Room for a block's centred rows, and for each feature's magnitude and place."""
+    """Return empty arrays for the centred rows of a block, magnitudes and feature numbers."""
     depth, width, together = panels.shape[-3:]
     rows = np.empty((depth * together, n_features + width), panels.dtype)
     features = np.empty(panels.shape[-4] * width, np.intp)
@@ -43,19 +46,19 @@ def empty_scratch(n_features, panels):
 
 
 @kernel
-def pack_rows(X, codes, order, weights, centre, centre_low, rows, magnitude, panels, features):
-    """Pack the rows numbered by `order`; return how many features take part.
+def pack_centred(X, codes, order, weights, centre, centre_low, rows, magnitude, panels, features):
+    """Centre and pack the rows numbered by `order`; return the number of packed features.
 
-    Each row is taken less its class's centre, ``centre + centre_low``, times the root of its
-    weight, into `panels`, shape ``(panels, depth, width, rows of an entry)``, and the numbers of
-    the features that take part into `features`; `rows` and `magnitude` are scratch. Where float32
-    is too small a type for the values, nothing is packed and -1 returned.
+    Each row minus its class's centre, ``centre + centre_low``, times the root of its weight goes
+    to `panels`, shape ``(panels, depth, width, rows of an entry)``. The numbers of the packed
+    features go to `features`. `rows` and `magnitude` are scratch space. If float32 cannot hold the
+    squares of the values, the function packs nothing and returns -1.
     """
     d, n = X.shape[1], order.shape[0]
     width, together = panels.shape[2], panels.shape[3]
     if n % together:
         panels[:, n // together] = 0
-    float32_rows = panels.itemsize == 4 and X.itemsize == 4  # whose range has to be looked at
+    float32_rows = panels.itemsize == 4 and X.itemsize == 4  # whose range is checked below
     _centre(X, codes, order, weights, centre, centre_low, rows, magnitude)
     active = 0
     for j in range(d):
@@ -65,27 +68,27 @@ def pack_rows(X, codes, order, weights, centre, centre_low, rows, magnitude, pan
         for j in features[:active]:
             if not _LEAST < magnitude[j] < _MOST:
                 return -1
-    if active:  # to the end of the last panel go columns of `rows` that nobody looks at
+    if active:  # fill the last panel with columns of `rows` that are not used
         last = features[active - 1]
         for j in range(active, features.shape[0]):
             features[j] = last + 1 + j - active
     for p in range((active + width - 1) // width):
-        _pack_panel(rows[:n], features[p * width : (p + 1) * width], panels[p])
+        _copy_features(rows[:n], features[p * width : (p + 1) * width], panels[p])
     return active
 
 
 @inline_kernel
 def _centre(X, codes, order, weights, centre, centre_low, rows, magnitude):
-    """Write centred rows, and the sum of magnitudes of each feature."""
+    """Write the centred rows and, for each feature, the sum of their magnitudes."""
     d = X.shape[1]
     number = rows.dtype.type
     magnitude[:] = 0
     for q in range(order.shape[0]):
-        r = np.uint64(order[q])  # unsigned: no negative index has to be looked for
+        r = np.uint64(order[q])  # unsigned: no check for negative indices
         k = np.uint64(codes[r])
         if weights.shape[0] > 0:
             root = np.sqrt(weights[r])
-            for j in range(d):  # what float32 makes zero of is something all the same
+            for j in range(d):  # values that float32 rounds to zero count here as nonzero
                 value = root * ((X[r, j] - centre[k, j]) - centre_low[k, j])
                 rows[q, j] = number(value)
                 magnitude[j] += abs(value)
@@ -97,15 +100,15 @@ def _centre(X, codes, order, weights, centre, centre_low, rows, magnitude):
 
 
 @inline_kernel
-def _pack_panel(rows, features, panel):
-    """Write the chosen features of centred rows."""
+def _copy_features(rows, features, panel):
+    """Copy the given features of centred rows to a panel."""
     width, together = panel.shape[1], panel.shape[2]
     first = features[0]
-    together_there = features[width - 1] - first == width - 1
+    contiguous = features[width - 1] - first == width - 1
     for part in range(together):
         for entry in range((rows.shape[0] - part + together - 1) // together):
             q = entry * together + part
-            if together_there:
+            if contiguous:
                 for c in range(width):
                     panel[entry, c, part] = rows[q, np.uint64(first + c)]
             else:
@@ -115,12 +118,12 @@ def _pack_panel(rows, features, panel):
 
 @kernel
 def pack_blocks(source, first, last, panels, features, active):
-    """Pack the rows ``order[first[b]:last[b]]`` as block b; `source` is what `pack_rows` reads."""
+    """Pack ``order[first[b]:last[b]]`` as block b; `source` is what `pack_centred` reads."""
     X, codes, order, weights, centre, centre_low = source
     rows, magnitude, _ = empty_scratch(X.shape[1], panels)
     for b in range(first.shape[0]):
         rows_of_block = order[first[b] : last[b]]
-        active[b] = pack_rows(
+        active[b] = pack_centred(
             X,
             codes,
             rows_of_block,
@@ -135,8 +138,8 @@ def pack_blocks(source, first, last, panels, features, active):
 
 
 @inline_kernel
-def _below(features, active, feature):
-    """How many of the rising features come before one."""
+def _count_below(features, active, feature):
+    """Count the active features with a smaller number than the given one."""
     n = 0
     for j in range(active):
         n += features[j] < feature
@@ -145,14 +148,16 @@ def _below(features, active, feature):
 
 @kernel
 def add_product(panels, features, active, entries, rows, columns, S):
-    """Add the panels' product with themselves to a part of `S`, of its lower triangle.
+    """Add the product of the panels with themselves to a part of the lower triangle of `S`.
 
-    `rows` and `columns` are the first feature of the part and the one after the last.
+    `rows` and `columns` are the first feature of the part and one past the last.
     """
     width = panels.shape[2]
     T = np.empty((ROWS, width), S.dtype)
-    i_start, i_stop = _below(features, active, rows[0]), _below(features, active, rows[1])
-    j_start, j_stop = _below(features, active, columns[0]), _below(features, active, columns[1])
+    i_start = _count_below(features, active, rows[0])
+    i_stop = _count_below(features, active, rows[1])
+    j_start = _count_below(features, active, columns[0])
+    j_stop = _count_below(features, active, columns[1])
     for i_panel in range(i_start // width * width, i_stop, width):
         A = panels[i_panel // width]
         for j_panel in range(j_start // width * width, min(j_stop, i_panel + 1), width):
@@ -191,8 +196,8 @@ def add_products(panels, features, active, sizes, groups, rows, columns, S):
 def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
     """Add the products of the rows numbered by `order` to `S`.
 
-    `scratch` is what `empty_scratch` made, and `panels`, shape
-    ``(panels, depth, width, rows of an entry)``, is scratch too.
+    `scratch`, from `empty_scratch`, and `panels`, shape
+    ``(panels, depth, width, rows of an entry)``, are overwritten.
     """
     rows, magnitude, features = scratch
     together = panels.shape[3]
@@ -200,7 +205,7 @@ def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
     everything = (0, X.shape[1])
     for first in range(0, order.shape[0], step):
         block = order[first : first + step]
-        active = pack_rows(
+        active = pack_centred(
             X, codes, block, weights, centre, centre_low, rows, magnitude, panels, features
         )
         entries = (block.shape[0] + together - 1) // together
@@ -209,8 +214,8 @@ def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
 
 @inline_kernel
 def centre_few(X, codes, order, weights, centre, centre_low, out):
-    """Write `FEW` centred rows, times the roots of their weights, and zeros for missing ones."""
-    for q in range(FEW):
+    """Write `FEW_ROWS` centred rows times the roots of their weights; missing rows are zeros."""
+    for q in range(FEW_ROWS):
         if q >= order.shape[0]:
             out[q] = 0.0
             continue
@@ -223,7 +228,7 @@ def centre_few(X, codes, order, weights, centre, centre_low, out):
 
 @kernel
 def add_few(vectors, S):
-    """Add the products of ``FEW + 1`` vectors with themselves to `S`, walking through it once."""
+    """Add the products of ``FEW_ROWS + 1`` vectors with themselves to `S`, in one pass over it."""
     a, b, c, d, e = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
     for i in range(S.shape[0]):
         row = S[i]

@@ -1,52 +1,52 @@
-"""Squared Mahalanobis distances and linear scores of rows; labels and probabilities of scores.
+"""Squared Mahalanobis distances and linear scores of rows; labels and probabilities from scores.
 
-Rows are scored in panels, shape ``(d, width)``, and scores lie class by class, shape ``(n_classes,
-n_rows)``, so that every loop runs along rows. A row is treated alike wherever it stands: the last
-panel is filled up with copies of the last row, instead of a ragged end's being treated on its own.
+Rows are scored in panels of shape ``(d, width)``, and scores have shape ``(n_classes, n_rows)``, so
+that every loop runs along rows. The score of a row does not depend on its position: the last panel
+is filled up with copies of the last row, and so is computed like the others.
 
-What multiplies by tiles is given all panels of the rows. What does not takes the rows themselves,
-packs a panel at a time, and leaves of its scores just the labels, if that is what is asked for.
+Kernels that multiply tiles expect all panels of the rows. The others take the rows themselves, and
+pack one panel at a time. They write either scores or only labels.
 """
 
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
-from streamgda.kernels.small import GROUP, small_triangle_squares
+from streamgda.kernels.narrow_distances import ROW_STEP, narrow_triangle_squares
 from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 
-# Centred panels at a time: as many as the first cache holds, but enough for what they are
-# multiplied with to be used several times when it comes from a farther one.
+# Centred panels at a time: as many as the first cache holds, but enough that a factor that comes
+# from a farther cache is used several times.
 _BLOCK_BYTES = 1 << 14
 _BLOCK_PANELS = 4
 
-# Rows and values of a panel where there is no tile, at most.
+# Largest numbers of rows and of values of a panel, for kernels without tiles.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
 
 
 @inline_kernel
 def _pack_panel(X, features, start, panel):
-    """Write feature ``features[j]`` of row ``start + r``: ``panel[j, r]``."""
+    """Write feature ``features[j]`` of row ``start + r`` to ``panel[j, r]``."""
     last = X.shape[0] - 1
-    for first in range(0, panel.shape[1], ROWS):  # few rows at a time: their lines share a set
+    for first in range(0, panel.shape[1], ROWS):  # few rows: their cache lines share a set
         for j in range(features.shape[0]):
             for r in range(first, first + ROWS):
                 panel[j, r] = X[min(start + r, last), features[j]]
 
 
 @fast_kernel
-def pack_rows(X, features, out):
-    """Write panels: ``out[b, j, r]`` is feature ``features[j]`` of row ``b * width + r``."""
+def pack_panels(X, features, out):
+    """Write feature ``features[j]`` of row ``b * width + r`` to ``out[b, j, r]``."""
     for b in range(out.shape[0]):
         _pack_panel(X, features, b * out.shape[2], out[b])
 
 
 @inline_kernel
 def _empty_panel(X, features):
-    """Room for a panel where there is no tile: whole `GROUP`s of rows."""
+    """Return an empty panel for kernels without tiles; its width is a multiple of `ROW_STEP`."""
     d = features.shape[0]
-    most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // GROUP)
-    return np.empty((d, GROUP * min(most, (X.shape[0] + GROUP - 1) // GROUP)))
+    most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // ROW_STEP)
+    return np.empty((d, ROW_STEP * min(most, (X.shape[0] + ROW_STEP - 1) // ROW_STEP)))
 
 
 @inline_kernel
@@ -56,48 +56,48 @@ def _panels_at_a_time(panels):
 
 
 @inline_kernel
-def _centre_panels(panels, width, centre, spread, out):
-    """Write flat panels less the centre: differences are made in float64, and then rounded.
+def _centre_panels(panels, width, centre, repeated, out):
+    """Write flat panels minus the centre, subtracted in float64 and then rounded.
 
-    `spread` is scratch for the centre in the shape of a panel: loops are then long.
+    `repeated` is scratch space for the centre in the shape of a panel, which makes the loops long.
     """
     for j in range(centre.shape[0]):
         for r in range(width):
-            spread[j * width + r] = centre[j]
+            repeated[j * width + r] = centre[j]
     for b in range(panels.shape[0]):
         x = panels[b]
         t = out[b]
-        for i in range(spread.shape[0]):
-            t[i] = x[i] - spread[i]
+        for i in range(repeated.shape[0]):
+            t[i] = x[i] - repeated[i]
 
 
 @inline_kernel
 def _scale(distances, scale, offset, out):
-    """Write as many distances as there are rows, scaled, and an offset added."""
+    """Write ``offset + scale * distance`` for as many distances as `out` has rows."""
     for r in range(out.shape[0]):
         out[r] = offset + scale * distances[r]
 
 
 @fast_kernel
 def matrix_distances(panels, centres, strips, scale, offsets, out):
-    """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` for lower triangular W: ``out[k, r]``.
+    """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
 
-    ``strips[k, s, j, a]`` is ``W[k, ROWS * s + a, j]``, zero where W ends. A single W serves all
-    centres. float32 panels are centred, rounded to float32 and multiplied in it; the squares are
-    summed in float64.
+    W[k] is lower triangular. ``strips[k, s, j, a]`` is ``W[k, ROWS * s + a, j]``, or zero beyond
+    the end of W. A single W serves all centres. float32 panels are centred, rounded to float32 and
+    multiplied in it; the squares are summed in float64.
     """
     n_panels, d, width = panels.shape
     block = _panels_at_a_time(panels)
     centred = np.empty((block, d, width), panels.dtype)
     flat = panels.reshape(n_panels, -1)
     flat_centred = centred.reshape(block, -1)
-    spread = np.empty(d * width)
+    repeated = np.empty(d * width)
     distances = np.empty((block, width))
     for k in range(centres.shape[0]):
         W = strips[min(k, strips.shape[0] - 1)]
         for first in range(0, n_panels, block):
             part = flat[first : first + block]
-            _centre_panels(part, width, centres[k], spread, flat_centred)
+            _centre_panels(part, width, centres[k], repeated, flat_centred)
             distances[:] = 0.0
             for s in range(W.shape[0]):
                 depth = min(ROWS * (s + 1), d)
@@ -109,21 +109,21 @@ def matrix_distances(panels, centres, strips, scale, offsets, out):
 
 @fast_kernel
 def linear_scores(panels, centre, strips, scale, offsets, out):
-    """Write ``offsets[k] + scale w[k] . (x - centre)``: ``out[k, r]``.
+    """Write ``offsets[k] + scale w[k] . (x - centre)`` to ``out[k, r]`` for each row x.
 
-    ``strips[s, j, a]`` is ``w[ROWS * s + a, j]``, zero where w ends. float32 panels are treated
-    as in `matrix_distances`.
+    ``strips[s, j, a]`` is ``w[ROWS * s + a, j]``, or zero beyond the end of w. float32 panels are
+    treated as in `matrix_distances`.
     """
     n_panels, d, width = panels.shape
     block = _panels_at_a_time(panels)
     centred = np.empty((block, d, width), panels.dtype)
     flat = panels.reshape(n_panels, -1)
     flat_centred = centred.reshape(block, -1)
-    spread = np.empty(d * width)
+    repeated = np.empty(d * width)
     tile = np.empty((ROWS, width))
     for first in range(0, n_panels, block):
         part = flat[first : first + block]
-        _centre_panels(part, width, centre, spread, flat_centred)
+        _centre_panels(part, width, centre, repeated, flat_centred)
         for s in range(strips.shape[0]):
             scores = out[ROWS * s : ROWS * (s + 1)]
             for b in range(part.shape[0]):
@@ -138,7 +138,7 @@ def linear_scores(panels, centre, strips, scale, offsets, out):
 
 @inline_kernel
 def _compare(distances, scale, offset, k, top, out):
-    """Write class k where its scores are larger than the largest of the classes before it."""
+    """Write k for the rows whose score of class k exceeds those of all classes before it."""
     if k == 0:
         top[:] = -np.inf
         out[:] = 0
@@ -150,11 +150,11 @@ def _compare(distances, scale, offset, k, top, out):
 
 @fast_kernel
 def diagonal_distances(X, features, centres, precisions, scale, offsets, out):
-    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2``: ``out[k, r]``.
+    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2`` to ``out[k, r]``.
 
-    Or, where `out` has one dimension, the class for which that is the largest, the first of equal
-    ones. A single row of precisions serves all centres. x are some features of a row of `X`; they
-    are treated in float64.
+    If `out` has one dimension, write the class with the largest of these instead, and the first
+    one of equals. x holds the given features of a row of `X`, as float64. A single row of
+    precisions serves all centres.
     """
     panel = _empty_panel(X, features)
     d, width = panel.shape
@@ -178,8 +178,11 @@ def diagonal_distances(X, features, centres, precisions, scale, offsets, out):
 
 
 @fast_kernel
-def small_matrix_distances(X, features, centres, strips, scale, offsets, out):
-    """`matrix_distances` of at most `SMALL` features; `X` and `out` as of `diagonal_distances`."""
+def narrow_matrix_distances(X, features, centres, strips, scale, offsets, out):
+    """Compute `matrix_distances` of narrow rows, with `X` and `out` as in `diagonal_distances`.
+
+    There are at most `narrow_distances.MAX_FEATURES` features.
+    """
     panel = _empty_panel(X, features)
     width = panel.shape[1]
     distances, top = np.empty(width), np.empty(width)
@@ -187,7 +190,7 @@ def small_matrix_distances(X, features, centres, strips, scale, offsets, out):
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             W = strips[min(k, strips.shape[0] - 1)]
-            small_triangle_squares(panel, centres[k], W, distances)
+            narrow_triangle_squares(panel, centres[k], W, distances)
             if out.ndim == 2:
                 _scale(distances, scale, offsets[k], out[k, start : start + width])
             else:
@@ -196,7 +199,7 @@ def small_matrix_distances(X, features, centres, strips, scale, offsets, out):
 
 @fast_kernel
 def all_finite(X):
-    """Whether all values of a C-contiguous array of floats are finite."""
+    """Return True if all values of a C-contiguous array of floats are finite."""
     values = X.reshape(-1)
     check = 0.0
     for i in range(values.size):
@@ -206,7 +209,7 @@ def all_finite(X):
 
 @kernel
 def largest(scores, out):
-    """Write the class of each row's largest score, the first of equal ones."""
+    """Write the class of the largest score of each row, the first one of equals."""
     top = scores[0].copy()
     out[:] = 0
     for k in range(1, scores.shape[0]):
@@ -217,22 +220,22 @@ def largest(scores, out):
 
 
 _LOG2_E = 1 / np.log(2)
-# Times a whole number of 11 bits, the first part of ln 2 is exact.
+# The product of the first part of ln 2 and a whole number of 11 bits is exact.
 _LN2 = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
 _TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
-_LEAST = -708.0  # exp of less is no normal number
-# Added to n, leaves n + 1023, the exponent of 2^n, in the last bits.
+_LEAST = -708.0  # exp of anything less is not a normal number
+# Adding this to n leaves n + 1023, the exponent of 2^n, in the last bits.
 _TO_BITS = 1.5 * 2.0**52 + 1023
 _EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes
 
 
 @inline_kernel
 def _exponentials(x, powers, total):
-    """Write ``exp(x)`` in place, for x <= 0, and add it to `total`; `powers` is scratch.
+    """Write ``exp(x)`` in place, for x <= 0, and add it to `total`; `powers` is scratch space.
 
-    To two units in the last place, and zero below -708. It is written out, because it is then made
-    in vectors: ``x = n ln 2 + t``, and ``exp(t)`` by Taylor's series, in groups of four terms that
-    do not wait for each other.
+    The result is accurate to two units in the last place, and zero below -708. The function is
+    written out so that the compiler vectorises it: ``x = n ln 2 + t``, with ``exp(t)`` from its
+    Taylor series, in groups of four terms that do not depend on each other.
     """
     bits = powers.view(np.int64)
     c = _TAYLOR
@@ -257,7 +260,7 @@ def _exponentials(x, powers, total):
 
 @contracting_kernel
 def exponentials(scores, out):
-    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and their sums over k: ``out[r]``."""
+    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and its sum over k to ``out[r]``."""
     powers = np.empty(_EXP_BLOCK)
     out[:] = 0.0
     for first in range(0, out.size, _EXP_BLOCK):
@@ -268,9 +271,9 @@ def exponentials(scores, out):
 
 @contracting_kernel
 def posteriors(scores, out):
-    """Write ``exp(scores[k, r])`` over its sum over k: ``out[r, k]``; `scores` are overwritten.
+    """Write ``exp(scores[k, r])`` divided by its sum over k to ``out[r, k]``; overwrite `scores`.
 
-    Of nothing but -inf, equal ones.
+    A row whose scores are all -inf gets equal probabilities.
     """
     top, total, powers = np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK)
     for first in range(0, out.shape[0], _EXP_BLOCK):

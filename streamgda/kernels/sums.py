@@ -10,13 +10,10 @@ from streamgda.kernels import kernel, shared_kernel
 
 @kernel
 def add_sums(X, codes, weights, centre, sums):
-    """Add ``w (x - centre[class])`` to ``sums[class]``.
-
-    `weights` is empty where all rows weigh one.
-    """
+    """Add ``w (x - centre[class])`` to ``sums[class]``."""
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
-        k = np.uint64(codes[r])  # unsigned: no negative index has to be looked for
+        k = np.uint64(codes[r])  # unsigned: no check for negative indices
         if weighted:
             w = weights[r]
             for j in range(X.shape[1]):
@@ -30,7 +27,7 @@ def add_sums(X, codes, weights, centre, sums):
 def add_squares(X, codes, weights, centre, centre_low, group, squares):
     """Add ``w (x - centre[class])^2`` to ``squares[group[class]]``.
 
-    The centre is ``centre + centre_low``, two parts of one number.
+    The centre is the sum of two parts, ``centre + centre_low``.
     """
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
@@ -49,7 +46,7 @@ def add_squares(X, codes, weights, centre, centre_low, group, squares):
 
 @shared_kernel
 def count_rows(codes, weights, count):
-    """Add each row's weight (one, where `weights` is empty) to the count of its class."""
+    """Add the weight of each row to the count of its class."""
     if weights.shape[0] > 0:
         for r in range(codes.shape[0]):
             count[codes[r]] += weights[r]

@@ -1,13 +1,13 @@
 """The inner loop of every matrix product: a small tile, summed in vector registers.
 
-Matrices that are multiplied are packed into panels of shape ``(depth, width)``: the axis that is
-summed over comes first, and `panel_width` columns fill a whole number of vectors. `multiply_tile`
+Matrices are packed into panels of shape ``(depth, width)`` before they are multiplied: the axis of
+summation comes first, and `panel_width` columns fill a whole number of vectors. `multiply_tile`
 multiplies `ROWS` columns of one panel with all columns of another. It is written in LLVM's vector
-types, because no compiler keeps such a block of sums in registers when it is spelled as scalar
-loops; what each processor makes of the vectors is LLVM's business.
+types, because no compiler keeps such a block of sums in registers when it is written as scalar
+loops. LLVM maps the vectors to the instructions of each processor.
 
 Panels of int16 hold two rows side by side, shape ``(depth / 2, width, 2)``, for the processor's
-integer dot product: ``pmaddwd`` of AVX2, which LLVM turns into ``vpdpwssd`` where there is VNNI.
+integer dot product: ``pmaddwd`` of AVX2, which LLVM turns into ``vpdpwssd`` if there is VNNI.
 """
 
 import os
@@ -23,14 +23,14 @@ from streamgda.kernels.vectors import broadcast, fused_multiply_add, loop_functi
 
 ROWS = 4
 _VECTOR_BYTES = 32
-# Vectors in a row of a tile. With 4 x 3 sums, 3 operands and 1 broadcast one, all 16 registers of
-# AVX2 are taken; products of integers need one more before they are added.
+# Vectors in a row of a tile. 4 x 3 sums, 3 operands and 1 broadcast operand take all 16 registers
+# of AVX2. Integers need one more, for products before they are added.
 _VECTORS = {"float64": 3, "float32": 3, "int16": 2}
 _SUM_BYTES = {"float64": 8, "float32": 4, "int16": 4}
 
 
 def has_integer_dot():
-    """Whether panels of int16 can be multiplied here: AVX2, and no STREAMGDA_PORTABLE=1 set."""
+    """Return True if panels of int16 can be multiplied: AVX2, and STREAMGDA_PORTABLE is not set."""
     if os.environ.get("STREAMGDA_PORTABLE", "0") != "0":
         return False
     features = config.CPU_FEATURES
@@ -44,7 +44,7 @@ def _host_has(feature):
 
 @cache
 def panel_width(dtype):
-    """Columns of a panel of float64, float32 or int16."""
+    """Return the number of columns of a panel of float64, float32 or int16."""
     name = np.dtype(dtype).name
     return _VECTORS[name] * _VECTOR_BYTES // _SUM_BYTES[name]
 
@@ -52,9 +52,9 @@ def panel_width(dtype):
 def _multiply_tile(A, first, B, depth, T):
     """Write ``T[a, b] = sum_k A[k, first + a] B[k, b]`` over the first `depth` entries of panels.
 
-    `A` and `B` are of one type. Sums of float32 are made in float32, those of int16 in int32;
-    `T`, shape ``(ROWS, width of B)``, is float64, or int64 where all products are whole numbers,
-    as of int16 they are.
+    `A` and `B` have the same type. float32 is summed in float32, and int16 in int32. `T` has shape
+    ``(ROWS, width of B)``. Its type is float64, or int64 if all products are whole numbers, as
+    those of int16 are.
     """
     left = np.moveaxis(A[:depth, first : first + ROWS], 1, 0).reshape(ROWS, -1)
     right = np.moveaxis(B[:depth], 1, 0).reshape(B.shape[1], -1)
@@ -63,7 +63,7 @@ def _multiply_tile(A, first, B, depth, T):
 
 
 def _add_tile_squares(A, first, B, depth, out):
-    """Add to ``out[b]`` the sum over a of the squares of what `multiply_tile` makes of floats."""
+    """Add ``sum_a T[a, b]^2`` to ``out[b]``, with T as `multiply_tile` computes it from floats."""
     tile = np.empty((ROWS, out.size))
     _multiply_tile(A, first, B, depth, tile)
     out += (tile**2).sum(axis=0)
@@ -71,25 +71,25 @@ def _add_tile_squares(A, first, B, depth, out):
 
 @intrinsic
 def _multiply_tile_in_registers(typing, A, first, B, depth, T):
-    """`_multiply_tile` for the compiler."""
-    return types.void(A, first, B, depth, T), _call_of(A.dtype, T.dtype, squares=False)
+    """Compile `_multiply_tile`."""
+    return types.void(A, first, B, depth, T), _tile_call(A.dtype, T.dtype, squares=False)
 
 
 @intrinsic
 def _add_tile_squares_in_registers(typing, A, first, B, depth, out):
-    """`_add_tile_squares` for the compiler."""
-    return types.void(A, first, B, depth, out), _call_of(A.dtype, out.dtype, squares=True)
+    """Compile `_add_tile_squares`."""
+    return types.void(A, first, B, depth, out), _tile_call(A.dtype, out.dtype, squares=True)
 
 
-def _call_of(number, total, squares):
-    """What generates the call of a tile function."""
+def _tile_call(scalar, total, squares):
+    """Return the generator of the call of a tile function."""
 
     def generate(context, builder, signature, arguments):
         a, first, b, depth, t = arguments
         a, b, t = (
             context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2, 4)
         )
-        function = _tile_function(context, builder.module, number, total, squares)
+        function = _tile_function(context, builder.module, scalar, total, squares)
         pointer = function.args[0].type
         stride = cgutils.unpack_tuple(builder, a.shape)[1]
         left = builder.gep(builder.bitcast(a.data, pointer), [first])
@@ -99,15 +99,15 @@ def _call_of(number, total, squares):
     return generate
 
 
-def _tile_function(context, module, number, total, squares):
-    """The function (left, stride of left, right, depth, tile) that sums a tile in registers."""
-    name = f"{'square' if squares else 'multiply'}_tile_{number}_{total}"
+def _tile_function(context, module, scalar, total, squares):
+    """Return the function (left, stride of left, right, depth, tile) that sums a tile."""
+    name = f"{'square' if squares else 'multiply'}_tile_{scalar}_{total}"
     if name in module.globals:
         return module.globals[name]
-    integers = number == types.int16
-    element = context.get_data_type(types.int32 if integers else number)
-    lanes = _VECTOR_BYTES // _SUM_BYTES[str(number)]
-    vectors = _VECTORS[str(number)]
+    integers = scalar == types.int16
+    element = context.get_data_type(types.int32 if integers else scalar)
+    lanes = _VECTOR_BYTES // _SUM_BYTES[str(scalar)]
+    vectors = _VECTORS[str(scalar)]
     vector = ir.VectorType(element, lanes)
     wide = ir.VectorType(context.get_data_type(total), lanes)
     index = context.get_value_type(types.intp)
@@ -125,17 +125,17 @@ def _tile_function(context, module, number, total, squares):
     right_row = builder.gep(right, [builder.mul(k, index(lanes * vectors))])
     left_row = builder.gep(left, [builder.mul(k, stride)])
     operands = [
-        builder.load(vector_at(builder, right_row, v, vector), align=_SUM_BYTES[str(number)])
+        builder.load(vector_at(builder, right_row, v, vector), align=_SUM_BYTES[str(scalar)])
         for v in range(vectors)
     ]
     multiply_add = _add_dot_products if integers else fused_multiply_add
     for row in range(ROWS):
         factor = broadcast(builder, builder.load(builder.gep(left_row, [index(row)])), vector)
         for v in range(vectors):
-            before_it = sums[row][v]
-            before_it.add_incoming(ir.Constant(vector, None), before)
-            sums[row][v] = multiply_add(builder, factor, operands[v], before_it)
-            before_it.add_incoming(sums[row][v], loop)
+            previous = sums[row][v]
+            previous.add_incoming(ir.Constant(vector, None), before)
+            sums[row][v] = multiply_add(builder, factor, operands[v], previous)
+            previous.add_incoming(sums[row][v], loop)
     following = builder.add(k, index(1))
     k.add_incoming(index(0), before)
     k.add_incoming(following, loop)
@@ -163,7 +163,7 @@ def _tile_function(context, module, number, total, squares):
 
 
 def _add_dot_products(builder, x, y, total):
-    """``total + x[0] y[0] + x[1] y[1]`` of the two int16 in each int32 of x and y."""
+    """Return ``total + x[0] y[0] + x[1] y[1]`` for the two int16 in each int32 of x and y."""
     vector = total.type
     halves = ir.VectorType(ir.IntType(16), 2 * vector.count)
     dot = cgutils.get_or_insert_function(

@@ -1,8 +1,8 @@
-"""Triangles of matrices."""
+"""Lower and upper triangles of matrices."""
 
 from streamgda.kernels import kernel
 
-_BLOCK = 32  # of rows and columns that stay in the first cache while they are mirrored
+_BLOCK = 32  # rows and columns that are mirrored together, within the first cache
 
 
 @kernel
@@ -18,7 +18,7 @@ def mirror(matrix):
 
 @kernel
 def clear_upper(matrix):
-    """Write zeros above the diagonal."""
+    """Set the elements above the diagonal to zero."""
     d = matrix.shape[0]
     for i in range(d):
         for j in range(i + 1, d):
@@ -27,9 +27,9 @@ def clear_upper(matrix):
 
 @kernel
 def select_features(matrices, features, out):
-    """Write the rows and columns of some features, of symmetric matrices given by the lower half.
+    """Write the rows and columns of some features, given in rising order, of symmetric matrices.
 
-    `features` rise.
+    Only the lower triangles of `matrices` are read.
     """
     for g in range(out.shape[0]):
         selected = out[g]

@@ -1,17 +1,17 @@
-"""Instructions of LLVM on vectors, and functions that are written in them."""
+"""Vector instructions of LLVM, and functions written in them."""
 
 from llvmlite import ir
 from numba.core import cgutils
 
 
 def vector_at(builder, pointer, number, vector):
-    """Where the vector of that number lies from a pointer on."""
+    """Return a pointer to a vector, given its number counted from another pointer."""
     start = builder.gep(pointer, [ir.IntType(64)(number * vector.count)])
     return builder.bitcast(start, vector.as_pointer())
 
 
 def broadcast(builder, scalar, vector):
-    """A vector of that type with the scalar in every place."""
+    """Return a vector of the given type with the scalar in every lane."""
     undefined = ir.Constant(vector, ir.Undefined)
     start = builder.insert_element(undefined, scalar, ir.IntType(32)(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
@@ -19,7 +19,7 @@ def broadcast(builder, scalar, vector):
 
 
 def fused_multiply_add(builder, x, y, total):
-    """``x y + total`` of vectors, rounded once."""
+    """Return ``x y + total`` of vectors, rounded once."""
     vector = total.type
     bits = 32 if isinstance(vector.element, ir.FloatType) else 64
     fma = cgutils.get_or_insert_function(
@@ -31,9 +31,9 @@ def fused_multiply_add(builder, x, y, total):
 
 
 def loop_function(module, name, arguments):
-    """A function of these arguments, and its blocks before, in and after a loop.
+    """Declare a function, and return it with its blocks before, in and after a loop.
 
-    It is never inlined: what surrounds it would cost it registers.
+    It is never inlined, because the code around it would take registers from it.
     """
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
     function.linkage = "internal"
@@ -41,14 +41,14 @@ def loop_function(module, name, arguments):
     return function, *(function.append_basic_block(part) for part in ("before", "loop", "after"))
 
 
-def call_for(builder, number, most, function_of, arguments):
-    """Call ``function_of(n)`` for the n that a number is: of 1 to `most`, for others nothing."""
+def switch_call(builder, number, most, function_for, arguments):
+    """Call ``function_for(n)`` for the n in 1 to `most` that equals `number`, if there is one."""
     after = builder.append_basic_block("after")
     choice = builder.switch(number, after)
     for n in range(1, most + 1):
         block = builder.append_basic_block(f"for_{n}")
         choice.add_case(number.type(n), block)
         builder.position_at_end(block)
-        builder.call(function_of(n), arguments)
+        builder.call(function_for(n), arguments)
         builder.branch(after)
     builder.position_at_end(after)

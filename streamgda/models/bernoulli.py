@@ -208,7 +208,7 @@ class BernoulliModel:
         bits = as_rows(binarise(X, self.threshold, first_row), _BYTE)
         width = panel_width(_FLOAT64)
         panels = np.empty((-(-len(bits) // width), self.n_features, width))
-        scoring.pack_rows(bits, np.arange(self.n_features), panels)
+        scoring.pack_panels(bits, np.arange(self.n_features), panels)
 
         def products(vectors: Strips, offsets: np.ndarray) -> np.ndarray:
             out, centre = np.empty((self.classes.size, len(bits))), np.zeros(self.n_features)

@@ -12,8 +12,7 @@ from scipy import special
 
 from streamgda import storage
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
-from streamgda.kernels import scoring
-from streamgda.kernels.small import SMALL
+from streamgda.kernels import narrow_distances, scoring
 from streamgda.kernels.tiles import panel_width
 from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.scores import (
@@ -208,7 +207,7 @@ class GaussianModel:
     @property
     def _tiled(self) -> bool:
         """Whether there are matrices that it pays to cut into tiles."""
-        return self.structure.matrix and self.features.size > SMALL
+        return self.structure.matrix and self.features.size > narrow_distances.MAX_FEATURES
 
     def _small_distances(
         self,
@@ -224,7 +223,7 @@ class GaussianModel:
         """
         kernel, roots = scoring.diagonal_distances, self.roots
         if self.structure.matrix:
-            kernel, roots = scoring.small_matrix_distances, self._root_strips[_FLOAT64]
+            kernel, roots = scoring.narrow_matrix_distances, self._root_strips[_FLOAT64]
         kernel(X, self.features, centres, roots, scale, offsets, out)
 
     def _products(self, X: np.ndarray, vectors: Strips, offsets: np.ndarray) -> np.ndarray:
@@ -254,7 +253,7 @@ class GaussianModel:
 
     def _panels(self, X: np.ndarray, width: int, dtype: Any) -> np.ndarray:
         panels = np.empty((-(-X.shape[0] // width), self.features.size, width), dtype)
-        scoring.pack_rows(X, self.features, panels)
+        scoring.pack_panels(X, self.features, panels)
         return panels
 
     def _relative_scores(self, X: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
 from streamgda.kernels.accumulate_narrow import add_centred_narrow
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
-from streamgda.kernels.scatter import FEW
+from streamgda.kernels.scatter import FEW_ROWS
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structure import Structure
 from streamgda.moments.sums import NO_PANELS, Sums, check_array
@@ -123,7 +123,8 @@ class CentredSums(Sums):
         if self._narrow(X.shape[0]):
             finite = add_centred_narrow(*state, self.scatter)
         else:
-            few = len(self.scatter) > 1 and X.shape[0] <= FEW  # a class's few rows are not packed
+            # The kernel does not pack a few rows of a class.
+            few = len(self.scatter) > 1 and X.shape[0] <= FEW_ROWS
             panels = NO_PANELS if few else self._panels(X.shape[0], np.float64)
             finite = add_centred(*state, panels, self.scatter)
         if not finite:

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.kernels.accumulate import ordered
-from streamgda.kernels.narrow import NARROW
+from streamgda.kernels import narrow_products
+from streamgda.kernels.accumulate import rows_by_group
 from streamgda.kernels.scatter import (
     DEPTH,
     add_products,
@@ -135,7 +135,11 @@ class Sums:
 
     def _narrow(self, n_rows: int) -> bool:
         """Whether so many rows go straight into sums, without being packed."""
-        return self.structure.matrix and self.n_features <= NARROW and n_rows > self.count.size
+        return (
+            self.structure.matrix
+            and self.n_features <= narrow_products.MAX_FEATURES
+            and n_rows > self.count.size
+        )
 
     def _panels(self, n_rows: int, dtype: Any) -> np.ndarray:
         """Room for the panels of a block, as the kernels want it beside a state."""
@@ -172,7 +176,7 @@ class Sums:
                 shared = centre, centre_low, self.structure.groups(n_classes)
                 _in_parts(add_squares, (block, labels, weight), shared, self.scatter)
                 continue
-            order, starts = ordered(labels, n_classes, self.scatter.shape[0])
+            order, starts = rows_by_group(labels, n_classes, self.scatter.shape[0])
             source = block, labels, order, weight, centre, centre_low
             self._add_products(
                 source, _cut(starts, DEPTH * rows_of_entry(panel_dtype)), panel_dtype

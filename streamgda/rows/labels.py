@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.grouping import all_within, number_labels
+from streamgda.kernels.grouping import all_within, encode_labels
 from streamgda.runtime import threads
 
 _TABLE = 1 << 20  # integer labels that span no more than this are looked up in a table,
@@ -209,7 +209,7 @@ def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
     else:
         codes = np.empty(y.size, np.int64)
         found = _on_all_threads(
-            lambda part: number_labels(y[part], low, table, codes[part]), y.size
+            lambda part: encode_labels(y[part], low, table, codes[part]), y.size
         )
     return codes if found else None
 

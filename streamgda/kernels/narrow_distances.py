@@ -1,8 +1,8 @@
-"""Squared lengths of rows times a small triangular matrix, all in vector registers.
+"""Squared lengths of narrow rows times a triangular matrix, computed in vector registers.
 
-For few features, the tile of `tiles` is too large a hammer: half of its sums are of zeros beyond
-the diagonal, and its calls cost as much as its work. Here the loops over features are unrolled for
-each number of them, in LLVM's vector types. Values are float64.
+For few features, the tile of `tiles` is wasteful: half of its sums are of zeros beyond the
+diagonal, and calling it costs as much as its work. Here the loops over features are unrolled for
+each number of features, in LLVM's vector types. Values are float64.
 """
 
 import numpy as np
@@ -14,23 +14,23 @@ from numba.extending import intrinsic
 from streamgda.kernels.tiles import ROWS
 from streamgda.kernels.vectors import (
     broadcast,
-    call_for,
     fused_multiply_add,
     loop_function,
+    switch_call,
     vector_at,
 )
 
-SMALL = 12  # features; of more, tiles are as fast
+MAX_FEATURES = 12  # for more, tiles are as fast
 _LANES = 4
-_VECTORS = 2  # side by side: an entry of the matrix is loaded for both
-GROUP = _LANES * _VECTORS  # rows that are treated at a time
+_VECTORS = 2  # side by side: an element of the matrix is loaded once for both
+ROW_STEP = _LANES * _VECTORS  # rows that are computed together
 
 
-def _small_triangle_squares(panel, centre, strips, out):
-    """Write ``|W (x - centre)|^2`` of the rows of a panel of shape (d, width): ``out[r]``.
+def _triangle_squares(panel, centre, strips, out):
+    """Write ``|W (x - centre)|^2`` to ``out[r]`` for each row x of a panel of shape (d, width).
 
-    ``strips[s, j, a]`` is ``W[ROWS * s + a, j]`` of a lower triangular W with at most `SMALL`
-    columns. Widths are multiples of `GROUP`.
+    ``strips[s, j, a]`` is ``W[ROWS * s + a, j]`` of a lower triangular W with at most
+    `MAX_FEATURES` columns. `width` is a multiple of `ROW_STEP`.
     """
     d = centre.size
     W = np.moveaxis(strips, 2, 1).reshape(-1, d)[:d]
@@ -38,10 +38,10 @@ def _small_triangle_squares(panel, centre, strips, out):
 
 
 @intrinsic
-def _small_triangle_squares_in_registers(typing, panel, centre, strips, out):
-    """`_small_triangle_squares` for the compiler."""
+def _triangle_squares_in_registers(typing, panel, centre, strips, out):
+    """Compile `_triangle_squares`."""
     if {array.layout for array in (panel, centre, strips, out)} != {"C"}:
-        return None  # pointers are all that is seen of them: no match
+        return None  # no match: the function is given pointers and no strides
 
     def generate(context, builder, signature, arguments):
         panel, centre, strips, out = (
@@ -50,15 +50,19 @@ def _small_triangle_squares_in_registers(typing, panel, centre, strips, out):
         )
         d, width = cgutils.unpack_tuple(builder, panel.shape)
         row = [panel.data, width, centre.data, strips.data, out.data]
-        call_for(builder, d, SMALL, lambda n: _function(builder.module, d.type, n), row)
+
+        def function(features):
+            return _distance_function(builder.module, d.type, features)
+
+        switch_call(builder, d, MAX_FEATURES, function, row)
         return context.get_dummy_value()
 
     return types.void(panel, centre, strips, out), generate
 
 
-def _function(module, index, d):
-    """The function (panel, width, centre, strips, out) for d features."""
-    name = f"small_triangle_squares_{d}"
+def _distance_function(module, index, d):
+    """Return the function (panel, width, centre, strips, out) for d features."""
+    name = f"narrow_triangle_squares_{d}"
     if name in module.globals:
         return module.globals[name]
     double = ir.DoubleType()
@@ -76,7 +80,7 @@ def _function(module, index, d):
     r = builder.phi(index)
     r.add_incoming(index(0), before)
     squares = [ir.Constant(vector, None)] * _VECTORS
-    for first in range(0, d, ROWS):  # few sums at a time, so that registers hold them
+    for first in range(0, d, ROWS):  # few sums at a time, so that they fit in registers
         rows = range(first, min(first + ROWS, d))
         sums = {row: [ir.Constant(vector, None)] * _VECTORS for row in rows}
         for j in range(rows[-1] + 1):
@@ -100,7 +104,7 @@ def _function(module, index, d):
     start = builder.gep(out, [r])
     for v in range(_VECTORS):
         builder.store(squares[v], vector_at(builder, start, v, vector), align=8)
-    following = builder.add(r, index(GROUP))
+    following = builder.add(r, index(ROW_STEP))
     r.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, width), loop, after)
     builder.position_at_end(after)
@@ -108,6 +112,6 @@ def _function(module, index, d):
     return function
 
 
-small_triangle_squares = (
-    _small_triangle_squares if config.DISABLE_JIT else _small_triangle_squares_in_registers
+narrow_triangle_squares = (
+    _triangle_squares if config.DISABLE_JIT else _triangle_squares_in_registers
 )

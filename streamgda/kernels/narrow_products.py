@@ -1,9 +1,9 @@
-"""Rows of few features: each row is added to its class's sums and products as it is read.
+"""Sums and products of narrow rows: each row is added to those of its class as it is read.
 
-Where a whole row fits into a few vectors, neither ordering the rows by class nor packing them into
-panels pays: a matrix of products is a few vectors long, and stays in the first cache. Sums and
-products are kept in rows of whole vectors (`padded_width`); what is beyond the last feature is
-zero. As in `tiles`, the loops are written in LLVM's vector types.
+If a whole row fits into a few vectors, it does not pay to order the rows by class or to pack them
+into panels: a matrix of products is a few vectors long, and stays in the first cache. Sums and
+products have rows of whole vectors (`padded_width`), with zeros beyond the last feature. As in
+`tiles`, the loops are written in LLVM's vector types.
 """
 
 import numpy as np
@@ -15,28 +15,28 @@ from numba.extending import intrinsic
 from streamgda.kernels import inline_kernel
 from streamgda.kernels.vectors import (
     broadcast,
-    call_for,
     fused_multiply_add,
     loop_function,
+    switch_call,
     vector_at,
 )
 
 _LANES = 4
-_MOST_VECTORS = 4
-NARROW = _LANES * _MOST_VECTORS  # features that a row may have
+_MAX_VECTORS = 4
+MAX_FEATURES = _LANES * _MAX_VECTORS
 
 
 @inline_kernel
 def padded_width(n_features):
-    """Features filled up to whole vectors."""
+    """Return the number of features, rounded up to whole vectors."""
     return (n_features + _LANES - 1) // _LANES * _LANES
 
 
-def _add_narrow(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+def _add_products(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
     """Add ``w t`` to ``sums[sums_step * class]``, ``w t t'`` to ``products[step * class]``.
 
-    There t is x - centre[class] - centre_low[class]; `weights` is empty where all rows weigh one.
-    All but `X` are padded. Of the products, those below the diagonal are made, and some above it.
+    Here t is x - centre[class] - centre_low[class]. All matrices except `X` are padded. Products
+    are computed below the diagonal, and some above it.
     """
     d = X.shape[1]
     root = np.sqrt(weights if weights.size else np.ones(codes.size))[:, None]
@@ -45,14 +45,17 @@ def _add_narrow(X, codes, weights, centre, centre_low, sums_step, sums, step, pr
     np.add.at(products[:, :d, :d], step * codes, t[:, :, None] * t[:, None, :])
 
 
-def _add_narrow_sums(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-    """`_add_narrow` with neither products nor low parts, which are not looked at."""
-    zeros, nowhere = np.zeros(centre.shape), np.zeros((1, *2 * sums.shape[1:]))
-    _add_narrow(X, codes, weights, centre, zeros, sums_step, sums, 0, nowhere)
+def _add_sums(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
+    """Add sums as `_add_products` does, but no products; `centre_low` is not read."""
+    zeros, ignored = np.zeros(centre.shape), np.zeros((1, *2 * sums.shape[1:]))
+    _add_products(X, codes, weights, centre, zeros, sums_step, sums, 0, ignored)
 
 
 def _in_registers(with_products):
-    """`_add_narrow` for the compiler: calls the function for the number of vectors in a row."""
+    """Return `_add_products` or `_add_sums` for the compiler.
+
+    It calls the function that is written for the number of vectors in a row.
+    """
 
     def call(context, builder, signature, arguments):
         X, codes, weights, centre, low, sums_step, sums, step, products = (
@@ -64,33 +67,32 @@ def _in_registers(with_products):
         n_rows, d = cgutils.unpack_tuple(builder, X.shape)
         row = [X.data, n_rows, d, codes.data, weights.data, weights.nitems, centre.data, low.data]
         row += [sums_step, sums.data, step, products.data]
-        number = signature.args[0].dtype
+        scalar = signature.args[0].dtype
         width = builder.udiv(builder.add(d, d.type(_LANES - 1)), d.type(_LANES))
 
         def function(vectors):
-            return _function(context, builder.module, number, vectors, with_products)
+            return _row_function(context, builder.module, scalar, vectors, with_products)
 
-        call_for(builder, width, _MOST_VECTORS, function, row)
+        switch_call(builder, width, _MAX_VECTORS, function, row)
         return context.get_dummy_value()
 
     @intrinsic
     def add(typing, X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-        number = types.intp
-        kinds = X, codes, weights, centre, centre_low, number, sums, number, products
+        index = types.intp
+        kinds = X, codes, weights, centre, centre_low, index, sums, index, products
         return types.void(*kinds), call
 
     return add
 
 
-def _function(context, module, number, vectors, with_products):
-    """The function that walks through the rows; `vectors` of float64 hold one."""
-    name = f"add_narrow_{'both' if with_products else 'sums'}_{number}_{vectors}"
+def _row_function(context, module, scalar, vectors, with_products):
+    """Return the function that adds rows of the type `scalar`, each of which fills `vectors`."""
+    name = f"add_narrow_{'products' if with_products else 'sums'}_{scalar}_{vectors}"
     if name in module.globals:
         return module.globals[name]
     index = context.get_value_type(types.intp)
     double = ir.DoubleType()
-    integers = isinstance(number, types.Integer)
-    element = context.get_data_type(number)
+    element = context.get_data_type(scalar)
     vector, stored = ir.VectorType(double, _LANES), ir.VectorType(element, _LANES)
     pointers = [element, None, None, index, double, None, double, double]
     pointers += [None, double, None, double]
@@ -101,14 +103,7 @@ def _function(context, module, number, vectors, with_products):
     width = vectors * _LANES
 
     builder = ir.IRBuilder(before)
-    # The last vector is read by a mask: beyond the last row there may be nothing.
-    lanes = ir.Constant(ir.VectorType(index, _LANES), [index(width - _LANES + i) for i in range(4)])
-    mask = builder.icmp_signed("<", lanes, broadcast(builder, d, lanes.type))
-    masked_load = cgutils.get_or_insert_function(
-        module,
-        ir.FunctionType(stored, [stored.as_pointer(), ir.IntType(32), mask.type, stored]),
-        f"llvm.masked.load.v{_LANES}{'i' if integers else 'f'}{number.bitwidth}.p0",
-    )
+    load_last = _masked_load(builder, d, width, scalar, stored)
     weighted = builder.icmp_signed(">", n_weights, index(0))
     builder.cbranch(builder.icmp_signed(">", n_rows, index(0)), loop, after)
 
@@ -120,13 +115,10 @@ def _function(context, module, number, vectors, with_products):
     row = []
     for v in range(vectors):
         place = vector_at(builder, x, v, stored)
-        if v < vectors - 1:
-            value = builder.load(place, align=number.bitwidth // 8)
-        else:
-            alignment = ir.Constant(ir.IntType(32), number.bitwidth // 8)
-            value = builder.call(masked_load, [place, alignment, mask, ir.Constant(stored, None)])
-        if integers:
-            value = (builder.sitofp if number.signed else builder.uitofp)(value, vector)
+        last = v == vectors - 1
+        value = load_last(place) if last else builder.load(place, align=scalar.bitwidth // 8)
+        if isinstance(scalar, types.Integer):
+            value = (builder.sitofp if scalar.signed else builder.uitofp)(value, vector)
         row.append(value if value.type == vector else builder.fpext(value, vector))
     at = builder.mul(k, index(width))
     for part in (centre, low) if with_products else (centre,):
@@ -135,19 +127,7 @@ def _function(context, module, number, vectors, with_products):
             builder.fsub(x, builder.load(vector_at(builder, start, v, vector), align=8))
             for v, x in enumerate(row)
         ]
-    with builder.if_else(weighted) as (heavy, light):
-        with heavy:
-            root = cgutils.get_or_insert_function(
-                module, ir.FunctionType(double, [double]), "llvm.sqrt.f64"
-            )
-            weight = builder.call(root, [builder.load(builder.gep(weights, [r]))])
-            from_heavy = builder.block
-        with light:
-            from_light = builder.block
-    factor = builder.phi(double)
-    factor.add_incoming(weight, from_heavy)
-    factor.add_incoming(ir.Constant(double, 1.0), from_light)
-    factor = broadcast(builder, factor, vector)
+    factor = broadcast(builder, _root_weight(builder, weighted, weights, r), vector)
     row = [builder.fmul(factor, x) for x in row]
 
     def add(place, factor, x):
@@ -171,5 +151,43 @@ def _function(context, module, number, vectors, with_products):
     return function
 
 
-add_narrow = _add_narrow if config.DISABLE_JIT else _in_registers(with_products=True)
-add_narrow_sums = _add_narrow_sums if config.DISABLE_JIT else _in_registers(with_products=False)
+def _masked_load(builder, d, width, scalar, stored):
+    """Return what loads the last vector of a row of `width` values, of which `d` exist.
+
+    The mask keeps it from reading beyond the last row, where the memory may end.
+    """
+    index = d.type
+    lanes = ir.VectorType(index, _LANES)
+    numbers = ir.Constant(lanes, [index(i) for i in range(width - _LANES, width)])
+    mask = builder.icmp_signed("<", numbers, broadcast(builder, d, lanes))
+    kind = "i" if isinstance(scalar, types.Integer) else "f"
+    load = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(stored, [stored.as_pointer(), ir.IntType(32), mask.type, stored]),
+        f"llvm.masked.load.v{_LANES}{kind}{scalar.bitwidth}.p0",
+    )
+    alignment = ir.Constant(ir.IntType(32), scalar.bitwidth // 8)
+    zeros = ir.Constant(stored, None)
+    return lambda place: builder.call(load, [place, alignment, mask, zeros])
+
+
+def _root_weight(builder, weighted, weights, r):
+    """Return the square root of the weight of row `r`, which is one without weights."""
+    double = weights.type.pointee
+    with builder.if_else(weighted) as (then, otherwise):
+        with then:
+            sqrt = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(double, [double]), "llvm.sqrt.f64"
+            )
+            root = builder.call(sqrt, [builder.load(builder.gep(weights, [r]))])
+            weighted_block = builder.block
+        with otherwise:
+            unweighted_block = builder.block
+    factor = builder.phi(double)
+    factor.add_incoming(root, weighted_block)
+    factor.add_incoming(ir.Constant(double, 1.0), unweighted_block)
+    return factor
+
+
+add_narrow_products = _add_products if config.DISABLE_JIT else _in_registers(with_products=True)
+add_narrow_sums = _add_sums if config.DISABLE_JIT else _in_registers(with_products=False)
