@@ -29,14 +29,17 @@ import dask_rows
 import stops
 from commands import Command, Ended
 
-# Kernels compile on first use, which no deadline allows for.
-settings.register_profile(
-    "streamgda",
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("streamgda")
+# Kernels compile on first use, which no deadline allows for. Examples are the same in every run;
+# STREAMGDA_TESTS=thorough tries more of them.
+for profile, max_examples in (("quick", 20), ("thorough", 200)):
+    settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=max_examples,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
 
 @pytest.fixture(scope="module")

@@ -108,13 +108,15 @@ def bits(moments):
     return moments.state()[1]
 
 
-@pytest.mark.parametrize("name", ["X", "bytes"])
+@pytest.mark.parametrize(
+    ("name", "times"), [("X", 1), pytest.param("bytes", 4, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("client", "small_parts")
-def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name):
+def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name, times):
     undisturbed = accumulate(stored[name], stored["y"])
     assert undisturbed.class_count.sum() == N_ROWS
     killed = 0
-    for seed in range(2):
+    for seed in range(times):
         with Killer(cluster, seed) as killer:
             found = accumulate(stored[name], stored["y"])
         killed += killer.killed
@@ -122,6 +124,7 @@ def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name):
     assert killed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("client", "small_parts")
 def test_a_fit_to_dask_blocks_goes_on_where_workers_are_killed(cluster, stored):
     X = da.from_zarr(stored["X"]).rechunk((80, 4))
@@ -133,11 +136,12 @@ def test_a_fit_to_dask_blocks_goes_on_where_workers_are_killed(cluster, stored):
     assert_same_bits(bits(found), bits(undisturbed))
 
 
+@pytest.mark.parametrize("seeds", [[0], pytest.param([1, 2, 3], marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("client", "small_parts")
-def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path):
+def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path, seeds):
     fitted = make("full").fit(stored["X"][...], stored["y"][...])
     expected = fitted.predict_proba(stored["X"][...])
-    for seed in range(2):
+    for seed in seeds:
         out = zarr.create_array(
             tmp_path / f"{seed}", shape=expected.shape, dtype="f8", chunks=(20, 3), shards=(60, 3)
         )
@@ -212,6 +216,7 @@ def test_ctrl_c_cancels_the_work_and_keeps_what_was_done(cluster, client, waitin
     assert_same_bits(bits(accumulate(X, y, checkpoint=path)), bits(accumulate(X, y)))
 
 
+@pytest.mark.slow
 def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     """A dozen clients and more, at random moments; the workers go on to live."""
     if not hasattr(os, "fork"):
@@ -244,6 +249,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
         assert set(ended[kind]["digests"]) == {lives.digest_of(result, None)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks", "small_parts")
 def test_workers_that_spill_come_and_go(stored, tmp_path):
     settings = {
@@ -277,6 +283,7 @@ def test_workers_that_spill_come_and_go(stored, tmp_path):
             assert times < 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("environment", "small_parts")
 def test_a_scheduler_that_is_killed(waiting, tmp_path):
     def start(what, *arguments):

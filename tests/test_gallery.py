@@ -31,6 +31,18 @@ def linked(text, folder):
     return [folder / name for name in LINK.findall(text) if "://" not in name]
 
 
+def test_a_section_has_pictures_with_their_text(gallery, tmp_path, monkeypatch):
+    program, page = gallery("__main__"), gallery("page")
+    monkeypatch.setattr(page, "DPI", 20)
+    monkeypatch.setattr(program, "SECTIONS", ("document_003",))
+    sections = program.made(gallery("material").stand_in(), tmp_path)
+    text = page.page(sections, "pictures", "a stand-in")
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in linked(text, tmp_path)} == drawn
+    assert drawn
+
+
+@pytest.mark.slow
 def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypatch):
     program, material = gallery("__main__"), gallery("material")
     monkeypatch.setattr(gallery("page"), "DPI", 20)  # small, for this is not looked at
@@ -90,6 +102,7 @@ def test_moments_of_given_gaussians_are_theirs(gallery):
     np.testing.assert_allclose(model.priors_, priors)
 
 
+@pytest.mark.slow
 @pytest.mark.mnist
 @pytest.mark.skipif("STREAMGDA_MNIST" not in os.environ, reason="STREAMGDA_MNIST names no folder")
 def test_the_table_of_document_001_is_that_of_densities_that_vanish(gallery):
