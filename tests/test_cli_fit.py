@@ -148,7 +148,7 @@ def test_an_interrupted_fit_says_what_it_keeps_and_goes_on(
     assert not model.exists()
     described = json.loads(done("info", kept, "--json"))
     assert (described["kind"], described["done"]) == ("checkpoint", 150)
-    assert "from the checkpoint on" in done(*fit, kept)
+    assert "resumed from the checkpoint" in done(*fit, kept)
     expected = streamgda.GaussianNB().fit(*rows())
     np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_, rtol=1e-12)
 

@@ -86,7 +86,7 @@ sources.RowSource.read = interrupted
     assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr.partial"]
     half = json.loads(done("info", f"{out}.partial", "--json"))
     assert (half["kind"], half["rows"]) == ("predictions, half-written", int(kept[2]))
-    assert "with what was there" in done(*predict)
+    assert "(resumed)" in done(*predict)
     assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr"]
     labels = zarr.open_array(out, mode="r")
     np.testing.assert_array_equal(labels[:], streamgda.load(data / "qda.zip").predict(rows()[0]))

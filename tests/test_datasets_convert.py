@@ -170,7 +170,7 @@ class TestErrors:
 
     def test_unknown_suffix(self, tmp_path):
         (tmp_path / "data.parquet").touch()
-        with pytest.raises(SourceError, match=r"data\.parquet.*accepted.*\.npy.*zarr"):
+        with pytest.raises(SourceError, match=r"data\.parquet.*expected.*\.npy.*zarr"):
             convert(tmp_path / "data.parquet", tmp_path / "out")
 
     @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.idx", "a.zip"])
@@ -193,7 +193,7 @@ class TestErrors:
         with pytest.raises(SourceError, match="folder is no zarr"):
             convert(tmp_path / "folder", tmp_path / "out")
         zarr.create_group(tmp_path / "group").create_group("X")
-        with pytest.raises(SourceError, match="'X' is no array"):
+        with pytest.raises(SourceError, match="cannot read the array 'X'"):
             convert(tmp_path / "group", tmp_path / "out")
 
     @pytest.mark.parametrize(
@@ -228,22 +228,22 @@ class TestErrors:
 
     @pytest.mark.parametrize("n_rows", [10, 12, 0])
     def test_other_number_of_rows(self, tmp_path, n_rows):
-        with pytest.raises(InvalidDataError, match=f"{n_rows} rows were due, but .*11"):
+        with pytest.raises(InvalidDataError, match=f"expected {n_rows} rows, but .*11"):
             convert([(X, Y)], tmp_path / "out", n_rows=n_rows)
-        with pytest.raises(InvalidDataError, match=f"n_rows is {n_rows}, but there are 11"):
+        with pytest.raises(InvalidDataError, match=f"n_rows is {n_rows}, but the source has 11"):
             convert(X, tmp_path / "out", n_rows=n_rows)
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"label_column": 1}, "label_column can be given for .csv and .tsv"),
-            ({"header": False}, "header can be given"),
-            ({"delimiter": ","}, "delimiter can be given"),
+            ({"label_column": 1}, "label_column given; expected only for .csv"),
+            ({"header": False}, "header given"),
+            ({"delimiter": ","}, "delimiter given"),
             ({"chunk_rows": 0}, "chunk_rows must be at least 1"),
             ({"chunk_rows": 1.5}, "chunk_rows must be an integer"),
             ({"n_rows": -1}, "n_rows must be at least 0"),
             ({"dtype": "complex64"}, "dtype must be"),
-            ({"dtype": "nothing"}, "'nothing' is not known"),
+            ({"dtype": "nothing"}, "unknown dtype 'nothing'"),
         ],
     )
     def test_parameters(self, tmp_path, options, message):
@@ -251,7 +251,7 @@ class TestErrors:
             convert(X, tmp_path / "out", **options)
 
     def test_labels_beside_batches(self, tmp_path):
-        with pytest.raises(InvalidParameterError, match="batches bring their labels"):
+        with pytest.raises(InvalidParameterError, match="labels cannot be given with batches"):
             convert([X], tmp_path / "out", labels=Y)
 
     def test_casts(self, tmp_path):

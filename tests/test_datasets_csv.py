@@ -130,7 +130,7 @@ class TestCsv:
             ('1,2,x\n1,2,"x\n1,2,x\n', {}, "after line 3: unexpected end of data"),
             ("a,b\n1,x\n", {"label_column": "c"}, "0 columns named 'c'.*a, b"),
             ("a,a\n1,x\n", {"label_column": "a"}, "2 columns named 'a'"),
-            ("a,b\n", {}, "no rows, only a header"),
+            ("a,b\n", {}, "a header but no rows"),
             ("x\ny\n", {}, "no columns of features"),
             ("", {}, "no columns of features"),
         ],
@@ -156,7 +156,7 @@ class TestCsv:
             ({"label_column": -4}, "one of 3 columns, not -4"),
             ({"label_column": 0.5}, "one of 3 columns, not 0.5"),
             ({"delimiter": ""}, "delimiter must be one character"),
-            ({"label_column": 0, "labels": Y[:3]}, "exclude each other"),
+            ({"label_column": 0, "labels": Y[:3]}, "expected one of them"),
         ],
     )
     def test_parameters(self, tmp_path, options, message):

@@ -56,7 +56,7 @@ class TestIdx:
             (lambda b: b[:3], "truncated"),
             (lambda b: b[:7], "truncated"),
             (lambda b: b[:-1], "truncated"),
-            (lambda b: b + b"\0", "goes on after"),
+            (lambda b: b + b"\0", "longer than its header"),
             (lambda b: b"\1" + b[1:], "not an IDX file: it starts with 01 00 0b 02"),
             (lambda b: b"\0\0\x0a" + b[3:], "not an IDX file"),
             (lambda b: b[:3] + b"\0" + b[4:], "not an IDX file"),

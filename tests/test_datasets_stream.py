@@ -115,7 +115,7 @@ class TestGaussianStream:
             ({"seed": -1}, "seed must be at least 0"),
             ({"dtype": "complex128"}, "dtype"),
             ({"dtype": "bool"}, "dtype"),
-            ({"priors": [1.0]}, "priors must be 2 numbers"),
+            ({"priors": [1.0]}, "priors must be 2 non-negative numbers"),
             ({"priors": [0.5, 0.6]}, "priors"),
             ({"priors": [1.5, -0.5]}, "priors"),
             ({"priors": [np.nan, 1]}, "priors"),

@@ -1,4 +1,4 @@
-"""The command line: each command calls what the package offers in Python, and shows the result."""
+"""Command line: each command calls the Python interface and shows the result."""
 
 from streamgda.cli.app import main
 

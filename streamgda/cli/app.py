@@ -1,4 +1,4 @@
-"""The commands, and the exit code that each kind of failure has."""
+"""Application with all commands, and an exit code for each kind of failure."""
 
 from __future__ import annotations
 
@@ -45,31 +45,31 @@ def streamgda(
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Gaussian discriminant analysis of data larger than memory, in one pass over it."""
+    """Gaussian discriminant analysis in one pass over data larger than memory."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line, and exit.
+    """Run the command line and exit.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process by default.
+        Command-line arguments; those of the process by default.
 
     Raises
     ------
     SystemExit
-        With 0; 1 for data, files or memory that do not suffice; 2 for wrong usage; 130 where
-        the user has interrupted.
+        With code 0 on success; 1 if data, files or memory do not suffice; 2 for wrong usage; 130
+        if the user interrupts.
     """
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:
             app(args=arguments, prog_name="streamgda")
         except MemoryError as error:
-            screen.note(screen.in_words(error) if str(error) else "out of memory")
+            screen.note(screen.message_of(error) if str(error) else "out of memory")
         except (StreamGDAError, OSError) as error:
-            screen.note(screen.in_words(error))
-        except KeyboardInterrupt:  # before typer is there to catch it
+            screen.note(screen.message_of(error))
+        except KeyboardInterrupt:  # before typer is ready to catch it
             sys.exit(130)
     sys.exit(1)

@@ -1,4 +1,4 @@
-"""`streamgda convert`: files of many kinds become a zarr group."""
+"""`streamgda convert`: convert files of many kinds to a zarr group."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from streamgda.cli.paths import refuse_occupied, stored_bytes
 def convert(
     source: Annotated[
         str,
-        typer.Argument(help="IDX, .npy, .npz, .csv, .tsv (these also as .gz), or zarr."),
+        typer.Argument(
+            help="IDX, .npy, .npz, .csv or .tsv file (IDX and text also as .gz), or zarr."
+        ),
     ],
-    store: Annotated[str, typer.Argument(help="zarr group to write: directory or .zip.")],
+    store: Annotated[str, typer.Argument(help="zarr group to write: a directory or .zip.")],
     labels: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Labels, where a file holds them alone.")
+        str | None, typer.Option(metavar="PATH", help="File of labels, if they are not in SOURCE.")
     ] = None,
     label_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="CSV: heading or number (from 0) of the labels' column."),
+        typer.Option(metavar="NAME", help="CSV: name or index (from 0) of the label column."),
     ] = None,
     chunk_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows in a chunk; about 4 MiB of them by default.")
+        int | None, typer.Option(min=1, help="Rows per chunk; about 4 MiB of rows by default.")
     ] = None,
     missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
-    """Convert rows and labels to a zarr group, in the memory of a few chunks."""
+    """Convert rows and labels to a zarr group, a few chunks at a time."""
     from streamgda import datasets  # noqa: PLC0415
     from streamgda.engine.progress import reporter  # noqa: PLC0415
     from streamgda.runtime.memory import readable  # noqa: PLC0415
@@ -41,7 +43,7 @@ def convert(
     if "://" not in store:
         refuse_occupied(store, overwrite)
     given: Any = source
-    if missing is MissingChunks.ERROR:  # which zarr alone can have
+    if missing is MissingChunks.ERROR:  # only zarr has chunks that may be missing
         given = open_node(source, missing=missing.value)
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
@@ -49,7 +51,7 @@ def convert(
 
         def progress(done: int, total: int | None) -> None:
             nonlocal report
-            if report is None:  # only now is the total known
+            if report is None:  # the total is not known before the first chunk
                 report = stack.enter_context(reporter(True, total, "converting"))
             report(done)
 

@@ -1,4 +1,4 @@
-"""`streamgda demo`: the whole way, from images to a table of accuracies, measured as it runs."""
+"""`streamgda demo`: the whole workflow from images to accuracies, with timings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.evaluate import count, show_confusion
+from streamgda.cli.evaluate import Evaluation, count, show_confusion
 from streamgda.cli.paths import refuse_occupied, replacing
 from streamgda.errors import ConstantFeatureWarning
 
@@ -29,7 +30,10 @@ _SMOOTHINGS = (1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 def demo(
     mnist: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with MNIST's four files; else the digits 8 x 8."),
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the four MNIST files; scikit-learn's 8 x 8 digits by default.",
+        ),
     ] = None,
     store: Annotated[
         Path | None,
@@ -37,82 +41,27 @@ def demo(
     ] = None,
 ) -> None:
     """Fit three classifiers in one pass over handwritten digits in zarr, and compare them."""
-    import zarr  # noqa: PLC0415
-
-    from streamgda import accumulate, datasets, open_store  # noqa: PLC0415
-
     if store is not None:
         refuse_occupied(store)
     imported = _peak_memory()
     with _folder(store) as folder, warnings.catch_warnings():
-        # Of every candidate, it would be said anew that the rims of the images are empty.
+        # The edges of the images are empty; every candidate would warn about it.
         warnings.simplefilter("ignore", category=ConstantFeatureWarning)
-        zarr.create_group(folder)
-        parts = _parts(mnist)
-        features = parts["train"][0].shape[1]
-        for name, (X, y) in parts.items():
-            datasets.convert(X, folder / name, labels=y)
-        screen.say(
-            f"{'digits of scikit-learn' if mnist is None else f'images in {mnist}'}, "
-            f"{features} features, written to zarr: "
-            + ", ".join(f"{len(y):,} {name}" for name, (_, y) in parts.items())
-            + " rows"
-        )
-        first = parts["train"][0][:2], parts["train"][1][:2]
-        del parts, X, y
-        train, validation, test = (
-            open_store(folder / name) for name in ("train", "validation", "test")
-        )
-
-        started = time.perf_counter()
-        accumulate(*first)
-        compiled = time.perf_counter()
-        seen = accumulate(*train, progress=True)
-        everything = seen + accumulate(*validation, progress=True)
-        seconds = time.perf_counter() - compiled
-        rows = int(everything.class_count.sum())
-        screen.say(
-            f"one pass over {rows:,} training and validation rows: {seconds:.3f} s, "
-            f"{rows / seconds:,.0f} rows a second (kernels made ready in "
-            f"{compiled - started:.1f} s before)"
-        )
-
-        chosen = {name: _choose(seen, kind, *validation) for name, kind in _MODELS.items()}
-        results = {}
-        for name, (smoothing, _) in chosen.items():
-            estimator = _estimator(everything, _MODELS[name], smoothing)
-            estimator.predict_log_proba(first[0])  # makes the kernel ready
-            started = time.perf_counter()
-            results[name] = estimator, count(estimator, *test), time.perf_counter() - started
-        screen.say()
-        screen.show_table(
-            ("model", "smoothing", "accuracy (validation)", "accuracy (test)", "test rows/s"),
-            [
-                (
-                    name,
-                    f"{chosen[name][0]:g}",
-                    f"{chosen[name][1]:.4f}",
-                    f"{result.accuracy:.4f}",
-                    f"{result.confusion.sum() / spent:,.0f}",
-                )
-                for name, (_, result, spent) in results.items()
-            ],
-        )
-        best = max(chosen, key=lambda name: chosen[name][1])
-        estimator, result, _ = results[best]
-        screen.say(f"\nconfusions of {best}, the best on the validation rows, in the test rows")
-        show_confusion(result)
+        train, validation, test = _write_parts(mnist, folder)
+        trained, everything = _read_once(train, validation)
+        candidates = [
+            _fit(name, kind, trained, everything, validation, test)
+            for name, kind in _MODELS.items()
+        ]
+        best = max(candidates, key=lambda candidate: candidate.validation_accuracy)
+        _show(candidates, best)
         if store is not None:
-            estimator.save(folder / "model")
-    peak = _peak_memory()
-    if peak is not None and imported is not None:
-        from streamgda.runtime.memory import readable  # noqa: PLC0415
+            best.estimator.save(folder / "model")
+    _show_memory(imported)
+    _show_next(mnist, store, best.smoothing, _MODELS[best.name])
 
-        screen.say(
-            f"\npeak memory of this process: {readable(peak)}, of which {readable(imported)} were "
-            f"there before the data"
-        )
-    _show_next(mnist, store, chosen[best][0], _MODELS[best])
+
+# --- Data ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -125,8 +74,27 @@ def _folder(store: Path | None) -> Iterator[Path]:
         yield Path(folder) / "demo.zarr"
 
 
+def _write_parts(mnist: Path | None, folder: Path) -> list[tuple[Any, Any]]:
+    """Write training, validation and test rows to zarr; return the opened arrays."""
+    import zarr  # noqa: PLC0415
+
+    from streamgda import datasets, open_store  # noqa: PLC0415
+
+    zarr.create_group(folder)
+    parts = _parts(mnist)
+    for name, (X, y) in parts.items():
+        datasets.convert(X, folder / name, labels=y)
+    screen.say(
+        f"{'digits of scikit-learn' if mnist is None else f'images in {mnist}'}, "
+        f"{X.shape[1]} features, written to zarr: "
+        + ", ".join(f"{len(y):,} {name}" for name, (_, y) in parts.items())
+        + " rows"
+    )
+    return [open_store(folder / name) for name in parts]
+
+
 def _parts(mnist: Path | None) -> dict[str, Rows]:
-    """Rows to learn from, to choose by and to judge by."""
+    """Return rows and labels for training, validation and testing."""
     import numpy as np  # noqa: PLC0415
 
     from streamgda import datasets  # noqa: PLC0415
@@ -135,13 +103,64 @@ def _parts(mnist: Path | None) -> dict[str, Rows]:
         X, y, X_test, y_test = datasets.load_mnist(mnist)
     else:
         X, y = datasets.load_digits()
-        # Neighbouring rows are of one writer: rows are dealt out as scattered as can be.
+        # Neighbouring rows come from the same writer, so the rows are shuffled.
         order = np.random.default_rng(0).permutation(len(y))
         held_out = len(y) // 4
         X_test, y_test = X[order[:held_out]], y[order[:held_out]]
         X, y = X[order[held_out:]], y[order[held_out:]]
     n = len(y) * 5 // 6
     return {"train": (X[:n], y[:n]), "validation": (X[n:], y[n:]), "test": (X_test, y_test)}
+
+
+# --- Models -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A fitted model with the smoothing that did best on the validation rows."""
+
+    name: str
+    smoothing: float
+    validation_accuracy: float
+    estimator: Any
+    evaluation: Evaluation  # on the test rows
+    seconds: float  # taken by the evaluation
+
+
+def _read_once(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the moments of the training rows, and of training and validation rows together."""
+    from streamgda import accumulate  # noqa: PLC0415
+
+    started = time.perf_counter()
+    accumulate(*(array[:2] for array in train))
+    compiled = time.perf_counter()
+    trained = accumulate(*train, progress=True)
+    everything = trained + accumulate(*validation, progress=True)
+    seconds = time.perf_counter() - compiled
+    rows = int(everything.class_count.sum())
+    screen.say(
+        f"one pass over {rows:,} training and validation rows: {seconds:.3f} s, "
+        f"{screen.rate(rows, seconds)} (after {compiled - started:.1f} s to load the kernels)"
+    )
+    return trained, everything
+
+
+def _fit(
+    name: str,
+    kind: str,
+    trained: Any,
+    everything: Any,
+    validation: tuple[Any, Any],
+    test: tuple[Any, Any],
+) -> _Candidate:
+    smoothing, accuracy = _choose(trained, kind, *validation)
+    estimator = _estimator(everything, kind, smoothing)
+    estimator.predict_log_proba(test[0][:2])  # compiles or loads the kernel
+    started = time.perf_counter()
+    evaluation = count(estimator, *test)
+    return _Candidate(
+        name, smoothing, accuracy, estimator, evaluation, time.perf_counter() - started
+    )
 
 
 def _estimator(moments: Any, covariance_type: str, smoothing: float) -> Any:
@@ -153,7 +172,7 @@ def _estimator(moments: Any, covariance_type: str, smoothing: float) -> Any:
 
 
 def _choose(moments: Any, covariance_type: str, X: Any, y: Any) -> tuple[float, float]:
-    """The smoothing that does best on those rows, and its accuracy there."""
+    """Return the smoothing with the highest accuracy on the rows, and that accuracy."""
     from streamgda.errors import SingularCovarianceError  # noqa: PLC0415
 
     accuracies = {}
@@ -165,8 +184,30 @@ def _choose(moments: Any, covariance_type: str, X: Any, y: Any) -> tuple[float, 
     return best, accuracies[best]
 
 
+# --- Report -------------------------------------------------------------------------------------
+
+
+def _show(candidates: list[_Candidate], best: _Candidate) -> None:
+    screen.say()
+    screen.show_table(
+        ("model", "smoothing", "accuracy (validation)", "accuracy (test)", "test rows/s"),
+        [
+            (
+                each.name,
+                f"{each.smoothing:g}",
+                f"{each.validation_accuracy:.4f}",
+                f"{each.evaluation.accuracy:.4f}",
+                f"{each.evaluation.confusion.sum() / each.seconds:,.0f}",
+            )
+            for each in candidates
+        ],
+    )
+    screen.say(f"\nconfusion matrix of {best.name}, the best on the validation rows (test rows)")
+    show_confusion(best.evaluation)
+
+
 def _peak_memory() -> int | None:
-    """Bytes that were resident at most; None where the system does not say."""
+    """Return the peak resident memory of the process in bytes; None if the system has no figure."""
     import sys  # noqa: PLC0415
 
     try:
@@ -175,6 +216,17 @@ def _peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _show_memory(imported: int | None) -> None:
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
+
+    peak = _peak_memory()
+    if peak is not None and imported is not None:
+        screen.say(
+            f"\npeak memory of this process: {readable(peak)}, of which {readable(imported)} were "
+            f"in use before any data was read"
+        )
 
 
 def _show_next(mnist: Path | None, store: Path | None, smoothing: float, kind: str) -> None:

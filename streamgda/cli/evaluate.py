@@ -1,4 +1,4 @@
-"""`streamgda evaluate`: how well a model does on labelled rows, counted slab by slab."""
+"""`streamgda evaluate`: accuracy of a model on labelled rows, counted slab by slab."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamgda.cli.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_CLASSES = 20  # that a table of all pairs is shown of
+_MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs listed otherwise
 _SCORES = 1 << 20  # rows x classes that are scored at a time
 
 
@@ -35,7 +35,7 @@ def evaluate(
     missing: Missing = MissingChunks.FILL,
     json: Json = False,
 ) -> None:
-    """Compare predicted with true labels: accuracy, precision, recall, log-loss, confusions."""
+    """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
     result = count(*open_both(model, store, x, y, missing), max_memory=max_memory)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
@@ -61,7 +61,7 @@ def evaluate(
 
 
 def show_confusion(result: Evaluation) -> None:
-    """Write the confusion matrix; of many classes, only what was taken for what most often."""
+    """Write the confusion matrix, or the most frequent confusions if there are many classes."""
     labels = result.labels.tolist()
     if len(labels) <= _MOST_CLASSES:
         screen.show_table(
@@ -79,17 +79,17 @@ def show_confusion(result: Evaluation) -> None:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was counted.
+    """Counts of true and predicted labels, and the log-loss.
 
     Attributes
     ----------
     labels : ndarray, shape (n_labels,)
         Classes of the model and labels of the rows, sorted.
     confusion : ndarray of int64, shape (n_labels, n_labels)
-        Rows by true label, down, and predicted label, across.
+        Number of rows of each true label (axis 0) and predicted label (axis 1).
     log_loss : float or None
-        Mean of minus the log-probability of the true class; infinite where a row has a label
-        that the model does not know, None of a classifier without probabilities.
+        Mean negative log-probability of the true class: infinite if a row has a label that the
+        model does not know, None if the classifier has no probabilities.
     """
 
     labels: np.ndarray
@@ -98,14 +98,14 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of the rows whose predicted class is right."""
+        """Fraction of the rows whose predicted class is correct."""
         from sklearn.metrics import accuracy_score  # noqa: PLC0415
 
         true, predicted, rows = self._pairs()
         return float(accuracy_score(true, predicted, sample_weight=rows))
 
     def per_class(self) -> list[tuple[Any, int, float | None, float | None, float | None]]:
-        """Label, rows, precision, recall and F1 of each class; None where there is none."""
+        """Return label, rows, precision, recall and F1 of each class; None for undefined values."""
         from sklearn.metrics import precision_recall_fscore_support  # noqa: PLC0415
 
         true, predicted, rows = self._pairs()
@@ -118,7 +118,7 @@ class Evaluation:
         )
 
     def confused(self) -> list[tuple[Any, Any, int]]:
-        """True label, predicted label and rows of the most frequent confusions."""
+        """Return true label, predicted label and rows of the most frequent confusions."""
         true, predicted, rows = self._pairs()
         wrong = [i for i in (-rows).argsort(kind="stable") if true[i] != predicted[i] and rows[i]]
         labels = self.labels.tolist()
@@ -127,7 +127,7 @@ class Evaluation:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as JSON holds them: null for an infinite log-loss, or what has no value."""
+        """Return the figures for JSON: null for an infinite log-loss and for undefined values."""
         names = ("label", "rows", "precision", "recall", "f1")
         return {
             "rows": int(self.confusion.sum()),
@@ -145,7 +145,7 @@ class Evaluation:
 
 
 def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None) -> Evaluation:
-    """Score labelled rows slab by slab, and count.
+    """Score labelled rows slab by slab, and count the predictions.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     X : zarr.Array or array-like, shape (n_rows, n_features)
     y : zarr.Array or array-like, shape (n_rows,)
     max_memory : int or str, optional
-        As of `streamgda.accumulate`.
+        Memory budget, as for `streamgda.accumulate`.
 
     Returns
     -------

@@ -1,36 +1,18 @@
-"""`streamgda fit`: one pass over the rows, or none where moments were saved before."""
+"""`streamgda fit`: fit an estimator to the rows of a store, or to saved moments."""
 
 from __future__ import annotations
 
 import functools
 import time
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from streamgda.cli import screen
-from streamgda.cli.options import MaxMemory, Missing, MissingChunks, XName, YName
-from streamgda.cli.paths import refuse_other_kind, stored_bytes
-
-
-class Kind(StrEnum):
-    """Estimators by their short names."""
-
-    QDA = "qda"
-    LDA = "lda"
-    NB = "nb"
-    GDA = "gda"
-    BERNOULLI = "bernoulli"
-
-
-class OnInvalid(StrEnum):
-    """What is done with rows that are invalid."""
-
-    RAISE = "raise"
-    SKIP = "skip"
-
+from streamgda.cli import options, screen
+from streamgda.cli.options import Kind, MissingChunks, OnInvalid
+from streamgda.cli.paths import refuse_other_kind, stored_size
 
 _ESTIMATORS = {
     Kind.QDA: ("QuadraticDiscriminantAnalysis", "full"),
@@ -43,107 +25,37 @@ _ESTIMATORS = {
 
 def fit(
     *,
-    store: Annotated[
-        str | None,
-        typer.Argument(metavar="STORE", help="zarr group of rows and labels.", show_default=False),
-    ] = None,
-    model: Annotated[Path, typer.Option(metavar="PATH", help="Where the estimator is saved.")],
-    kind: Annotated[Kind, typer.Option(help="Which estimator.")] = Kind.QDA,
-    covariance_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE",
-            help="gda: full, tied, diag, tied_diag, spherical or tied_spherical.",
-        ),
-    ] = None,
-    shrinkage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AMOUNT",
-            help="qda, lda, gda: towards a sphere, 0 to 1; or ledoit_wolf or oas.",
-        ),
-    ] = None,
-    pooling: Annotated[
-        float | None, typer.Option(help="gda: towards the common covariance, 0 to 1.")
-    ] = None,
-    reg_param: Annotated[
-        float | None, typer.Option(help="qda, gda: towards the unit matrix, 0 to 1.")
-    ] = None,
-    var_smoothing: Annotated[
-        float | None,
-        typer.Option(help="nb, gda: share of the largest variance that is added to all."),
-    ] = None,
-    priors: Annotated[
-        str | None,
-        typer.Option(metavar="P,P,...", help="Of the sorted classes; their shares by default."),
-    ] = None,
-    tol: Annotated[
-        float | None, typer.Option(help="qda, lda, gda: what counts as singular.")
-    ] = None,
-    ddof: Annotated[int | None, typer.Option(help="gda: taken off the count of a class.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="bernoulli: smoothing, 1 unless given.")
-    ] = None,
-    binarize: Annotated[
-        float | None, typer.Option(help="bernoulli: values above it are ones, 0 unless given.")
-    ] = None,
-    x: XName = "X",
-    y: YName = "y",
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of an array that holds a weight for each row."),
-    ] = None,
-    max_memory: MaxMemory = None,
-    missing: Missing = MissingChunks.FILL,
-    on_invalid: Annotated[
-        OnInvalid, typer.Option(help="Rows with NaN, infinity or --nodata: an error, or left out.")
-    ] = OnInvalid.RAISE,
-    nodata: Annotated[
-        float | None, typer.Option(help="Value that says that nothing was measured.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="File that keeps the moments while rows are read: where that is stopped, the "
-            "same command goes on from there.",
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Between two writings of the file.")
-    ] = 60.0,
-    moments: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Save the moments too, before the model is made: another model then costs no "
-            "second pass.",
-        ),
-    ] = None,
-    moments_in: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Start from saved moments: without STORE no row is read, else its rows are added.",
-        ),
-    ] = None,
+    store: options.StoreToFit = None,
+    model: options.OutputModel,
+    kind: options.EstimatorKind = Kind.QDA,
+    covariance_type: options.CovarianceType = None,
+    shrinkage: options.Shrinkage = None,
+    pooling: options.Pooling = None,
+    reg_param: options.RegParam = None,
+    var_smoothing: options.VarSmoothing = None,
+    priors: options.Priors = None,
+    tol: options.Tol = None,
+    ddof: options.Ddof = None,
+    alpha: options.Alpha = None,
+    binarize: options.Binarize = None,
+    x: options.XName = "X",
+    y: options.YName = "y",
+    weights: options.Weights = None,
+    max_memory: options.MaxMemory = None,
+    missing: options.Missing = MissingChunks.FILL,
+    on_invalid: options.InvalidRows = OnInvalid.RAISE,
+    nodata: options.Nodata = None,
+    checkpoint: options.CheckpointFile = None,
+    checkpoint_every: options.CheckpointEvery = 60.0,
+    moments: options.OutputMoments = None,
+    moments_in: options.InputMoments = None,
 ) -> None:
     """Fit an estimator in one pass over the rows, and save it."""
     if store is None and moments_in is None:
         raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
-    written = [path.resolve() for path in (model, moments, checkpoint) if path is not None]
-    if len(set(written)) < len(written):
-        raise typer.BadParameter("--model, --moments and --checkpoint need a path each")
-
-    import streamgda  # noqa: PLC0415
-    from streamgda.runtime.memory import readable  # noqa: PLC0415
-
-    name, structure = _ESTIMATORS[kind]
-    estimator_class = getattr(streamgda, name)
-    params, kept = _params(
+    _check_distinct(model, moments, checkpoint)
+    recipe = _recipe(
         kind,
-        estimator_class,
-        structure,
         covariance_type=covariance_type,
         shrinkage=_number_or_text(shrinkage),
         pooling=pooling,
@@ -155,78 +67,84 @@ def fit(
         alpha=alpha,
         binarize=binarize,
     )
-    refuse_other_kind(model, "estimator")
-    if moments is not None:
-        refuse_other_kind(moments, "moments")
-    if checkpoint is not None:
-        refuse_other_kind(checkpoint, "checkpoint")
+    for path, saved in ((model, "estimator"), (moments, "moments"), (checkpoint, "checkpoint")):
+        if path is not None:
+            refuse_other_kind(path, saved)
 
-    held = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
+    held = _load_moments(moments_in)
     if store is not None:
-        opened = functools.partial(streamgda.open_store, store, x, missing=missing.value)
-        X, labels = opened(y)
-        weight = None if weights is None else opened(weights)[1]
-        started = time.perf_counter()
-        resumed = checkpoint is not None and checkpoint.exists()
-        with screen.saying_what_is_kept():
-            added = streamgda.accumulate(
-                estimator_class(**params).summed(X),
-                labels,
-                sample_weight=weight,
-                **(
-                    {"covariance_type": held.covariance_type, "norms": held.norms} if held else kept
-                ),
-                max_memory=max_memory,
-                for_model=True,
-                progress=True,
-                on_invalid=on_invalid.value,
-                nodata=nodata,
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-            )
-        held = held + added if held else added
-        seconds = time.perf_counter() - started
-        rate = "from the checkpoint on" if resumed else f"{X.shape[0] / seconds:,.0f} rows a second"
-        screen.say(
-            f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})"
+        added = _accumulate(
+            recipe,
+            held,
+            *_open_rows(store, x, y, weights, missing),
+            max_memory=max_memory,
+            on_invalid=on_invalid.value,
+            nodata=nodata,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
         )
-        if on_invalid is OnInvalid.SKIP:
-            screen.say(f"left out {added.n_skipped:,} rows with NaN, infinity or nodata")
-    assert held is not None  # there was a store, or moments
+        held = held + added if held else added
     if moments is not None:
         held.save(moments)
-        screen.say(f"{held!r}: saved to {moments} ({readable(stored_bytes(moments) or 0)})")
-    estimator = estimator_class.from_moments(held, **params)
+        screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
+    estimator = recipe.estimator_class.from_moments(held, **recipe.params)
     estimator.save(model)
     rows = screen.number(held.class_count.sum().item())
     screen.say(
         f"{' '.join(repr(estimator).split())} of {rows} rows in {held.classes.size:,} classes: "
-        f"saved to {model} ({readable(stored_bytes(model) or 0)})"
+        f"saved to {model} ({stored_size(model)})"
     )
 
 
-def _params(
-    kind: Kind, estimator_class: Any, structure: str, **options: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that were given, and what moments are to keep for them.
+# --- Options ------------------------------------------------------------------------------------
 
-    Refused before any row is read where they cannot be meant.
+
+@dataclass(frozen=True)
+class _Recipe:
+    """Estimator to fit.
+
+    Attributes
+    ----------
+    estimator_class : type
+    params : dict of str to object
+        Parameters that the user gave.
+    needs : dict of str to object
+        Options of `streamgda.accumulate` for the moments that such a model needs.
     """
+
+    estimator_class: Any
+    params: dict[str, Any]
+    needs: dict[str, Any]
+
+
+def _check_distinct(*paths: Path | None) -> None:
+    written = [path.resolve() for path in paths if path is not None]
+    if len(set(written)) < len(written):
+        raise typer.BadParameter("--model, --moments and --checkpoint must be different paths")
+
+
+def _recipe(kind: Kind, **parameters: Any) -> _Recipe:
+    """Return the estimator for the given options; refuse options that it does not have."""
     from dataclasses import fields  # noqa: PLC0415
 
+    import streamgda  # noqa: PLC0415
     from streamgda.models.covariance import Regularisation  # noqa: PLC0415
 
-    given = {name: value for name, value in options.items() if value is not None}
-    taken = [name for name in options if name in estimator_class().get_params()]
+    name, structure = _ESTIMATORS[kind]
+    estimator_class = getattr(streamgda, name)
+    given = {name: value for name, value in parameters.items() if value is not None}
+    accepted = [name for name in parameters if name in estimator_class().get_params()]
     for name in given:
-        if name not in taken:
+        if name not in accepted:
             raise typer.BadParameter(
-                f"--kind {kind} takes {', '.join(map(_option, taken))}", param_hint=_option(name)
+                f"--kind {kind} accepts {', '.join(map(_option, accepted))}",
+                param_hint=_option(name),
             )
-    how = Regularisation(
+    regularisation = Regularisation(
         **{f.name: given[f.name] for f in fields(Regularisation) if f.name in given}
     )
-    return given, how.needs(given.get("covariance_type", structure))
+    needs = regularisation.needs(given.get("covariance_type", structure))
+    return _Recipe(estimator_class, given, needs)
 
 
 def _option(name: str) -> str:
@@ -245,5 +163,51 @@ def _numbers(text: str | None) -> list[float] | None:
         return None if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not numbers with commas between them", param_hint="--priors"
+            f"{text!r} is not a list of numbers separated by commas", param_hint="--priors"
         ) from None
+
+
+# --- Rows and moments ---------------------------------------------------------------------------
+
+
+def _load_moments(path: Path | None) -> Any:
+    from streamgda import ClassMoments  # noqa: PLC0415
+
+    return None if path is None else ClassMoments.load(path)
+
+
+def _open_rows(
+    store: str, x: str, y: str, weights: str | None, missing: MissingChunks
+) -> tuple[Any, Any, Any]:
+    """Return rows, labels and weights (None without a name)."""
+    from streamgda import open_store  # noqa: PLC0415
+
+    opened = functools.partial(open_store, store, x, missing=missing.value)
+    return *opened(y), None if weights is None else opened(weights)[1]
+
+
+def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
+    """Return the moments of the rows, of the same kind as `held` if it is not None."""
+    import streamgda  # noqa: PLC0415
+
+    estimator = recipe.estimator_class(**recipe.params)
+    needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
+    checkpoint = reading["checkpoint"]
+    resumed = checkpoint is not None and checkpoint.exists()
+    started = time.perf_counter()
+    with screen.notes_on_interrupt():
+        moments = streamgda.accumulate(
+            estimator.summed(X),
+            y,
+            sample_weight=weight,
+            for_model=True,
+            progress=True,
+            **needs,
+            **reading,
+        )
+    seconds = time.perf_counter() - started
+    rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
+    screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")
+    if reading["on_invalid"] == OnInvalid.SKIP:
+        screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity or nodata")
+    return moments

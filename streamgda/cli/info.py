@@ -1,4 +1,4 @@
-"""`streamgda info`: what is at a path."""
+"""`streamgda info`: describe the content of a path."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streamgda.cli.options import Json
 from streamgda.cli.paths import stored_bytes
 from streamgda.errors import FormatError
 
-_MOST_CLASSES = 50  # that are listed
+_MOST_CLASSES = 50  # listed in the table
 
 
 def info(
-    path: Annotated[str, typer.Argument(help="Estimator, moments, model, or zarr with rows.")],
+    path: Annotated[str, typer.Argument(help="Saved estimator, moments or model, or zarr rows.")],
     json: Json = False,
 ) -> None:
-    """Tell what is at a path: something that was saved, or rows."""
+    """Describe a saved object or a zarr store."""
     described = _describe(path)
     described["bytes_stored"] = stored_bytes(path)
     if json:
@@ -78,7 +78,7 @@ def _describe(path: str) -> dict[str, Any]:
     except FormatError as error:
         with storage.described(path) as node:
             others = None if storage.FORMAT in node.attrs else _data(node)
-        if others is None:  # it is one of ours, but damaged or of another version
+        if others is None:  # saved by this package, but damaged or of another version
             raise error from None
         return others
     describe = {
@@ -90,7 +90,7 @@ def _describe(path: str) -> dict[str, Any]:
         "window": _window,
     }
     if kind not in describe:
-        raise FormatError(f"{path} holds {kind!r}, which is not known here")
+        raise FormatError(f"{path} holds {kind!r}, which this version does not know")
     return describe[kind](path)
 
 
@@ -111,7 +111,7 @@ def _estimator(path: str) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """As JSON holds it: an estimator or an infinite number as a text."""
+    """Return the value for JSON: an estimator or an infinite number as text."""
     finite = not isinstance(value, float) or math.isfinite(value)
     plain = value is None or isinstance(value, bool | int | float | str | list)
     return value if plain and finite else " ".join(str(value).split())

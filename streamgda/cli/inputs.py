@@ -1,4 +1,4 @@
-"""A saved estimator, and rows for it that fit, slab by slab."""
+"""A saved estimator together with the rows of a store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from streamgda.errors import InvalidDataError
 def open_both(
     model: str, store: str, x: str, y: str | None, missing: MissingChunks
 ) -> tuple[Any, Any, Any]:
-    """The estimator, its rows and their labels (None where `y` is None).
+    """Return an estimator, rows and labels (None if `y` is None).
 
     Raises
     ------
     SourceNotFoundError, SourceError, FormatError
-        Where either cannot be opened, or the rows or labels are scores that are half-written.
+        If either cannot be opened, or the rows or labels are scores that are not complete.
     InvalidDataError
-        Where the rows are not those of the estimator.
+        If the rows do not have the number of features that the estimator expects.
     """
     from streamgda import load, open_store  # noqa: PLC0415  (see the note in `options`)
     from streamgda.engine.outputs import refuse_half_written  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What `streamgda plot learning` learns from, and what it is held against."""
+"""Training batches and held-out rows for `streamgda plot learning`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-_LEAST_STEP, _MOST_HELD_OUT = 10, 10_000  # every tenth row is held out; of many, fewer
+_LEAST_STEP, _MOST_HELD_OUT = 10, 10_000  # every tenth row is held out, but at most 10,000
 
 
 class Stream:
-    """The rows of a store in their order, in batches that grow with the rows seen.
+    """Rows of a store in order, in batches that grow with the number of rows read.
 
     Parameters
     ----------
     estimator : estimator
-        Of such rows: what it holds tells how much memory learning takes.
+        Fitted to similar rows: the size of its moments determines the memory plan.
     X, y : zarr.Array
+        Rows and labels.
     n : int
-        About so many batches for each tenfold number of rows.
+        Approximate number of batches per factor of ten in the number of rows.
     hold_out : bool
-        Leave out the rows that `held_out` gives.
+        Leave out the rows that `held_out` returns.
     max_memory : int or str, optional
-        As of `streamgda.accumulate`.
+        Memory budget, as for `streamgda.accumulate`.
     """
 
     def __init__(
@@ -39,13 +40,15 @@ class Stream:
         n_rows = self._rows.n_rows
         self._n, self._step = n, max(_LEAST_STEP, -(-n_rows // _MOST_HELD_OUT)) if hold_out else 0
         held_out = -(-n_rows // self._step) * self._rows.row_bytes if hold_out else 0
-        kept = 3 * estimator.moments_.nbytes + held_out  # what it was, what it is, its model
+        kept = (
+            3 * estimator.moments_.nbytes + held_out
+        )  # the moments before and after an update, and the model
         self._slabs = plan_rows(
             self._rows, allowed_bytes(max_memory), kept, beside=[self._labels], copies=1
         )
 
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows from all over the store, and their labels."""
+        """Return rows at regular steps through the store, and their labels."""
         import numpy as np  # noqa: PLC0415
 
         from streamgda.rows.labels import as_labels  # noqa: PLC0415

@@ -1,50 +1,219 @@
-"""Arguments and options that several commands share.
+"""Arguments and options of the commands.
 
-Modules of the command line import NumPy, scikit-learn, zarr and rich inside functions: asking for
-help should not wait for them.
+The modules of the command line import NumPy, scikit-learn, zarr and rich inside functions, so that
+`--help` does not wait for them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Store = Annotated[
-    str,
-    typer.Argument(
-        metavar="STORE", help="zarr group of rows and labels: directory, .zip or address."
-    ),
-]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Estimator that was saved.")]
-XName = Annotated[
-    str, typer.Option("--x", metavar="NAME", help="Name of the array that holds the rows.")
-]
-YName = Annotated[
-    str, typer.Option("--y", metavar="NAME", help="Name of the array that holds the labels.")
-]
-MaxMemory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BYTES",
-        help="What rows and sums may take, such as 512MB; refused where that is too little.",
-    ),
-]
+# --- Shared by several commands ------------------------------------------------------------------
 
 
 class MissingChunks(StrEnum):
-    """What a chunk that is not there means."""
+    """Meaning of a chunk that the store does not contain."""
 
     FILL = "fill"
     ERROR = "error"
 
 
-Missing = Annotated[
-    MissingChunks,
-    typer.Option(
-        "--missing", help="Chunks that are not there: rows of the fill value, or an error."
+Store = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE", help="zarr group of rows and labels: a directory, .zip or URL."
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object, for programs to read.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Saved estimator.")]
+XName = Annotated[str, typer.Option("--x", metavar="NAME", help="Name of the array of rows.")]
+YName = Annotated[str, typer.Option("--y", metavar="NAME", help="Name of the array of labels.")]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES",
+        help="Memory budget for rows and sums, such as 512MB; an error if it is too small.",
+    ),
+]
+Missing = Annotated[
+    MissingChunks,
+    typer.Option("--missing", help="Read missing chunks as the fill value, or raise an error."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+OutputModel = Annotated[Path, typer.Option(metavar="PATH", help="File for the estimator.")]
+
+# --- fit: the estimator and its parameters -------------------------------------------------------
+
+
+class Kind(StrEnum):
+    """Short names of the estimators."""
+
+    QDA = "qda"
+    LDA = "lda"
+    NB = "nb"
+    GDA = "gda"
+    BERNOULLI = "bernoulli"
+
+
+EstimatorKind = Annotated[Kind, typer.Option(help="Estimator to fit.")]
+CovarianceType = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE", help="gda: full, tied, diag, tied_diag, spherical or tied_spherical."
+    ),
+]
+Shrinkage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        help="qda, lda, gda: shrinkage towards a sphere, 0 to 1, or ledoit_wolf or oas.",
+    ),
+]
+Pooling = Annotated[
+    float | None, typer.Option(help="gda: weight of the pooled covariance, 0 to 1.")
+]
+RegParam = Annotated[
+    float | None, typer.Option(help="qda, gda: weight of the identity matrix, 0 to 1.")
+]
+VarSmoothing = Annotated[
+    float | None,
+    typer.Option(help="nb, gda: fraction of the largest variance that is added to all variances."),
+]
+Priors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P,P,...",
+        help="Prior probabilities of the sorted classes; class frequencies by default.",
+    ),
+]
+Tol = Annotated[float | None, typer.Option(help="qda, lda, gda: threshold for singularity.")]
+Ddof = Annotated[
+    int | None, typer.Option(help="gda: number subtracted from each class count in a covariance.")
+]
+Alpha = Annotated[float | None, typer.Option(help="bernoulli: additive smoothing; 1 by default.")]
+Binarize = Annotated[
+    float | None, typer.Option(help="bernoulli: values above this are ones; 0 by default.")
+]
+
+# --- fit: rows, checkpoints and moments ----------------------------------------------------------
+
+
+class OnInvalid(StrEnum):
+    """Treatment of invalid rows."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+StoreToFit = Annotated[
+    str | None,
+    typer.Argument(metavar="STORE", help="zarr group of rows and labels.", show_default=False),
+]
+Weights = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the array of sample weights.")
+]
+InvalidRows = Annotated[
+    OnInvalid, typer.Option(help="Raise an error for rows with NaN, infinity or --nodata, or skip.")
+]
+Nodata = Annotated[float | None, typer.Option(help="Value that marks a missing measurement.")]
+CheckpointFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Save partial moments to this file; run the same command again to resume.",
+    ),
+]
+CheckpointEvery = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="Time between two checkpoints.")
+]
+OutputMoments = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Also save the moments, from which other models can be fitted without reading rows.",
+    ),
+]
+InputMoments = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Start from saved moments; add the rows of STORE to them if it is given.",
+    ),
+]
+
+# --- plot ----------------------------------------------------------------------------------------
+
+
+class Picture(StrEnum):
+    """Kinds of pictures."""
+
+    CONFUSION = "confusion"
+    BOUNDARY = "boundary"
+    DENSITIES = "densities"
+    MEANS = "means"
+    SAMPLES = "samples"
+    SPECTRA = "spectra"
+    LEARNING = "learning"
+
+
+class Along(StrEnum):
+    """Directions computed from an estimator's moments."""
+
+    FISHER = "fisher"
+    PCA = "pca"
+
+
+PictureKind = Annotated[
+    Picture,
+    typer.Argument(
+        help="Confusion matrix; decision boundary in a plane; densities along a line; class "
+        "means or samples as images; spectra of covariances; learning curve.",
+    ),
+]
+PictureFile = Annotated[
+    Path, typer.Option(metavar="FILE", help="Picture to write: .png, .svg, .pdf.")
+]
+StoreToPlot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STORE",
+        help="confusion: rows and labels; boundary, densities: rows to show (at most 2,000); "
+        "learning: rows to learn from, in order.",
+    ),
+]
+TestStore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STORE",
+        help="learning: held-out rows; by default every tenth row of STORE, at most 10,000.",
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I,J", help="boundary: indices of two features, 0,1 by default; densities: one."
+    ),
+]
+AlongDirections = Annotated[
+    Along | None,
+    typer.Option(
+        help="boundary, densities: Fisher's directions or principal axes instead of features."
+    ),
+]
+ImageShape = Annotated[
+    str | None,
+    typer.Option(metavar="H,W", help="means, samples: shape of an image; a square by default."),
+]
+Number = Annotated[
+    int | None,
+    typer.Option(
+        "--n",
+        help="samples: images per class (5); spectra: number of axes (all); learning: points per "
+        "factor of ten in the number of rows (20).",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="samples: random seed.")]

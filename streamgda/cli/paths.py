@@ -1,4 +1,4 @@
-"""Paths that are written to: what may be replaced there, and how big it has become."""
+"""Output paths: checks before they are replaced, and the size of what was written."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from streamgda.errors import FormatError, InvalidParameterError
 
 
 def is_free(path: Path) -> bool:
-    """Whether nothing is there, or an empty directory."""
+    """Return True if the path does not exist, or is an empty directory."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:
-    """Raise `InvalidParameterError` where something is there that was not asked to be replaced.
+    """Raise InvalidParameterError if the path exists and may not be replaced.
 
     Parameters
     ----------
     path : path
     overwrite : bool, optional
-        None for a command that never replaces anything.
+        Allow replacing it; None if the command has no such option.
     """
     if not (overwrite or is_free(Path(path))):
         remedy = "name another path" if overwrite is None else "--overwrite replaces it"
@@ -31,9 +31,9 @@ def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:
 
 
 def refuse_other_kind(path: Path, kind: str) -> None:
-    """Raise `InvalidParameterError` where something else is than was saved as that kind.
+    """Raise InvalidParameterError if the path holds anything but a saved object of this kind.
 
-    Saving replaces whatever zarr group is there: rows too, without this.
+    Saving replaces any zarr group; this check protects rows from being replaced.
     """
     from streamgda import storage  # noqa: PLC0415
 
@@ -42,10 +42,10 @@ def refuse_other_kind(path: Path, kind: str) -> None:
     try:
         found = storage.kind_of(path)
     except FormatError:
-        found = "other things"
+        found = "other data"
     if found != kind:
         raise InvalidParameterError(
-            f"{path} holds {found}, not saved {kind}: it will not be replaced"
+            f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
         )
 
 
@@ -64,10 +64,17 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def stored_bytes(path: str | Path) -> int | None:
-    """Bytes of a file, or of the files in a directory; None where it is not on this machine."""
+    """Return the size of a file, or of all files in a directory; None for a remote store."""
     path = Path(path)
     if path.is_file():
         return path.stat().st_size
     if not path.is_dir():
         return None
     return sum(member.stat().st_size for member in path.rglob("*") if member.is_file())
+
+
+def stored_size(path: str | Path) -> str:
+    """Return `stored_bytes` in a readable unit."""
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
+
+    return readable(stored_bytes(path) or 0)

@@ -1,4 +1,4 @@
-"""`streamgda predict`: from zarr to zarr."""
+"""`streamgda predict`: predict the rows of a zarr store, and write the result to zarr."""
 
 from __future__ import annotations
 
@@ -29,100 +29,122 @@ def predict(
     store: Store,
     out: Annotated[Path, typer.Option(metavar="PATH", help="zarr array to write.")],
     proba: Annotated[
-        bool, typer.Option("--proba", help="Probabilities of the classes, a column each.")
+        bool, typer.Option("--proba", help="Class probabilities, one column per class.")
     ] = False,
-    log_proba: Annotated[bool, typer.Option("--log-proba", help="Their logarithms.")] = False,
+    log_proba: Annotated[
+        bool, typer.Option("--log-proba", help="Logarithms of the class probabilities.")
+    ] = False,
     density: Annotated[
         bool, typer.Option("--density", help="Log-density of each row under the model.")
     ] = False,
     reject: Annotated[
         float | None,
         typer.Option(
-            metavar="P", help="Classes: reject rows whose p-value for theirs is below this."
+            metavar="P", help="Reject rows whose p-value for the predicted class is below P."
         ),
     ] = None,
     reject_label: Annotated[
-        str, typer.Option(metavar="LABEL", help="What rejected rows get.")
+        str, typer.Option(metavar="LABEL", help="Label of rejected rows.")
     ] = "-1",
     x: XName = "X",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write what a model says of each row to a zarr array; its class, unless asked otherwise.
+    """Write predictions for each row to a zarr array: the class, unless an option says otherwise.
 
-    While it is written it lies beside its place, under a name that ends in .partial. Where that is
-    stopped, the same command goes on from there.
+    The array is written to a path that ends in .partial, and moved when it is complete. Run the
+    same command again to resume after an interruption.
     """
+    method = _method(proba, log_proba, density)
+    if reject is not None and method != "predict":
+        raise typer.BadParameter("only classes can be rejected", param_hint="--reject")
+    if out.suffix == ".zip":
+        raise typer.BadParameter("a .zip cannot be written slab by slab; name a directory")
+    refuse_occupied(out, overwrite)
+    _refuse_other_data(out)
+    estimator, X, _ = open_both(model, store, x, None, missing)
+    options = {} if reject is None else _rejection(estimator, reject, reject_label)
+    how = estimator.blockwise(method, **options)
+    started = time.perf_counter()
+    columns = _columns(estimator) if proba or log_proba else None
+    partial = out.with_name(f"{out.name}.partial")
+    resumed = partial.exists()
+    written = _write(how, X, partial, {"method": method, "columns": columns}, max_memory, overwrite)
+    if out.exists():
+        shutil.rmtree(out)
+    partial.replace(out)
+    seconds = time.perf_counter() - started
+    rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
+    screen.say(
+        f"{method} of {X.shape[0]:,} rows: {written.dtype} of shape {written.shape} written to "
+        f"{out} in {seconds:.2f} s ({rate})"
+    )
+
+
+def _method(proba: bool, log_proba: bool, density: bool) -> str:
     if proba + log_proba + density > 1:
         raise typer.BadParameter("choose one of --proba, --log-proba and --density")
-    if reject is not None and (proba or log_proba or density):
-        raise typer.BadParameter("only classes are rejected", param_hint="--reject")
-    if out.suffix == ".zip":
-        raise typer.BadParameter("a .zip is not written slab by slab; name a directory")
+    if density:
+        return "score_samples"
+    return "predict_proba" if proba else "predict_log_proba" if log_proba else "predict"
 
+
+def _rejection(estimator: Any, threshold: float, label: str) -> dict[str, Any]:
+    """Return the options of `predict` that reject rows; the label is of the classes' type."""
+    if estimator.classes_.dtype.kind in "US":
+        return {"reject": threshold, "reject_label": label}
+    try:
+        return {"reject": threshold, "reject_label": int(label)}
+    except ValueError:
+        raise typer.BadParameter(
+            f"{label!r} is not an integer, as the classes are", param_hint="--reject-label"
+        ) from None
+
+
+def _columns(estimator: Any) -> list[int | float | str]:
+    """Return the classes for JSON: dates and bytes as text."""
+    return [
+        label if isinstance(label, int | float | str) else str(label)
+        for label in estimator.classes_.tolist()
+    ]
+
+
+def _write(
+    how: Any,
+    X: Any,
+    partial: Path,
+    about: dict[str, Any],
+    max_memory: str | None,
+    overwrite: bool,
+) -> Any:
+    """Score the rows into an array; resume what is there, or start again if it does not match."""
     from streamgda import engine  # noqa: PLC0415
-
-    wanted = "predict_proba" if proba else "predict_log_proba" if log_proba else "predict"
-    wanted = "score_samples" if density else wanted
-    refuse_occupied(out, overwrite)
-    _refuse_others_arrays(out)
-    estimator, X, _ = open_both(model, store, x, None, missing)
-    options = {}
-    if reject is not None:
-        named = estimator.classes_.dtype.kind in "US"
-        try:
-            given = reject_label if named else int(reject_label)
-        except ValueError:
-            raise typer.BadParameter(
-                f"{reject_label!r} is no whole number, as the classes are",
-                param_hint="--reject-label",
-            ) from None
-        options = {"reject": reject, "reject_label": given}
-    how = estimator.blockwise(wanted, **options)
-    started = time.perf_counter()
-    columns = None
-    if proba or log_proba:  # dates and bytes as JSON can hold them
-        labels = estimator.classes_.tolist()
-        columns = [
-            label if isinstance(label, int | float | str) else str(label) for label in labels
-        ]
-    partial = out.with_name(f"{out.name}.partial")
 
     def write() -> Any:
         return engine.score(
             how.function,
             X,
             partial,
-            made_of=how.made_of | {"method": wanted, "columns": columns},
+            made_of=how.made_of | about,
             out_row_bytes=how.row_bytes,
             held=how.held,
             max_memory=max_memory,
             progress=True,
         )
 
-    resumed = partial.exists()
-    with screen.saying_what_is_kept():
+    with screen.notes_on_interrupt():
         try:
-            written = write()
+            return write()
         except CheckpointError:
             if not overwrite:
                 raise
             shutil.rmtree(partial)
-            written = write()
-    if out.exists():
-        shutil.rmtree(out)
-    partial.replace(out)
-    seconds = time.perf_counter() - started
-    rate = "with what was there" if resumed else f"{X.shape[0] / seconds:,.0f} rows a second"
-    screen.say(
-        f"{wanted} of {X.shape[0]:,} rows: {written.dtype} of shape {written.shape} written to "
-        f"{out} in {seconds:.2f} s ({rate})"
-    )
+            return write()
 
 
-def _refuse_others_arrays(out: Path) -> None:
-    """Whatever --overwrite says: only predictions are replaced, never rows or a model."""
+def _refuse_other_data(out: Path) -> None:
+    """Raise InvalidParameterError if `out` exists and does not hold predictions."""
     import zarr  # noqa: PLC0415
 
     from streamgda.engine.outputs import mark_of  # noqa: PLC0415
@@ -131,9 +153,9 @@ def _refuse_others_arrays(out: Path) -> None:
         return
     try:
         ours = mark_of(zarr.open_array(out, mode="r")) is not None
-    except Exception:  # whatever it is that is not an array
+    except Exception:  # zarr raises many types for what is not an array
         ours = False
     if not ours:
         raise InvalidParameterError(
-            f"{out} holds something else than predictions: it will not be replaced"
+            f"{out} does not hold predictions: it will not be replaced; name another path"
         )

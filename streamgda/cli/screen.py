@@ -1,4 +1,4 @@
-"""What is shown: tables and JSON on stdout, notes on stderr; colour and lines in terminals only."""
+"""Output: tables and JSON on stdout, notes on stderr; colours and rules in terminals only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-# In a pipe nothing is cut or wrapped, however wide it is.
+# Wide enough that nothing is cut or wrapped in a pipe.
 _PIPE_WIDTH = 1 << 16
 
 
@@ -17,18 +17,18 @@ def note(text: str) -> None:
     print(f"streamgda: {' '.join(text.split())}", file=sys.stderr)
 
 
-def in_words(error: BaseException) -> str:
-    """What an error says, and what was noted with it."""
-    said = str(error)
+def message_of(error: BaseException) -> str:
+    """Return the message of an error and its notes, as sentences."""
+    message = str(error)
     if isinstance(error, OSError) and error.strerror:
-        said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    parts = [said or type(error).__name__, *getattr(error, "__notes__", ())]
+        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    parts = [message or type(error).__name__, *getattr(error, "__notes__", ())]
     return ". ".join(part.removesuffix(".") for part in parts)
 
 
 @contextlib.contextmanager
-def saying_what_is_kept() -> Iterator[None]:
-    """Say, where the user interrupts, what is kept of the work and how to go on."""
+def notes_on_interrupt() -> Iterator[None]:
+    """Show the notes of a KeyboardInterrupt, which say what was saved and how to resume."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -50,11 +50,11 @@ def show_table(
     Parameters
     ----------
     columns : sequence of str
-        Headings; all empty for none.
+        Headings. If all are empty, there is no header.
     rows : iterable of sequences
         Cells.
     right : bool
-        Whether all columns but the first are numbers, which stand on the right.
+        Right-align all columns but the first.
     """
     from rich import box  # noqa: PLC0415  (see the note in `options`)
     from rich.table import Table  # noqa: PLC0415
@@ -80,8 +80,13 @@ def show_table(
 
 
 def number(value: float) -> str:
-    """A count, or a weight, with its thousands apart."""
+    """Format a count or a sum of weights with thousands separators."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
+
+
+def rate(n_rows: int, seconds: float) -> str:
+    """Format the number of rows per second."""
+    return f"{n_rows / seconds:,.0f} rows a second"
 
 
 def show_json(value: Any) -> None:
@@ -92,7 +97,7 @@ def show_json(value: Any) -> None:
 def _console() -> Any:
     from rich.console import Console  # noqa: PLC0415
 
-    # Labels and paths are shown as they are: nothing in them is markup.
+    # Labels and paths may contain what rich would take for markup.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH

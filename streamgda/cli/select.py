@@ -1,9 +1,8 @@
-"""`streamgda select`: the best of many models, by rows held out."""
+"""`streamgda select`: choose the best of many models by cross-validation."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,17 +13,18 @@ from streamgda.cli.options import (
     MaxMemory,
     Missing,
     MissingChunks,
+    OutputModel,
     Store,
     XName,
     YName,
 )
-from streamgda.cli.paths import refuse_other_kind, stored_bytes
+from streamgda.cli.paths import refuse_other_kind, stored_size
 
 _SHOWN = 20
 
 
 class Scoring(StrEnum):
-    """What is to be largest over the rows held out."""
+    """Score to maximise on held-out rows."""
 
     ACCURACY = "accuracy"
     LOG_LOSS = "neg_log_loss"
@@ -34,31 +34,33 @@ class Scoring(StrEnum):
 def select(
     *,
     store: Store,
-    model: Annotated[Path, typer.Option(metavar="PATH", help="Where the best is saved.")],
+    model: OutputModel,
     scoring: Annotated[
         Scoring,
-        typer.Option(help="joint_log_likelihood takes one pass over the rows, the others two."),
+        typer.Option(
+            help="Score to maximise; joint_log_likelihood needs one pass over the rows, others two."
+        ),
     ] = Scoring.ACCURACY,
     cv: Annotated[int, typer.Option(help="Number of folds.")] = 5,
     grid: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="Values of a parameter to try, as covariance_type=full,tied or "
-            "shrinkage=0.01,0.1,auto; of several, all combinations. Many of all kinds by default.",
+            help="Values of a parameter to try, such as covariance_type=full,tied or "
+            "shrinkage=0.01,0.1,auto. Give it several times to try all combinations. By default, "
+            "many models of all kinds.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Tells which rows are in which fold.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the folds.")] = 0,
     x: XName = "X",
     y: YName = "y",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     json: Json = False,
 ) -> None:
-    """Try many models of all covariance types, and save the best, fitted to all rows."""
+    """Compare many models by cross-validation, and save the best, fitted to all rows."""
     params = _grid(grid) if grid else None
     from streamgda import GaussianDiscriminantCV, open_store  # noqa: PLC0415
-    from streamgda.runtime.memory import readable  # noqa: PLC0415
 
     refuse_other_kind(model, "estimator")
     search = GaussianDiscriminantCV(
@@ -88,13 +90,12 @@ def select(
         screen.say(f"and {len(ranked) - _SHOWN:,} more")
     screen.say()
     screen.say(
-        f"{' '.join(repr(search.best_estimator_).split())}: saved to {model} "
-        f"({readable(stored_bytes(model) or 0)})"
+        f"{' '.join(repr(search.best_estimator_).split())}: saved to {model} ({stored_size(model)})"
     )
 
 
 def _ranked(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The candidates, best first; a score is null where there is none."""
+    """Return the candidates, best first; scores that are not finite become None."""
     import numpy as np  # noqa: PLC0415
 
     order = np.argsort(results["rank_test_score"], kind="stable")
@@ -116,7 +117,7 @@ def _grid(options: list[str]) -> dict[str, list[Any]]:
         name, equals, values = option.partition("=")
         if not equals or not name or not values:
             raise typer.BadParameter(
-                f"{option!r}; expected a parameter and values, as shrinkage=0.01,0.1",
+                f"{option!r}; expected a parameter and values, such as shrinkage=0.01,0.1",
                 param_hint="--grid",
             )
         grid[name.strip().replace("-", "_")] = [_value(text.strip()) for text in values.split(",")]

@@ -1,7 +1,6 @@
-"""Data to work with: IDX files, scikit-learn's digits, synthetic streams, and conversion to zarr.
+"""Data sets: IDX files, scikit-learn's digits, synthetic streams, and conversion to zarr.
 
-Importing this costs NumPy alone: zarr and scikit-learn are imported by the functions that need
-them.
+Importing this module imports NumPy only: functions that need zarr or scikit-learn import them.
 """
 
 from streamgda.datasets.classic import load_digits, load_mnist

@@ -1,4 +1,4 @@
-"""Checks of parameters."""
+"""Parameter checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamgda.errors import InvalidParameterError
 
 
 def at_least(least: int, name: str, value: Any) -> int:
-    """The value as an integer, if it is one and not less than that.
+    """Return the value as an integer; raise InvalidParameterError if it is below `least`.
 
     Examples
     --------

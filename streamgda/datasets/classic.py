@@ -1,4 +1,4 @@
-"""Data sets that everybody knows: MNIST from its files, the digits that scikit-learn embeds."""
+"""Well-known data sets: MNIST from its files, and the digits included in scikit-learn."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ _MNIST = (
 def load_mnist(
     folder: str | os.PathLike[str],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read MNIST, or a data set laid out in the same four files, such as Fashion-MNIST.
+    """Read MNIST, or a data set with the same four files, such as Fashion-MNIST.
 
     Parameters
     ----------
     folder : path
-        Holds ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``
-        and ``t10k-labels-idx1-ubyte``, each with or without ``.gz``.
+        Folder with ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``,
+        ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, each with or without ``.gz``.
 
     Returns
     -------
     X_train : ndarray of shape (60000, 784), uint8
-        Images, one flattened into each row.
+        Training images, one per row.
     y_train : ndarray of shape (60000,), uint8
+        Labels of the training images.
     X_test : ndarray of shape (10000, 784), uint8
+        Test images, one per row.
     y_test : ndarray of shape (10000,), uint8
+        Labels of the test images.
 
     Raises
     ------
     SourceNotFoundError
-        Where files are missing; the message names them.
+        If files are missing; the message names them.
     SourceError
-        Where a file is damaged or does not hold images or labels of bytes.
+        If a file is damaged, or does not hold images or labels of type uint8.
     InvalidDataError
-        Where there are not as many labels as images.
+        If the numbers of images and labels differ.
     """
     folder = Path(folder)
     found = [_plain_or_gzip(folder / name) for name in _MNIST]
@@ -56,7 +59,7 @@ def load_mnist(
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Load the 8 x 8 handwritten digits that scikit-learn embeds (UCI, 1998).
+    """Load the 8 x 8 handwritten digits included in scikit-learn (UCI, 1998).
 
     Returns
     -------

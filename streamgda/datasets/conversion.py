@@ -1,4 +1,4 @@
-"""Rows from anywhere to a zarr group, in the memory of a few chunks."""
+"""Conversion of rows from many sources to a zarr group, a few chunks at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 4 << 20
 _NUMBER_KINDS = "biuf"
 _TEXT_KINDS = "USOT"  # of objects, those that are strings
-_STRICT_TEXT = np.dtypes.StringDType(coerce=False)  # refuses what is not a string
+_STRICT_TEXT = np.dtypes.StringDType(coerce=False)  # refuses objects that are not strings
 
 
 def convert(
@@ -38,113 +38,83 @@ def convert(
     overwrite: bool = False,
     progress: Callable[[int, int | None], object] | None = None,
 ) -> zarr.Group:
-    """Write rows and labels into a zarr group, from which every estimator can read in chunks.
+    """Write rows and labels to a zarr group that every estimator can read in chunks.
 
-    The group (zarr format 3) holds ``X``, rows x features in chunks of whole rows, and, where
-    there are labels, ``y`` in chunks of as many rows. No more than a block of the source and a
-    chunk of the target are in memory at a time, whatever the number of rows.
+    The group (zarr format 3) holds ``X``, rows x features in chunks of whole rows, and, if there
+    are labels, ``y``. At most one block of the source and one chunk are in memory at a time.
 
     Parameters
     ----------
     source : path, array, zarr node or store, or iterable of batches
-        - IDX (a name like ``digits.idx`` or ``train-images-idx3-ubyte``), plain or gzip; images
-          become rows, as anything with more than two dimensions does.
-        - ``.npy``: mapped into memory.
-        - ``.npz``: the arrays of `names`, which are loaded whole.
-        - ``.csv``, ``.tsv``, plain or gzip: read twice, the first time for the number of rows and
-          the kind of the labels (integers, finite numbers, or else strings). Features become
-          float64.
-        - a zarr array or group (of arrays with `names`): a directory, a ``.zip``, an address such
-          as ``s3://...``, a zarr store or the node itself. Read in whole chunks of the source.
-        - an array in memory or in chunks (NumPy, dask, HDF5), or anything else that
-          `numpy.asarray` takes as one, such as a data frame of numbers.
-        - an iterable of ``(X, y)`` or X, of any numbers of rows. The first batch tells the dtypes.
+        IDX, ``.npy``, ``.npz``, ``.csv`` or ``.tsv`` file (IDX and text plain or gzip), zarr (a
+        directory, ``.zip``, URL, store or node), array in memory or in chunks (NumPy, dask, HDF5,
+        or what `numpy.asarray` accepts), or iterable of batches ``(X, y)`` or X. Dimensions after
+        the first are flattened. CSV files are read twice; their features become float64.
     store : path, zarr store or zarr group
-        Where to write. A path that ends in ``.zip`` becomes a zip file, any other a directory;
-        either takes its name only once it is complete. Other stores are written in place.
+        Where to write. A path (a zip file if it ends in ``.zip``, else a directory) appears only
+        when it is complete. Other stores are written in place.
     labels : path, array-like, zarr node or False, default=None
-        One label for each row: an IDX, .npy or .npz file, or an array of any kind. If None, the
-        labels that the source has; if False, none.
+        One label per row. If None, the labels of the source; if False, no labels.
     label_column : str or int, default=None
-        CSV only: name in the header, or index, of the column with the labels; the last if None.
+        CSV only: name or index of the label column; the last column if None.
     header : bool, default=None
-        CSV only: whether the first line names the columns. If None, it does where `label_column`
-        is a name, and where not one of the features in that line is a number.
+        CSV only: whether the first line has column names. If None, it is inferred.
     delimiter : str, default=None
-        CSV only: a comma, or a tab for ``.tsv``, if None.
+        CSV only: if None, a comma, or a tab for ``.tsv``.
     names : (str, str), default=("X", "y")
-        Names of the arrays with features and labels in a source that holds several.
+        Names of the arrays of features and labels in a source with several arrays.
     n_rows : int, default=None
-        Rows that the batches have in all, if that is known.
+        Total number of rows in the batches, if it is known.
     dtype : dtype, default=None
-        Type for the features: bool, integer or floating. As in the source if None. Integers must
-        hold every value exactly; floating types round.
+        Type of the features; only floating types may round.
     chunk_rows : int, default=None
-        Rows in a chunk, at most as many as there are; about 4 MiB if None.
+        Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
-        Whether to replace what is at `store`. A directory that is not zarr is never replaced.
+        Replace the content of `store`. A directory that is not zarr is never replaced.
     progress : callable, default=None
-        Called as ``progress(rows_done, rows_in_all)`` after each chunk; ``rows_in_all`` is None
-        where it is not known.
+        Called as ``progress(rows_done, rows_total)`` after each chunk; the total may be None.
 
     Returns
     -------
     zarr.Group
-        Open for reading. Labels that are strings have zarr's variable-length dtype.
+        The group, open for reading. String labels have zarr's variable-length dtype.
 
     Raises
     ------
-    SourceNotFoundError
-        Where a file is missing.
-    SourceError
-        Where a file is damaged, of a format that its name does not tell, or without what is due
-        in it.
+    SourceNotFoundError, SourceError
+        If a file is missing or damaged, or lacks an expected array.
     InvalidDataError
-        Where features and labels differ in length, batches differ in width, or values are of a
-        wrong kind or do not fit `dtype`.
+        If lengths, widths or types do not fit, or values do not fit `dtype`.
     InvalidParameterError
-        Where a parameter is out of its range or does not go with the source, or where something
-        is at `store` and `overwrite` is not set.
+        If a parameter is invalid, or if `store` exists and `overwrite` is not set.
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "iris.csv").write_text("length,width,kind\\n5,3.5,setosa\\n7,3.2,other\\n")
-    >>> group = convert(folder / "iris.csv", folder / "iris.zarr")
-    >>> group["X"][:]
-    array([[5. , 3.5],
-           [7. , 3.2]])
-    >>> group["y"][:].tolist()
-    ['setosa', 'other']
+    >>> import numpy as np, zarr
+    >>> group = convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])
+    >>> group["X"].shape, group["y"][:].tolist()
+    ((2, 2), ['setosa', 'other'])
     """
-    n_rows = None if n_rows is None else at_least(0, "n_rows", n_rows)
     chunk_rows = None if chunk_rows is None else at_least(1, "chunk_rows", chunk_rows)
+    csv_options = {"label_column": label_column, "header": header, "delimiter": delimiter}
     with contextlib.ExitStack() as stack:
-        table = open_table(
-            source,
-            labels,
-            stack,
-            names=names,
-            n_rows=n_rows,
-            label_column=label_column,
-            header=header,
-            delimiter=delimiter,
-        )
-        if n_rows is not None and n_rows != table.n_rows:
-            raise InvalidDataError(f"n_rows is {n_rows}, but there are {table.n_rows} rows")
-        if not table.n_features:
-            raise InvalidDataError("the rows have no features")
-        dtypes = [_feature_dtype(table.dtype, dtype)]
-        if table.label_dtype is not None:
-            dtypes.append(_label_dtype(table.label_dtype))
-        if chunk_rows is None:
-            chunk_rows = max(1, _CHUNK_BYTES // (table.n_features * dtypes[0].itemsize))
-        if table.n_rows:
-            chunk_rows = min(chunk_rows, table.n_rows)
+        table = open_table(source, labels, stack, names=names, n_rows=n_rows, **csv_options)
+        dtypes, chunk_rows = _layout(table, dtype, chunk_rows)
         with created(store, overwrite, (source, labels)) as group:
             _write(table, group, dtypes, chunk_rows, progress)
     return reopened(store)
+
+
+def _layout(table: Table, dtype: Any, chunk_rows: int | None) -> tuple[list[np.dtype], int]:
+    """Return the types of the arrays to write, and their rows per chunk."""
+    if not table.n_features:
+        raise InvalidDataError("the rows have no features; expected at least one")
+    dtypes = [_feature_dtype(table.dtype, dtype)]
+    if table.label_dtype is not None:
+        dtypes.append(_label_dtype(table.label_dtype))
+    if chunk_rows is None:
+        chunk_rows = max(1, _CHUNK_BYTES // (table.n_features * dtypes[0].itemsize))
+    return dtypes, min(chunk_rows, table.n_rows or chunk_rows)
 
 
 def _write(
@@ -164,12 +134,14 @@ def _write(
         )
         for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
     ]
-    blocks = table.blocks(-(-chunk_rows // table.granule) * table.granule)
+    blocks = table.blocks(-(-chunk_rows // table.unit) * table.unit)
     done = 0
     for chunk in _chunks(blocks, chunk_rows, dtypes):
         start, done = done, done + len(chunk[0])
         if table.n_rows is not None and done > table.n_rows:
-            raise InvalidDataError(f"{table.n_rows} rows were due, but {done} or more came")
+            raise InvalidDataError(
+                f"expected {table.n_rows} rows, but the source has {done} or more"
+            )
         for array, values in zip(arrays, chunk, strict=True):
             if table.n_rows is None:
                 array.resize((done, *array.shape[1:]))
@@ -177,17 +149,17 @@ def _write(
         if progress is not None:
             progress(done, table.n_rows)
     if table.n_rows is not None and done < table.n_rows:
-        raise InvalidDataError(f"{table.n_rows} rows were due, but only {done} came")
+        raise InvalidDataError(f"expected {table.n_rows} rows, but the source has only {done}")
 
 
 def _chunks(blocks: Iterable[Block], rows: int, dtypes: list[np.dtype]) -> Iterator[Block]:
-    """Blocks of any numbers of rows as chunks of that many; the last one may have fewer."""
+    """Regroup blocks of any size into chunks of `rows` rows; the last may have fewer."""
     chunk: Block = ()
     filled = done = 0
     for block in blocks:
         taken = 0
         while taken < len(block[0]):
-            if not filled:  # new ones, because a store in memory may keep what it is given
+            if not filled:  # a new array, because a store in memory may keep it
                 chunk = tuple(
                     np.empty((rows, *part.shape[1:]), dtype)
                     for part, dtype in zip(block, dtypes, strict=True)
@@ -204,7 +176,7 @@ def _chunks(blocks: Iterable[Block], rows: int, dtypes: list[np.dtype]) -> Itera
 
 
 def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
-    """The values, which start at that row, as that type; only floating types may round."""
+    """Cast values, which start at `row`, to a type; only floating types may round."""
     if values.dtype == dtype:
         return values
     if dtype.kind == "T" and values.dtype.kind in _TEXT_KINDS:
@@ -228,7 +200,7 @@ def _feature_dtype(found: np.dtype, wanted: Any) -> np.dtype:
     try:
         dtype = found if wanted is None else np.dtype(wanted)
     except TypeError:
-        raise InvalidParameterError(f"dtype {wanted!r} is not known") from None
+        raise InvalidParameterError(f"unknown dtype {wanted!r}") from None
     if not _is_number_type(dtype):
         raise InvalidParameterError(f"dtype must be bool, integer or floating, not {dtype}")
     return dtype.newbyteorder("=")

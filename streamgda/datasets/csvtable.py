@@ -1,4 +1,4 @@
-"""Tables from files of comma-separated numbers, with the labels in one of the columns."""
+"""Tables from CSV files of numbers, with labels in one of the columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from streamgda.datasets.tables import Block, Table
 from streamgda.errors import InvalidParameterError, SourceError
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")  # 18 digits always fit int64
-# What labels can be and how they are parsed, from the narrowest to that which takes anything.
+# Types of labels with their parsers, from the narrowest to the most general.
 _LABELS: tuple[tuple[np.dtype, Callable[[str], Any]], ...] = (
     (np.dtype(np.int64), int),
     (np.dtype(np.float64), float),
@@ -37,33 +37,39 @@ def csv_table(
     header: bool | None = None,
     delimiter: str = ",",
 ) -> Table:
-    """Rows from a CSV file (UTF-8, plain or gzip); the features become float64.
+    """Return the rows of a CSV file (UTF-8, plain or gzip) as a table of float64 features.
 
-    The file is read once here, for the number of rows and the kind of the labels (integers,
-    finite numbers, or else strings), and once more by `blocks`.
+    This function reads the file once, for the number of rows and the type of the labels (integers,
+    finite numbers, or else strings). `blocks` reads it again.
 
     Parameters
     ----------
     path : pathlib.Path
     labelled : bool
-        Whether one of the columns holds labels.
+        True if one of the columns holds labels.
     label_column : str or int, default=None
-        Its name in the header, or its index (negative ones count from the end); the last if None.
+        Name (in the header) or index of the label column; negative indices count from the end.
+        The last column if None.
     header : bool, default=None
-        Whether the first line names the columns. If None, it does where `label_column` is a
-        name, and where not one of the features in that line is a number.
+        True if the first line contains column names. If None, it does if `label_column` is a name,
+        or if none of the features in that line is a number.
     delimiter : str, default=","
+        One character.
+
+    Returns
+    -------
+    Table
 
     Raises
     ------
     SourceNotFoundError
-        Where there is no such file.
+        If the file does not exist.
     SourceError
-        Where lines differ in their number of fields, a label is empty, or there are no rows,
-        no features or no such column; `blocks` raises it where a feature is not a number. The
-        message names the line.
+        If lines differ in their number of fields, a label is empty, or there are no rows, no
+        features or no such column; `blocks` raises it if a feature is not a number. The message
+        names the line.
     InvalidParameterError
-        Where `label_column` is not the index of a column, or `delimiter` not one character.
+        If `label_column` is not the index of a column, or `delimiter` is not one character.
     """
     if len(delimiter) != 1:
         raise InvalidParameterError(f"delimiter must be one character, not {delimiter!r}")
@@ -71,7 +77,7 @@ def csv_table(
     records = functools.partial(_records, path, delimiter)
     with contextlib.closing(records()) as lines:
         _, first = next(lines, (0, []))
-    width, n_features = len(first), len(first) - labelled
+    n_features = len(first) - labelled
     if n_features < 1:
         raise SourceError(f"{path} has no columns of features: its first line is {first}")
     label = _label_index(path, first, label_column) if labelled else None
@@ -79,21 +85,9 @@ def csv_table(
         numeric = [_is_number(field) for index, field in enumerate(first) if index != label]
         header = isinstance(label_column, str) or not any(numeric)
 
-    n_rows = kind = 0
     with contextlib.closing(records()) as lines:
-        for line, fields in itertools.islice(lines, int(header), None):
-            if len(fields) != width:
-                raise SourceError(
-                    f"{path}, line {line}: {len(fields)} fields, the first line has {width}"
-                )
-            if label is not None:
-                if not fields[label]:
-                    raise SourceError(f"{path}, line {line}: the label is empty")
-                kind = max(kind, _label_kind(fields[label]))
-            n_rows += 1
-    if not n_rows:
-        raise SourceError(f"{path} has no rows, only a header")
-    label_dtype, parse = _LABELS[kind]
+        data = itertools.islice(lines, int(header), None)
+        n_rows, label_dtype, parse = _scan(path, data, len(first), label)
 
     def blocks(rows: int) -> Iterator[Block]:
         with contextlib.closing(records()) as lines:
@@ -110,8 +104,28 @@ def csv_table(
     return Table(n_rows, n_features, np.dtype(float), label_dtype if labelled else None, blocks)
 
 
+def _scan(
+    path: Path, lines: Iterable[tuple[int, list[str]]], width: int, label: int | None
+) -> tuple[int, np.dtype, Callable[[str], Any]]:
+    """Return the number of rows, and the type and the parser of their labels."""
+    n_rows = kind = 0
+    for line, fields in lines:
+        if len(fields) != width:
+            raise SourceError(
+                f"{path}, line {line}: {len(fields)} fields, the first line has {width}"
+            )
+        if label is not None:
+            if not fields[label]:
+                raise SourceError(f"{path}, line {line}: the label is empty")
+            kind = max(kind, _label_kind(fields[label]))
+        n_rows += 1
+    if not n_rows:
+        raise SourceError(f"{path} has a header but no rows")
+    return n_rows, *_LABELS[kind]
+
+
 def _records(path: Path, delimiter: str) -> Generator[tuple[int, list[str]]]:
-    """The lines that are not blank, each with its number."""
+    """Yield the number and the fields of each line that is not blank."""
     with open_binary(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
         reader = csv.reader(text, delimiter=delimiter, skipinitialspace=True, strict=True)
         try:

@@ -1,4 +1,4 @@
-"""Files that are there or not, and compressed or not."""
+"""Opening of files, plain or gzip."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from streamgda.errors import SourceError, SourceNotFoundError
 Bytes = IO[bytes] | gzip.GzipFile
 
 _GZIP = b"\x1f\x8b"
-# Deflate spends at least one bit on each run of at most 258 bytes, and two codes make a run.
+# Deflate codes a run of at most 258 bytes with two codes of at least one bit each.
 _GZIP_RATIO = 1032
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
-    """The path, if a regular file is there.
+    """Return the path of a regular file.
 
     Raises
     ------
     SourceNotFoundError
-        Where nothing is there.
+        If the path does not exist.
     SourceError
-        Where something else is there, such as a directory.
+        If it is not a regular file, such as a directory.
     """
     path = Path(path)
     if not path.exists():
@@ -39,12 +39,12 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[Bytes]:
-    """The bytes of a file; those of a gzip file (known by its content) decompressed.
+    """Open a file for reading; decompress it if its content is gzip.
 
     Raises
     ------
     SourceError
-        Where a gzip file is damaged or truncated, as soon as reading comes upon it.
+        If a gzip file is damaged or truncated, when the reader reaches that place.
     """
     try:
         with path.open("rb") as raw:
@@ -58,7 +58,7 @@ def open_binary(path: Path) -> Iterator[Bytes]:
 
 
 def most_bytes(path: Path) -> int:
-    """How many bytes `open_binary` can give at most, judged by the size of the file."""
+    """Return an upper bound on the bytes that `open_binary` can yield, from the file size."""
     with path.open("rb") as raw:
         ratio = _GZIP_RATIO if raw.peek(2)[:2] == _GZIP else 1
     return path.stat().st_size * ratio

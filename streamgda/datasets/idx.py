@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: a big-endian header (type, shape), then the values."""
+"""IDX files, the format of MNIST: a big-endian header with type and shape, then the values."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ _PIECE = 1 << 20
 
 
 class IdxFile:
-    """An IDX file, plain or gzip, that is read from its beginning in blocks of rows.
+    """IDX file, plain or gzip, that is read sequentially in blocks of rows.
 
-    Only the header is read at first; the file is open while blocks are read, and only then.
+    The constructor reads only the header. The file is open only while blocks are read.
 
     Parameters
     ----------
     path : path
-        Gzip is recognised by the content, not by the name.
+        Path of the file. Gzip is recognised by the content, not by the name.
 
     Attributes
     ----------
     path : pathlib.Path
+        Path of the file.
     shape : tuple of int
-        At least one dimension; a row is everything at one index of the first.
+        Shape of the array, of at least one dimension. Rows are indexed by the first.
     dtype : numpy.dtype
-        uint8, int8, int16, int32, float32 or float64, in the byte order of the machine.
+        uint8, int8, int16, int32, float32 or float64, in native byte order.
 
     Raises
     ------
     SourceNotFoundError
-        Where there is no such file.
+        If the file does not exist.
     SourceError
-        Where it is not an IDX file, or holds less or more than its header says.
+        If it is not an IDX file, or its size does not match its header.
 
     Examples
     --------
@@ -60,32 +61,33 @@ class IdxFile:
         self.path = existing_file(path)
         with open_binary(self.path) as file:
             self.shape, self._stored = self._header(file)
-            due = file.tell() + math.prod(self.shape) * self._stored.itemsize
+            expected = file.tell() + math.prod(self.shape) * self._stored.itemsize
         self.dtype = self._stored.newbyteorder("=")
-        if due > (most := most_bytes(self.path)):
+        if expected > (most := most_bytes(self.path)):
             raise SourceError(
-                f"{self.path} is truncated: its header calls for {due} bytes (shape {self.shape}, "
-                f"{self.dtype}), and a file of its size holds {most} at most"
+                f"{self.path} is truncated: its header needs {expected} bytes (shape {self.shape}, "
+                f"{self.dtype}), but a file of its size holds at most {most}"
             )
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        """Read the file once, from the first row to the last.
+        """Read the file in blocks, from the first row to the last.
 
         Parameters
         ----------
         rows : int
-            Rows in a block; the last may have fewer.
+            Rows per block; the last block may have fewer.
 
         Yields
         ------
         ndarray of shape (at most rows, *shape[1:])
+            The next rows.
 
         Raises
         ------
         InvalidParameterError
-            Where rows is less than 1.
+            If rows is less than 1.
         SourceError
-            Where the file ends early, goes on after the last row, or is a damaged gzip file.
+            If the file is too short or too long, or is a damaged gzip file.
         """
         rows = at_least(1, "rows", rows)
         with open_binary(self.path) as file:
@@ -94,12 +96,22 @@ class IdxFile:
                 yield self._values(file, min(rows, self.shape[0] - start))
             if file.read(1):
                 raise SourceError(
-                    f"{self.path} goes on after the last value that its header calls for "
-                    f"(shape {self.shape}, {self.dtype})"
+                    f"{self.path} is longer than its header says (shape {self.shape}, {self.dtype})"
                 )
 
     def read(self) -> np.ndarray:
-        """Read the whole file, an ndarray of `shape` and `dtype`; raises as `blocks` does."""
+        """Read the whole file.
+
+        Returns
+        -------
+        ndarray of shape `shape` and type `dtype`
+            All rows.
+
+        Raises
+        ------
+        SourceError
+            As for `blocks`.
+        """
         blocks = list(self.blocks(max(1, self.shape[0])))
         return blocks[0] if blocks else np.empty(self.shape, self.dtype)
 
@@ -114,7 +126,7 @@ class IdxFile:
             )
         stored = np.dtype(_TYPES[code])
         shape = struct.unpack(f">{ndim}I", self._bytes(file, 4 * ndim))
-        # NumPy refuses such shapes even where another dimension is zero.
+        # NumPy refuses such shapes even if another dimension is zero.
         if math.prod(max(1, n) for n in shape) * stored.itemsize > sys.maxsize:
             raise SourceError(f"{self.path} has an impossible shape in its header: {shape}")
         return shape, stored
@@ -128,13 +140,13 @@ class IdxFile:
         return values.view(self.dtype)
 
     def _bytes(self, file: Bytes, count: int) -> bytearray:
-        """That many bytes, in memory that grows with what comes, whatever the header claims."""
+        """Read `count` bytes; memory grows with the bytes read, not with what the header claims."""
         data = bytearray()
         while len(data) < count:
             piece = file.read(min(_PIECE, count - len(data)))
             if not piece:
                 raise SourceError(
-                    f"{self.path} is truncated: {count} bytes are due, {len(data)} are left"
+                    f"{self.path} is truncated: expected {count} more bytes, found {len(data)}"
                 )
             data += piece
         return data
@@ -146,24 +158,24 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     Parameters
     ----------
     path : path
-        Gzip is recognised by the content, not by the name.
+        Path of the file. Gzip is recognised by the content, not by the name.
 
     Returns
     -------
     ndarray
-        Of the file's shape; uint8, int8, int16, int32, float32 or float64, in the byte order of
-        the machine.
+        Array of the shape in the file, of type uint8, int8, int16, int32, float32 or float64, in
+        native byte order.
 
     Raises
     ------
     SourceNotFoundError
-        Where there is no such file.
+        If the file does not exist.
     SourceError
-        Where it is not an IDX file, or holds less or more than its header says.
+        If it is not an IDX file, or its size does not match its header.
 
     See Also
     --------
-    IdxFile : Reads the same in blocks of rows.
+    IdxFile : Read such a file in blocks of rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""From what the user gives (a path, arrays, batches) to a table."""
+"""Tables from user input: a path, arrays, or batches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.datasets.checks import at_least
 from streamgda.datasets.csvtable import csv_table
 from streamgda.datasets.idx import IdxFile
 from streamgda.datasets.tables import (
@@ -22,11 +23,16 @@ from streamgda.datasets.tables import (
     column_table,
     with_labels,
 )
-from streamgda.errors import InvalidParameterError, SourceError, SourceNotFoundError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SourceError,
+    SourceNotFoundError,
+)
 
 _ACCEPTED = (
     "IDX files (named like digits.idx or train-images-idx3-ubyte), .csv and .tsv (not for labels "
-    "alone), all these also with .gz, .npy, .npz, and zarr in a directory or a .zip"
+    "alone), each also with .gz; .npy, .npz; and zarr in a directory or a .zip"
 )
 _IDX = re.compile(r"[-.]idx(\d+-[a-z]+)?$")
 
@@ -40,43 +46,48 @@ def open_table(
     n_rows: int | None,
     **csv_options: Any,
 ) -> Table:
-    """The rows of a source.
+    """Return the rows of a source, and its labels, as a table.
 
     Parameters
     ----------
     source, labels, names, n_rows
         As for `streamgda.datasets.convert`.
     stack : contextlib.ExitStack
-        Closes what is opened here.
+        Closes the files opened here.
     **csv_options
-        Of `csv_table`; None where the user gave none.
+        Options of `csv_table`; those that are None are ignored.
     """
-    own = labels is None
+    n_rows = None if n_rows is None else at_least(0, "n_rows", n_rows)
+    own = labels is None  # those of the source
     options = {name: value for name, value in csv_options.items() if value is not None}
     suffix = _suffix(source) if _is_path(source) else ""
     if options and suffix not in (".csv", ".tsv"):
         raise InvalidParameterError(
-            f"{', '.join(options)} can be given for .csv and .tsv files only"
+            f"{' and '.join(options)} given; expected only for .csv and .tsv files"
         )
     if "label_column" in options and not own:
-        raise InvalidParameterError("label_column and labels exclude each other")
+        raise InvalidParameterError("label_column and labels were given; expected one of them")
 
     if suffix in (".csv", ".tsv"):
         options.setdefault("delimiter", "\t" if suffix == ".tsv" else ",")
         table = csv_table(Path(source), labelled=own, **options)
     elif _are_batches(source):
         if labels is not None and labels is not False:
-            raise InvalidParameterError("batches bring their labels along: give (X, y), not labels")
-        return batch_table(source, n_rows, labelled=own)
+            raise InvalidParameterError(
+                "labels cannot be given with batches; give batches of (X, y)"
+            )
+        table = batch_table(source, n_rows, labelled=own)
     else:
         features, found = _columns(source, names, stack)
         table = column_table(features)
         if own and found is not None:
             table = with_labels(table, found)
-    if labels is None or labels is False:
-        return table
-    column, found = _columns(labels, names, stack)
-    return with_labels(table, column if found is None else found)
+    if not own and labels is not False:
+        column, found = _columns(labels, names, stack)
+        table = with_labels(table, column if found is None else found)
+    if n_rows is not None and n_rows != table.n_rows:
+        raise InvalidDataError(f"n_rows is {n_rows}, but the source has {table.n_rows} rows")
+    return table
 
 
 def _are_batches(source: Any) -> bool:
@@ -99,7 +110,9 @@ def _is_zarr(source: Any) -> bool:
 
 
 def _suffix(path: str | os.PathLike[str]) -> str:
-    """What tells the format, without .gz: a suffix in lower case, ".idx" for all IDX names.
+    """Return the suffix that identifies the format, in lower case and without .gz.
+
+    It is ".idx" for all names of IDX files.
 
     Examples
     --------
@@ -113,7 +126,7 @@ def _suffix(path: str | os.PathLike[str]) -> str:
 def _columns(
     source: Any, names: tuple[str, str], stack: contextlib.ExitStack
 ) -> tuple[Column, Column | None]:
-    """The array of a source, or the two arrays of these names (the second may be missing)."""
+    """Return the array of a source, or its two arrays with `names` (the second may be missing)."""
     opened = _opened(source, stack)
     if isinstance(opened, IdxFile):
         return opened, None
@@ -129,18 +142,18 @@ def _columns(
 def _member(source: Any, opened: Any, name: str) -> Column:
     try:
         return Slices(opened[name])
-    except Exception as error:  # pickled objects, damaged members, groups within the group
-        raise SourceError(f"{source}: {name!r} is no array that can be read: {error}") from error
+    except Exception as error:  # pickled objects, damaged members, nested groups
+        raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from error
 
 
 def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
-    """An IdxFile, something like an array, or something like a dictionary of arrays."""
+    """Open a source as an IdxFile, an array, or a mapping of names to arrays."""
     import zarr  # noqa: PLC0415
 
     if _is_zarr(source):
         return _zarr(source, stack) if isinstance(source, zarr.abc.store.Store) else source
     if not _is_path(source):
-        # What has chunks need not fit in memory; the rest is in memory already.
+        # Arrays in chunks need not fit in memory; all others are in memory already.
         return source if hasattr(source, "chunks") else np.asarray(source)
     if "://" in str(source):
         return _zarr(source, stack)
@@ -153,7 +166,7 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
         return IdxFile(path)
     if suffix in (".npy", ".npz"):
         return _numpy(path, stack)
-    raise SourceError(f"the name of {path} does not tell its format; accepted are {_ACCEPTED}")
+    raise SourceError(f"the name of {path} does not identify its format; expected {_ACCEPTED}")
 
 
 def _zarr(store: Any, stack: contextlib.ExitStack) -> Any:
@@ -176,7 +189,7 @@ def _numpy(path: Path, stack: contextlib.ExitStack) -> Any:
     try:
         if path.suffix.lower() == ".npy":
             return np.lib.format.open_memmap(path, mode="r")
-        # NumPy leaves the file open where it fails to open one itself.
+        # NumPy leaves a file open if it fails to read it.
         return np.load(stack.enter_context(path.open("rb")), allow_pickle=False)
     except (EOFError, ValueError, zipfile.BadZipFile) as error:
         raise SourceError(f"{path} is not a {path.suffix} file of numbers: {error}") from error

@@ -1,4 +1,4 @@
-"""Rows without end from Gaussians that are known."""
+"""Endless streams of rows from known Gaussians."""
 
 from __future__ import annotations
 
@@ -11,59 +11,61 @@ import numpy as np
 from streamgda.datasets.checks import at_least
 from streamgda.errors import InvalidParameterError
 
-_BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block stays in a core's cache
+_BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block fits in the cache of a core
 _N_FACTORS = 4
 
 
 class GaussianStream:
-    """A stream of labelled rows, drawn from one known Gaussian per class.
+    """Stream of labelled rows, drawn from one known Gaussian per class.
 
-    Row i depends on the parameters and on i alone: not on how the rows are batched, nor on which
-    machine or thread makes them. Rows come in fixed blocks, each with a Philox generator of its
-    own, and no matrix product (whose rounding depends on the BLAS) takes part. Another version of
-    NumPy may draw other numbers (NEP 19).
+    Row i depends only on the parameters and on i, not on the batches, the machine or the number
+    of threads. Rows are generated in fixed blocks, each with a separate Philox generator, and
+    without matrix products, whose rounding depends on the BLAS. Another version of NumPy may draw
+    other numbers (NEP 19).
 
     Parameters
     ----------
     n_features : int
-        d, at least 1.
+        Number of features d, at least 1.
     n_classes : int
-        K, at least 1; the labels are 0, ..., K - 1.
+        Number of classes K, at least 1; the labels are 0, ..., K - 1.
     seed : int, default=0
-        Not negative.
+        Random seed, not negative.
     dtype : dtype, default="float64"
-        Of the rows: a floating type, or an integer type, to which values are rounded and clipped.
+        Type of the rows: a floating type, or an integer type to which values are rounded and
+        clipped.
     separation : float, default=3.0
         Root mean square distance between two class means, in units of `scale`.
     priors : array-like of shape (K,), default=None
         Class probabilities; equal if None.
     tied : bool, default=False
-        Give all the classes the same covariance.
+        Give all classes the same covariance.
     loc : float, default=None
-        Where the means lie around; 0, or the middle of an integer type's range, if None.
+        Centre of the class means; if None, 0, or the middle of an integer type's range.
     scale : float, default=None
         Root mean square standard deviation of a feature within a class, on average over the
-        draws; 1, or 16 for an integer type, if None.
+        draws; if None, 1, or 16 for an integer type.
     period : float, default=None
-        Rows in which the class means go once around: a quarter of them brings each class to where
-        the next was at row 0, half of them to the other side of `loc`. If None they stay.
+        Number of rows in which the class means complete one rotation: after a quarter of them,
+        each mean is where the next one was at row 0; after half of them, on the other side of
+        `loc`. If None, the means do not move.
 
     Attributes
     ----------
     n_features, n_classes, seed, dtype, period
-        As given.
+        The parameters.
     priors : ndarray of shape (K,), float64
+        Class probabilities.
     means : ndarray of shape (K, d), float64
-        Of the values before rounding and clipping to an integer type, as `covariances` are; with
-        a period, at row 0.
+        Class means at row 0, before values are rounded and clipped to an integer type.
     covariances : ndarray of shape (K, d, d), float64
-        A diagonal plus at most four factors: positive definite, no entry zero. Made when asked
-        for.
+        Class covariances, before values are rounded and clipped: a diagonal plus at most four
+        factors, positive definite, without zeros. Computed on first access.
 
     Raises
     ------
     InvalidParameterError
-        Where a parameter is out of its range.
+        If a parameter is out of range.
 
     Examples
     --------
@@ -121,7 +123,7 @@ class GaussianStream:
         spread = scale * separation / np.sqrt(2 * self.n_features)
         self._loc = loc
         self.means = loc + spread * rng.standard_normal(shape)
-        # Half of a feature's variance is its own, half comes from the factors it shares.
+        # Half of each feature's variance is independent, half comes from shared factors.
         factors = min(_N_FACTORS, self.n_features)
         deviations = scale * np.sqrt(rng.uniform(0.25, 0.75, own))
         loadings = scale * np.sqrt(0.5 / factors) * rng.standard_normal((factors, *own))
@@ -144,22 +146,24 @@ class GaussianStream:
         return covariances
 
     def rows(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows from start up to, not including, stop.
+        """Return the rows from `start` up to, but not including, `stop`.
 
         Parameters
         ----------
         start, stop : int
-            ``0 <= start <= stop``.
+            Row numbers, with ``0 <= start <= stop``.
 
         Returns
         -------
-        X : ndarray of shape (stop - start, d), of `dtype`
+        X : ndarray of shape (stop - start, d), of type `dtype`
+            Rows.
         y : ndarray of shape (stop - start,), int64
+            Labels.
 
         Raises
         ------
         InvalidParameterError
-            Where start or stop is out of its range.
+            If start or stop is out of range.
         """
         start = at_least(0, "start", start)
         return self._rows(start, at_least(start, "stop", stop), self._block)
@@ -167,28 +171,30 @@ class GaussianStream:
     def batches(
         self, n_rows: int, batch_rows: int = 10_000
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows from the first on, in batches.
+        """Return an iterator over the first `n_rows` rows in batches.
 
         Parameters
         ----------
         n_rows : int
-            Rows in all.
+            Total number of rows.
         batch_rows : int, default=10_000
-            Rows in a batch; the last may have fewer.
+            Rows per batch; the last batch may have fewer.
 
         Returns
         -------
         iterator of (X, y)
-            As from `rows`.
+            Rows and labels of each batch, as returned by `rows`.
 
         Raises
         ------
         InvalidParameterError
-            Where n_rows is negative or batch_rows is less than 1.
+            If n_rows is negative or batch_rows is less than 1.
         """
         n_rows = at_least(0, "n_rows", n_rows)
         batch_rows = at_least(1, "batch_rows", batch_rows)
-        block = functools.lru_cache(maxsize=1)(self._block)  # a batch often ends within one
+        block = functools.lru_cache(maxsize=1)(
+            self._block
+        )  # consecutive batches often share a block
         return (
             self._rows(start, min(start + batch_rows, n_rows), block)
             for start in range(0, n_rows, batch_rows)
@@ -236,7 +242,7 @@ def _middle(dtype: np.dtype) -> float:
 
 
 def _bounds(dtype: np.dtype) -> tuple[float, float]:
-    """The least and the greatest float64 that the integer type holds."""
+    """Return the least and the greatest float64 values that the integer type can hold."""
     info = np.iinfo(dtype)
     high = float(info.max)
     return float(info.min), high if int(high) <= info.max else float(np.nextafter(high, 0))
@@ -248,6 +254,6 @@ def _priors(priors: Any, n_classes: int) -> np.ndarray:
     priors = np.array(priors, np.float64)
     if priors.shape != (n_classes,) or not (priors >= 0).all() or not np.isclose(priors.sum(), 1):
         raise InvalidParameterError(
-            f"priors must be {n_classes} numbers, none negative, with sum 1; not {priors.tolist()}"
+            f"priors must be {n_classes} non-negative numbers with sum 1, not {priors.tolist()}"
         )
     return priors

@@ -1,4 +1,4 @@
-"""Tables: what is known of rows before they are read, and an iterator of row blocks."""
+"""Tables: rows with known shape and types, which are read in blocks."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 
-Block = tuple[np.ndarray, ...]  # (X, y), or (X,) where there are no labels
+Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 _WIDEST = {"i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, with labels or without, that have not been read yet.
+    """Rows, with or without labels, that have not been read yet.
 
     Attributes
     ----------
     n_rows : int or None
-        None where it will be known at the end.
+        Number of rows; None if it is known only at the end.
     n_features : int
+        Number of features.
     dtype : numpy.dtype
-        Of the features.
+        Type of the features.
     label_dtype : numpy.dtype or None
-        None where there are no labels.
+        Type of the labels; None without labels.
     blocks : callable
-        ``blocks(rows)`` iterates ``(X, y)``, or ``(X,)`` where there are no labels. Every block
-        has that many rows and the last may have fewer, except where the caller made the batches.
-    granule : int
-        Blocks of a multiple of so many rows are the cheapest to read.
+        ``blocks(rows)`` iterates over ``(X, y)``, or ``(X,)`` without labels. Every block but the
+        last has `rows` rows, unless the user gave batches.
+    unit : int
+        Number of rows of which a block should be a multiple, so that chunks are read once.
     """
 
     n_rows: int | None
@@ -41,21 +42,21 @@ class Table:
     dtype: np.dtype
     label_dtype: np.dtype | None
     blocks: Callable[[int], Iterator[Block]]
-    granule: int = 1
+    unit: int = 1
 
 
 class Column(Protocol):
-    """An array that is read in blocks along its first axis, such as `IdxFile`."""
+    """Array that is read in blocks along its first axis, such as `IdxFile`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        """The array in blocks of that many rows; the last may have fewer."""
+        """Yield the array in blocks of `rows` rows; the last may have fewer."""
 
 
 class Slices:
-    """A column from whatever has a shape, a dtype and slices: NumPy, zarr, dask, HDF5."""
+    """Column of an array that has a shape, a dtype and slices: NumPy, zarr, dask, HDF5."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -63,19 +64,19 @@ class Slices:
         self.dtype = np.dtype(array.dtype)
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        """The array in blocks of that many rows; the last may have fewer."""
+        """Yield the array in blocks of `rows` rows; the last may have fewer."""
         for start in range(0, self.shape[0], rows):
             yield np.asarray(self.array[start : start + rows])
 
     @property
-    def granule(self) -> int:
-        """Rows in a chunk of the array; 1 where it has no chunks."""
+    def unit(self) -> int:
+        """Rows per chunk of the array; 1 if it has no chunks."""
         chunks = getattr(self.array, "chunks", None)
         return max(1, int(np.max(chunks[0]))) if chunks else 1
 
 
 def column_table(column: Column) -> Table:
-    """Rows without labels: what lies at one index of the first axis becomes one row."""
+    """Return a table without labels; all dimensions but the first are flattened."""
     if len(column.shape) < 2:
         raise InvalidDataError(f"features of shape {column.shape}, expected rows x features")
     width = math.prod(column.shape[1:])
@@ -84,12 +85,12 @@ def column_table(column: Column) -> Table:
         for values in column.blocks(rows):
             yield (values.reshape(len(values), width),)
 
-    granule = getattr(column, "granule", 1)
-    return Table(column.shape[0], width, column.dtype, None, blocks, granule)
+    unit = getattr(column, "unit", 1)
+    return Table(column.shape[0], width, column.dtype, None, blocks, unit)
 
 
 def with_labels(table: Table, labels: Column) -> Table:
-    """The table with these labels for its own."""
+    """Return the table with the given labels."""
     if len(labels.shape) != 1:
         raise InvalidDataError(f"labels of shape {labels.shape}, expected one dimension")
     if labels.shape[0] != table.n_rows:
@@ -103,15 +104,17 @@ def with_labels(table: Table, labels: Column) -> Table:
 
 
 def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -> Table:
-    """Rows from batches ``(X, y)`` or X; the first one tells width and dtypes.
+    """Return the rows of batches ``(X, y)`` or X; the first determines width and dtypes.
 
-    Labels that are numbers become int64 or float64, for a later batch may hold what does not fit
-    the first one's dtype. Where `labelled` is false, the batches' labels are left out.
+    Numeric labels become int64 or float64, because a later batch may have values that do not fit
+    the dtype of the first. If `labelled` is false, the labels are left out.
     """
     parts = (_batch(batch, labelled) for batch in batches)
     first = next(parts, None)
     if first is None:
-        raise InvalidDataError("there are no batches, so nothing tells how wide the rows are")
+        raise InvalidDataError(
+            "no batches; expected at least one, which determines the number of features"
+        )
     X, *y = first
     label_dtype = y[0].dtype if y else None
     if label_dtype is not None and label_dtype != np.uint64:

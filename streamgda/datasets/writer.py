@@ -1,4 +1,4 @@
-"""Where a conversion writes: a group that takes its place only once it is complete."""
+"""Output of a conversion: a group that appears at its path only when it is complete."""
 
 from __future__ import annotations
 
