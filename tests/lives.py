@@ -28,6 +28,7 @@ from streamgda import Checkpoint, GaussianNB, accumulate
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine import outputs, plan
 from streamgda.runtime import threads
+from streamgda.storage.saved import state_of
 
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
 RANDOM = np.random.default_rng(0)
@@ -129,7 +130,7 @@ def digest_of(result, folder):
     if isinstance(result, np.ndarray):
         digest.update(result.tobytes())
     elif result is not None:
-        attributes, arrays = result.state()
+        attributes, arrays = state_of(result)
         digest.update(json.dumps(attributes, sort_keys=True).encode())
         for name in sorted(arrays):
             digest.update(arrays[name].tobytes())

@@ -11,6 +11,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
+from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
@@ -48,7 +49,7 @@ def variances(scatter):
 
 def snapshot(moments):
     """All that is held, as bytes that no later change can reach."""
-    attributes, arrays = moments.state()
+    attributes, arrays = state_of(moments)
     return repr(attributes), {
         name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()
     }

@@ -15,6 +15,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from streamgda.storage.saved import state_of
 
 
 def blobs(
@@ -114,7 +115,7 @@ def snapshot(estimator):
     """All that the estimator is, to tell whether it changed."""
     held = {name: (id(value), repr(value)) for name, value in vars(estimator).items()}
     if "moments_" in held:
-        attributes, arrays = estimator.moments_.state()
+        attributes, arrays = state_of(estimator.moments_)
         held["state"] = attributes, {name: array.tobytes() for name, array in arrays.items()}
     return held
 

@@ -6,6 +6,7 @@ from samples import blobs
 
 from streamgda import accumulate
 from streamgda.errors import MemoryBudgetError
+from streamgda.storage.saved import state_of
 
 N_ROWS = 300
 SLAB = 30
@@ -29,7 +30,7 @@ class Rows:
 
 
 def bits(moments):
-    attributes, arrays = moments.state()
+    attributes, arrays = state_of(moments)
     return attributes, {name: (a.dtype, a.tobytes()) for name, a in arrays.items()}
 
 

@@ -22,6 +22,7 @@ from streamgda import (
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
 from streamgda.runtime import retry
+from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 6
 WAYS = {
@@ -281,7 +282,7 @@ def test_in_stores(tmp_path, name, way):
     before = {n: a[:600] for n, a in given.items()}
     moments, held_moments = accumulate(**before, **options), storage.read(kept, "checkpoint")
     assert held_moments[0]["done"] == 600
-    for part, array in moments.state()[1].items():
+    for part, array in state_of(moments)[1].items():
         np.testing.assert_allclose(held_moments[1][f"rows/{part}"], array, rtol=1e-9, err_msg=part)
     mended = {n: np.concatenate([a[:700], a[:200], a[900:]]) for n, a in given.items()}
     for n, a in held.items():
@@ -296,7 +297,7 @@ def bad_array(message):
 
 
 def bits(moments):
-    attributes, arrays = moments.state()
+    attributes, arrays = state_of(moments)
     return attributes, {name: array.tobytes() for name, array in arrays.items()}
 
 

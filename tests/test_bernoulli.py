@@ -11,6 +11,7 @@ import streamgda
 from streamgda import BernoulliNB, ClassMoments, accumulate
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.estimators import bernoulli
+from streamgda.storage.saved import restore, state_of
 
 
 def rows(n=200, d=7, seed=0, dtype=np.float64):
@@ -182,12 +183,12 @@ def test_what_cannot_be_used_is_refused(tmp_path):
     fitted = BernoulliNB().fit(X, y)
     with pytest.raises(InvalidDataError, match="X has 3 features, but this model is expecting 7"):
         fitted.model_.predict(X[:, :3])
-    attributes, arrays = fitted.model_.state()
+    attributes, arrays = state_of(fitted.model_)
     arrays["priors"] = arrays["priors"][:2]
     with pytest.raises(FormatError, match="arrays do not fit"):
-        type(fitted.model_).from_state(attributes, arrays)
+        restore(type(fitted.model_), attributes, arrays)
     with pytest.raises(FormatError, match="damaged"):
-        type(fitted.model_).from_state({}, arrays)
+        restore(type(fitted.model_), {}, arrays)
 
 
 @pytest.mark.parametrize("binarize", [2.5, np.float32(2.5), np.float64(2.5)])

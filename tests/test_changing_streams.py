@@ -32,6 +32,7 @@ from streamgda import (
 )
 from streamgda.datasets import GaussianStream
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.storage.saved import restore, state_of
 
 SOME_TYPES = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 
@@ -39,7 +40,7 @@ SOME_TYPES = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"]
 def assert_same_moments(found, expected, rtol=0.0):
     """The same attributes and arrays: to the bit, or to rounding."""
     assert found.classes.tolist() == expected.classes.tolist()
-    (attributes, arrays), (others, expected_arrays) = found.state(), expected.state()
+    (attributes, arrays), (others, expected_arrays) = state_of(found), state_of(expected)
     assert attributes == others
     for name, array in expected_arrays.items():
         if name != "mean_low":
@@ -291,7 +292,7 @@ def test_a_window_that_was_saved_slides_on(tmp_path, n_updates):
         assert_same_moments(
             loaded.update(X[block], y[block]).moments, window.update(X[block], y[block]).moments
         )
-    attributes, arrays = window.state()
+    attributes, arrays = state_of(window)
     damaged = [
         ({**attributes, "moments": attributes["moments"][:-1]}, arrays),
         ({**attributes, "n_blocks": None}, arrays),
@@ -300,7 +301,7 @@ def test_a_window_that_was_saved_slides_on(tmp_path, n_updates):
     ]
     for state in damaged:
         with pytest.raises(FormatError, match="damaged"):
-            SlidingWindow.from_state(*state)
+            restore(SlidingWindow, *state)
 
 
 # --- unlearning -------------------------------------------------------------------------------
@@ -406,7 +407,7 @@ def test_windows_and_pairwise_moments_are_kept_with_their_offset(make_state, tmp
         for start in range(checkpoint.offset or 0, stop, 50):
             state.update(X[start : start + 50], y[start : start + 50])
             checkpoint.save(state, start + 50)
-    (attributes, arrays), (expected, others) = state.state(), undisturbed.state()
+    (attributes, arrays), (expected, others) = state_of(state), state_of(undisturbed)
     assert attributes == expected
     for name, array in others.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)

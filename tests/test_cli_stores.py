@@ -12,6 +12,7 @@ import zarr
 
 import streamgda
 from streamgda import GaussianNB, ThresholdClassifier, accumulate
+from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 3
 RANDOM = np.random.default_rng(0)
@@ -85,10 +86,10 @@ def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monk
     code, out, _ = command(*fit, "--on-invalid", "skip", "--moments", moments)
     assert code == 0
     assert "left out 1 rows" in out
-    expected = accumulate(
-        *streamgda.open_store(rows), covariance_type="diag", on_invalid="skip"
-    ).state()
-    found = streamgda.ClassMoments.load(moments).state()
+    expected = state_of(
+        accumulate(*streamgda.open_store(rows), covariance_type="diag", on_invalid="skip")
+    )
+    found = state_of(streamgda.ClassMoments.load(moments))
     assert found[0] == expected[0]
     for name, array in expected[1].items():
         np.testing.assert_array_equal(found[1][name], array, strict=True)

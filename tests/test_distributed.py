@@ -17,6 +17,7 @@ from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import tasks
 from streamgda.errors import InvalidDataError
 from streamgda.rows.slabs import Slabs
+from streamgda.storage.saved import state_of
 
 # --- on every scheduler -----------------------------------------------------------------------
 
@@ -185,12 +186,12 @@ def test_any_number_of_workers_gives_the_same_bits(
         LocalCluster(n_workers, processes=False, dashboard_address=":0") as workers,
         Client(workers),
     ):
-        assert_same_bits(accumulate(group["X"], y).state()[1], parts[0].state()[1])
-        assert_same_bits(accumulate(da.from_zarr(group["X"]), y).state()[1], blocks.state()[1])
+        assert_same_bits(state_of(accumulate(group["X"], y))[1], state_of(parts[0])[1])
+        assert_same_bits(state_of(accumulate(da.from_zarr(group["X"]), y))[1], state_of(blocks)[1])
         stop_after(100, group["X"], y, checkpoint=tmp_path / "kept", checkpoint_every=0)
         workers.scale(n_workers % 7 + 1)
         found = accumulate(group["X"], y, checkpoint=tmp_path / "kept")
-        assert_same_bits(found.state()[1], parts[0].state()[1])
+        assert_same_bits(state_of(found)[1], state_of(parts[0])[1])
 
 
 @pytest.mark.usefixtures("environment", "slabs_of_a_chunk")
@@ -200,10 +201,10 @@ def test_workers_that_come_and_go_change_no_bit(stored):
         LocalCluster(1, processes=False, dashboard_address=":0") as workers,
         Client(workers),
     ):
-        expected = accumulate(group["X"], y).state()[1]
+        expected = state_of(accumulate(group["X"], y))[1]
         workers.adapt(minimum=1, maximum=3, interval="20ms")
         for _ in range(3):
-            assert_same_bits(accumulate(group["X"], y).state()[1], expected)
+            assert_same_bits(state_of(accumulate(group["X"], y))[1], expected)
 
 
 def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):

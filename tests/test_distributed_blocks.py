@@ -22,6 +22,7 @@ from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import tasks
 from streamgda.engine.dask.blocks import blocks_of
 from streamgda.errors import InvalidDataError
+from streamgda.storage.saved import state_of
 
 # --- any blocks -------------------------------------------------------------------------------
 
@@ -41,8 +42,8 @@ class TestBlocks:
         use_parts_of(monkeypatch, part_bytes)
         X, y = blobs(N_ROWS)
         X = bytes_of(X)
-        _, found = accumulate(*in_blocks(chunks, X, y)).state()
-        for array, expected in ClassMoments().update(X, y).state()[1].items():
+        _, found = state_of(accumulate(*in_blocks(chunks, X, y)))
+        for array, expected in state_of(ClassMoments().update(X, y))[1].items():
             np.testing.assert_array_equal(found[array], expected, strict=True)
 
     @pytest.mark.parametrize("labels", ["numpy", "list", "zarr", "dask", "other blocks"])
@@ -118,12 +119,12 @@ class TestBlocks:
 
 def test_parts_are_not_changed_when_they_are_merged():
     parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
-    before = [part.state()[1] for part in parts]
+    before = [state_of(part)[1] for part in parts]
     copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
     first, second = (tasks.merge(*map(tasks.Taken, parts)).moments for _ in range(2))
     for arrays, copied in zip(before, copies, strict=True):
         assert_same_bits(arrays, copied)
-    assert_same_bits(first.state()[1], second.state()[1])
+    assert_same_bits(state_of(first)[1], state_of(second)[1])
 
 
 # --- blocks of unknown size -------------------------------------------------------------------

@@ -16,6 +16,7 @@ from streamgda import GaussianNB, accumulate, storage
 from streamgda.engine import outputs, plan
 from streamgda.engine.dask import tasks
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.storage.saved import state_of
 
 HELD = {
     "arrays": lambda group: (da.from_zarr(group["X"]) * 2, da.from_zarr(group["y"])),
@@ -43,15 +44,15 @@ def test_a_fit_that_is_interrupted_is_gone_on_with(scheduler, stored, tmp_path, 
     group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))
     held = HELD[data](group)
     path = tmp_path / "kept"
-    expected = accumulate(*held).state()[1]
+    expected = state_of(accumulate(*held))[1]
     for n_rows in (100, 200):
         note = stop_after(n_rows, *held, checkpoint=path)
         kept = r"\d+ of \d+ parts" if scheduler == "cluster" or data != "store" else "the first"
         assert re.search(f"{path} keeps what was done, {kept}", note)
-    assert_same_bits(accumulate(*held, checkpoint=path).state()[1], expected)
+    assert_same_bits(state_of(accumulate(*held, checkpoint=path))[1], expected)
     told = []
     done = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows))
-    assert_same_bits(done.state()[1], expected)
+    assert_same_bits(state_of(done)[1], expected)
     assert not told
 
 
@@ -150,7 +151,7 @@ def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tm
         accumulate(rows, y, checkpoint=path)
     group["X"][...] = X
     assert_same_bits(
-        accumulate(rows, y, checkpoint=path).state()[1], accumulate(rows, y).state()[1]
+        state_of(accumulate(rows, y, checkpoint=path))[1], state_of(accumulate(rows, y))[1]
     )
 
 
@@ -158,13 +159,13 @@ def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tm
 def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
     group, X, y = stored
     path = tmp_path / "kept"
-    expected = accumulate(group["X"], y).state()[1]
+    expected = state_of(accumulate(group["X"], y))[1]
     group["X"][217, 1] = np.nan
     with pytest.raises(InvalidDataError, match="NaN: row 217, column 1") as refusal:
         accumulate(group["X"], y, checkpoint=path)
     assert re.search(r"keeps what was done, \d+ of 24 parts", refusal.value.__notes__[0])
     group["X"][217, 1] = X[217, 1]
-    assert_same_bits(accumulate(group["X"], y, checkpoint=path).state()[1], expected)
+    assert_same_bits(state_of(accumulate(group["X"], y, checkpoint=path))[1], expected)
 
 
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")

@@ -14,6 +14,7 @@ from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, resu
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import plan
 from streamgda.runtime import retry
+from streamgda.storage.saved import state_of
 
 N_ROWS = 500
 FEW_ROWS = 200  # where zarr takes its time
@@ -29,7 +30,7 @@ def small_slabs(monkeypatch):
 def assert_same_moments(found, expected):
     """Bit for bit where exact, else to rounding."""
     np.testing.assert_array_equal(found.classes, expected.classes, strict=True)
-    (attributes, arrays), (wanted, values) = found.state(), expected.state()
+    (attributes, arrays), (wanted, values) = state_of(found), state_of(expected)
     assert attributes == wanted
     assert arrays.keys() == values.keys()
     for name, value in values.items():

@@ -23,6 +23,7 @@ from streamgda import accumulate
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine import plan
 from streamgda.errors import ClusterError
+from streamgda.storage.saved import state_of
 
 N_ROWS = 4000
 N_WORKERS = 3
@@ -105,7 +106,7 @@ def stored(tmp_path_factory):
 
 
 def bits(moments):
-    return moments.state()[1]
+    return state_of(moments)[1]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from streamgda import (
     storage,
 )
 from streamgda.errors import FormatError, SourceNotFoundError
+from streamgda.storage.saved import state_of
 
 N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "200"))  # of each saved thing, twice
 NASTY = [
@@ -90,7 +91,7 @@ def files_of(saved):
 
 def meaning(loaded):
     """All that matters of what was loaded, as bytes."""
-    attributes, arrays = loaded.state()
+    attributes, arrays = state_of(loaded)
     plain = {name: [a.dtype.str, a.shape, a.tobytes().hex()] for name, a in arrays.items()}
     return json.dumps([attributes, plain], sort_keys=True)
 

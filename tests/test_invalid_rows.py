@@ -11,6 +11,7 @@ from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory
 from streamgda import ClassMoments, accumulate
 from streamgda.errors import InvalidDataError
 from streamgda.rows.validity import Invalid
+from streamgda.storage.saved import restore, state_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 
@@ -124,14 +125,14 @@ def test_the_count_goes_where_the_rows_go(tmp_path):
         whole.reduce("diag"),
         whole.select_features([0, 1]),
         whole * 0.5,
-        ClassMoments.from_state(*whole.state()),
+        restore(ClassMoments, *state_of(whole)),
     ):
         assert derived.n_skipped == whole.n_skipped
     whole.save(tmp_path / "moments")
     assert ClassMoments.load(tmp_path / "moments").n_skipped == whole.n_skipped
-    attributes, arrays = whole.state()
+    attributes, arrays = state_of(whole)
     del attributes["n_skipped"]  # as files of before have it
-    assert ClassMoments.from_state(attributes, arrays).n_skipped == 0
+    assert restore(ClassMoments, attributes, arrays).n_skipped == 0
     assert whole.update(rows[good[:5]], Y[good[:5]]).n_skipped == N_ROWS - good.size
 
 

@@ -21,6 +21,7 @@ from streamgda import (
 )
 from streamgda.datasets import load_mnist
 from streamgda.errors import ConstantFeatureWarning, SingularCovarianceError
+from streamgda.storage.saved import state_of
 
 FOLDER = os.environ.get("STREAMGDA_MNIST")
 HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
@@ -88,7 +89,7 @@ def test_gaussian_naive_bayes(moments, images):
 
 def test_every_way_of_reading_gives_the_same_bits(store, moments):
     first, second = moments
-    expected = (first + second).state()[1]
+    expected = state_of(first + second)[1]
     X, y = open_store(store)
     rows, labels = (da.from_zarr(store / name) for name in ("X", "y"))
     with dask.config.set(scheduler="threads"):
@@ -97,7 +98,7 @@ def test_every_way_of_reading_gives_the_same_bits(store, moments):
     for found in (accumulate(X, y), on_dask, accumulate(batches), second + first):
         assert found.exact
         for name, array in expected.items():
-            np.testing.assert_array_equal(found.state()[1][name], array, strict=True)
+            np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
     np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
 
 

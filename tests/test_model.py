@@ -19,6 +19,7 @@ from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models import scores as scores_module
 from streamgda.models.covariance import Regularisation
 from streamgda.moments.structure import structure_of
+from streamgda.storage.saved import restore, state_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 METHODS = [
@@ -339,7 +340,7 @@ LABELS = {
 def test_state_makes_the_same_model(covariance_type, n_features):
     X, y = blobs(300, n_features)
     fitted = fit(X, y, covariance_type)
-    assert_same_bits(scores(GaussianModel.from_state(*fitted.state()), X), scores(fitted, X))
+    assert_same_bits(scores(restore(GaussianModel, *state_of(fitted)), X), scores(fitted, X))
 
 
 @EVERY_TYPE
@@ -386,10 +387,10 @@ DAMAGES |= {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_states_are_refused(damage):
-    attributes, arrays = fit(*blobs(100, 3), "full").state()
+    attributes, arrays = state_of(fit(*blobs(100, 3), "full"))
     DAMAGES[damage](attributes, arrays)
     with pytest.raises(FormatError, match="the saved model is damaged"):
-        GaussianModel.from_state(attributes, arrays)
+        restore(GaussianModel, attributes, arrays)
 
 
 def test_other_files_are_refused(tmp_path):

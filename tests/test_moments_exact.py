@@ -13,6 +13,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments import exact as exact_module
 from streamgda.moments import sums as sums_module
 from streamgda.storage import unpack_triangles
+from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
@@ -93,8 +94,8 @@ def bits(moments):
 def held(moments):
     """The sums themselves, to the bit."""
     assert moments.exact
-    arrays = {name: array.tobytes() for name, array in moments.state()[1].items()}
-    return moments.state()[0]["origin"], arrays
+    arrays = {name: array.tobytes() for name, array in state_of(moments)[1].items()}
+    return state_of(moments)[0]["origin"], arrays
 
 
 def assert_exact(moments, X, y):
@@ -199,7 +200,7 @@ def test_both_products_give_python_s_integers(
     multiply("portable")
     streamed = parts[0].copy().update(X[:700], y[:700])
     for moments in (*states, parts[0] + parts[1], streamed):
-        arrays = moments.state()[1]
+        arrays = state_of(moments)[1]
         assert moments.exact
         assert (arrays["count"] == np.bincount(y)).all()
         assert (arrays["total"] == [Z[y == k].sum(axis=0) for k in range(3)]).all()
@@ -218,14 +219,14 @@ def test_both_products_at_any_width(dtype, d, product, multiply):
     X, y = sample(35, d, dtype)
     S = np.array([X[y == k].T.astype(int) @ X[y == k] for k in range(3)])
     moments = ClassMoments().update(X, y)
-    assert (unpack_triangles(moments.state()[1]["scatter"]) == np.tril(S)).all()
+    assert (unpack_triangles(state_of(moments)[1]["scatter"]) == np.tril(S)).all()
 
 
 def test_origins():
     """Bytes are summed as they are, so that zeros cost nothing; saved sums say about what."""
     for dtype, origin in (("uint8", 0), ("int8", 0), ("uint16", 1 << 15), ("int16", 0)):
         X, y = sample(20, 3, dtype)
-        assert ClassMoments().update(X, y).state()[0]["origin"] == origin
+        assert state_of(ClassMoments().update(X, y))[0]["origin"] == origin
 
 
 def test_small_covariances_of_many_rows():
@@ -408,7 +409,7 @@ def test_large_sums_of_big_endian_rows(covariance_type):
     moments = ClassMoments(covariance_type).update(X, y)
     for _ in range(24):
         moments += moments
-    assert moments.state()[1]["scatter"].max() > 2**53
+    assert state_of(moments)[1]["scatter"].max() > 2**53
     expected = held(moments.copy().update(X, y))
     assert held(moments.update(X.astype(">u2"), y)) == expected
 

@@ -31,6 +31,7 @@ from streamgda.errors import (
 )
 from streamgda.moments import pairwise
 from streamgda.runtime.memory import readable
+from streamgda.storage.saved import restore, state_of
 
 
 def gappy(n=300, d=4, share=0.3, seed=0, offset=0.0):
@@ -207,8 +208,8 @@ def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monk
     with pytest.raises(CheckpointError, match="begun with moments: PairwiseMoments; now"):
         run(np.nan_to_num(X), checkpoint=options["checkpoint"])
     found = run(X, **options)
-    for name, array in undisturbed.state()[1].items():
-        np.testing.assert_array_equal(found.state()[1][name], array, strict=True)
+    for name, array in state_of(undisturbed)[1].items():
+        np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
 
 
 def test_its_checkpoint_is_told_what_it_is(tmp_path, capsys):
@@ -314,7 +315,7 @@ def test_nearly_as_good_as_if_nothing_were_missing():
 def test_what_cannot_be_used_changes_nothing(tmp_path):
     X, y = gappy()
     moments = PairwiseMoments().update(X[:200], y[:200])
-    before = {name: array.tobytes() for name, array in moments.state()[1].items()}
+    before = {name: array.tobytes() for name, array in state_of(moments)[1].items()}
     bad = X.copy()
     bad[130, 2] = np.inf
     failures = [
@@ -331,7 +332,7 @@ def test_what_cannot_be_used_changes_nothing(tmp_path):
             moments.update(*arguments)
     with pytest.raises(MergeError, match="4 features and of 2 features"):
         moments += PairwiseMoments().update(X[:, :2], y)
-    assert before == {name: array.tobytes() for name, array in moments.state()[1].items()}
+    assert before == {name: array.tobytes() for name, array in state_of(moments)[1].items()}
     for least in (0, 1, -1, "small"):
         with pytest.raises(InvalidParameterError, match="between 0 and 1"):
             moments.to_moments(least_eigenvalue=least)
@@ -352,6 +353,6 @@ def test_saved_and_loaded(tmp_path):
     assert "300 rows x 4 features in 3 classes" in repr(loaded)
     with pytest.raises(FormatError, match="expected 'moments'"):
         ClassMoments.load(tmp_path / "pairs.zip")
-    attributes, arrays = loaded.state()
+    attributes, arrays = state_of(loaded)
     with pytest.raises(FormatError, match="damaged"):
-        PairwiseMoments.from_state(attributes, {**arrays, "pairs": arrays["pairs"][:1]})
+        restore(PairwiseMoments, attributes, {**arrays, "pairs": arrays["pairs"][:1]})

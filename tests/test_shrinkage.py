@@ -27,6 +27,7 @@ from streamgda.errors import (
     MergeError,
 )
 from streamgda.models.shrinkage import shrinkage_of
+from streamgda.storage.saved import restore, state_of
 
 RULES = ["ledoit_wolf", "oas"]
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
@@ -59,7 +60,7 @@ def assert_norms(moments, X, y, weights=None, rtol=1e-11):
     assert moments.classes.tolist() == classes.tolist()
     np.testing.assert_allclose(moments.fourth, fourth, rtol=rtol)
     scale = np.array(fourth).max() ** 0.75 * len(y) ** 0.25
-    np.testing.assert_allclose(moments.state()[1]["norms"][:, :-1], cubes, atol=rtol * scale)
+    np.testing.assert_allclose(state_of(moments)[1]["norms"][:, :-1], cubes, atol=rtol * scale)
 
 
 # --- the amounts ------------------------------------------------------------------------------
@@ -236,21 +237,21 @@ def test_saved_and_loaded(tmp_path):
     loaded = ClassMoments.load(tmp_path / "moments.zip")
     assert loaded.norms
     assert loaded.nbytes == moments.nbytes
-    np.testing.assert_array_equal(loaded.state()[1]["norms"], moments.state()[1]["norms"])
+    np.testing.assert_array_equal(state_of(loaded)[1]["norms"], state_of(moments)[1]["norms"])
     assert_norms(loaded.update(X[:9], y[:9]), np.vstack([X, X[:9]]), np.append(y, y[:9]))
     empty = ClassMoments("full", norms=True)
-    assert ClassMoments.from_state(*empty.state()).norms
-    attributes, arrays = moments.state()
+    assert restore(ClassMoments, *state_of(empty)).norms
+    attributes, arrays = state_of(moments)
     for damaged in (arrays["norms"][:, :-1], arrays["norms"] * np.nan):
         with pytest.raises(FormatError, match="damaged: norms"):
-            ClassMoments.from_state(attributes, {**arrays, "norms": damaged})
+            restore(ClassMoments, attributes, {**arrays, "norms": damaged})
     with pytest.raises(FormatError, match="damaged"):
-        ClassMoments.from_state(attributes, {k: a for k, a in arrays.items() if k != "norms"})
+        restore(ClassMoments, attributes, {k: a for k, a in arrays.items() if k != "norms"})
 
 
 def test_norms_cost_nothing_unless_asked_for():
     X, y = blobs(60, 3)
-    assert "norms" not in ClassMoments("full").update(X, y).state()[1]
+    assert "norms" not in state_of(ClassMoments("full").update(X, y))[1]
     assert not QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.norms
     assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.covariance_type == "tied"
 
@@ -275,7 +276,7 @@ def test_the_number_of_threads_changes_no_bit(use_threads):
     found = []
     for n in (1, 3):
         use_threads(n)
-        found.append(norm_moments(X, y).state()[1]["norms"].tobytes())
+        found.append(state_of(norm_moments(X, y))[1]["norms"].tobytes())
     assert found[0] == found[1]
 
 

@@ -14,6 +14,7 @@ from streamgda import GaussianDiscriminantAnalysis, GaussianModel, storage
 from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 from streamgda.moments import ClassMoments
 from streamgda.storage import pack_labels, unpack_labels
+from streamgda.storage.saved import state_of
 
 LABELS = {
     "int64": np.array([3, -1, 3, 7]),
@@ -41,7 +42,7 @@ def some_moments(covariance_type="full", dtype="float64", labels=LABELS["int64"]
 
 def assert_same(a, b):
     """The states are equal to the bit."""
-    (attributes, arrays), (others, other_arrays) = a.state(), b.state()
+    (attributes, arrays), (others, other_arrays) = state_of(a), state_of(b)
     assert attributes == others
     assert a.classes.dtype == b.classes.dtype
     assert (a.classes == b.classes).all()
@@ -340,7 +341,7 @@ def saved(tmp_path):
     moments = some_moments(labels=np.array(["b", "a", "b", "c"]))
     for _ in range(2):  # three rows a class, and means that take two float64 numbers
         moments.update(np.random.default_rng(1).normal(size=(4, 3)), ["a", "b", "c", "c"])
-    assert moments.state()[1]["mean_low"].any()
+    assert state_of(moments)[1]["mean_low"].any()
     moments.save(tmp_path / "saved")
     return tmp_path / "saved"
 
@@ -384,7 +385,7 @@ def test_flipped_bytes_in_a_zip(tmp_path):
         except FormatError:
             noticed += 1
         else:
-            assert loaded.state()[0].keys() == moments.state()[0].keys()
+            assert state_of(loaded)[0].keys() == state_of(moments)[0].keys()
             assert_same(loaded, moments)
     assert noticed > 20
 
@@ -500,7 +501,7 @@ def test_edited_description(saved, change):
 def test_impossible_values(saved):
     """Saved with a good checksum, but not what moments can be."""
     for name, value in [("count", -1), ("mean", np.nan), ("scatter", np.inf)]:
-        attributes, arrays = some_moments().state()
+        attributes, arrays = state_of(some_moments())
         arrays = {key: array.copy() for key, array in arrays.items()}
         arrays[name].flat[0] = value
         storage.write(saved, "moments", attributes, arrays)
@@ -555,11 +556,11 @@ def check_triangles(d):
 
 @pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 3, 3), (3, 3)])
 def test_what_is_no_triangle_is_told(tmp_path, shape):
-    attributes, arrays = some_moments().state()
+    attributes, arrays = state_of(some_moments())
     storage.write(tmp_path / "it", "moments", attributes, arrays | {"scatter": np.zeros(shape)})
     with pytest.raises(FormatError, match="damaged"):
         ClassMoments.load(tmp_path / "it")
-    attributes, arrays = GaussianDiscriminantAnalysis().fit(*blobs()).model_.state()
+    attributes, arrays = state_of(GaussianDiscriminantAnalysis().fit(*blobs()).model_)
     storage.write(tmp_path / "model", "model", attributes, arrays | {"roots": np.zeros(shape)})
     with pytest.raises(FormatError, match="damaged"):
         GaussianModel.load(tmp_path / "model")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -85,6 +84,7 @@ def _describe(path: str) -> dict[str, Any]:
         "estimator": _estimator,
         "moments": _moments,
         "model": _model,
+        "bernoulli": _bernoulli,
         "checkpoint": _checkpoint,
         "pairwise": _pairwise,
         "window": _window,
@@ -124,11 +124,11 @@ def _moments(path: str) -> dict[str, Any]:
 
 
 def _checkpoint(path: str) -> dict[str, Any]:
-    from streamgda.engine import journal as checkpoint  # noqa: PLC0415
+    from streamgda.engine.journal import CheckpointContents  # noqa: PLC0415
 
-    attributes, held = checkpoint.read(Path(path))
-    moments = functools.reduce(operator.add, held.values())
-    return {"kind": "checkpoint", "done": attributes["done"], **_of_moments(moments)}
+    contents = CheckpointContents.load(path)
+    moments = functools.reduce(operator.add, contents.moments.values())
+    return {"kind": "checkpoint", "done": contents.done, **_of_moments(moments)}
 
 
 def _pairwise(path: str) -> dict[str, Any]:
@@ -161,14 +161,30 @@ def _model(path: str) -> dict[str, Any]:
     from streamgda import GaussianModel  # noqa: PLC0415
 
     model = GaussianModel.load(path)
-    priors = zip(model.classes.tolist(), model.priors.tolist(), strict=True)
     return {
         "kind": "model",
         "covariance_type": model.structure.name,
         "features": model.n_features,
         "constant_features": model.n_features - model.features.size,
-        "classes": [{"label": label, "prior": prior} for label, prior in priors],
+        "classes": _priors(model),
     }
+
+
+def _bernoulli(path: str) -> dict[str, Any]:
+    from streamgda.models.bernoulli import BernoulliModel  # noqa: PLC0415
+
+    model = BernoulliModel.load(path)
+    return {
+        "kind": "Bernoulli model",
+        "threshold": model.threshold,
+        "features": model.n_features,
+        "classes": _priors(model),
+    }
+
+
+def _priors(model: Any) -> list[dict[str, Any]]:
+    priors = zip(model.classes.tolist(), model.priors.tolist(), strict=True)
+    return [{"label": label, "prior": prior} for label, prior in priors]
 
 
 def _data(node: Any) -> dict[str, Any]:

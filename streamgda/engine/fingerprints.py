@@ -14,6 +14,7 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows.sources import RowSource
+from streamgda.storage.saved import state_of
 
 REMEDY = "Give what it was begun with, or name another path, or delete it to begin anew"
 
@@ -55,7 +56,7 @@ def checksum(values: np.ndarray, before: int = 0) -> int:
 
 def made_by(method: str, model: Any, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What tells the scores of a method of a model from others: its name, and a checksum."""
-    attributes, arrays = model.state()
+    attributes, arrays = state_of(model)
     arrays = {**arrays, **(options or {})}
     value = zlib.crc32(json.dumps(attributes, sort_keys=True).encode())
     for name in sorted(arrays):

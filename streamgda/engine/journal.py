@@ -7,11 +7,13 @@ import glob
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
-from streamgda import storage
+import numpy as np
+
 from streamgda.engine.fingerprints import REMEDY, SeenBatches, SeenSlabs, refuse_others
 from streamgda.errors import (
     CheckpointError,
@@ -21,8 +23,10 @@ from streamgda.errors import (
     InvalidParameterError,
 )
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 KIND = "checkpoint"
+_MOMENTS: dict[str, type[Moments]] = {k.__name__: k for k in (ClassMoments, PairwiseMoments)}
 
 
 def as_file(path: Any) -> Path:
@@ -67,35 +71,74 @@ def replacing(file: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-class Record:
-    """Moments in a file, and how far the pass has come that they are of.
+@dataclass
+class CheckpointContents(Saved):
+    """The contents of a checkpoint: moments, and the part of a pass that they are computed from.
 
-    Used as a context, it keeps what was done on leaving too, also where that is by an error.
+    Attributes
+    ----------
+    made_of : dict of str
+        A description of the data and of the pass.
+    done : int
+        Rows, batches or parts that the moments include.
+    seen : dict
+        Fingerprints of these.
+    moments : dict of str to Moments
+    """
+
+    _kind = KIND
+
+    made_of: dict[str, str]
+    done: int
+    seen: dict[str, Any]
+    moments: dict[str, Moments]
+
+    def _state(self) -> State:
+        states, arrays = nested(self.moments)
+        return {
+            "made_of": self.made_of,
+            "done": self.done,
+            "seen": self.seen,
+            "moments": states,
+        }, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        made_of = dict(attributes["made_of"])
+        kind = _MOMENTS[made_of["moments"]]
+        moments = restore_nested(kind, dict(attributes["moments"]), arrays)
+        return cls(made_of, int(attributes["done"]), dict(attributes["seen"]), moments)
+
+
+class Journal:
+    """Base of the objects that write the checkpoints of a pass, and resume from them.
+
+    As a context manager, a journal also writes a checkpoint on leaving, even after an error.
 
     Parameters
     ----------
     path : path or None
-        None keeps nothing.
+        The checkpoint. With None, nothing is written.
     every : float
-        Seconds between two writes, at least.
+        Minimum number of seconds between two writes.
     made_of : dict of str
-        What the moments are made of, and how; another run must have the same.
+        A description of the data and of the pass. A run that resumes must have the same.
 
     Attributes
     ----------
     kind : str
-        What is counted.
+        Format of the progress in messages.
     done : int
-        How many of these the moments hold.
+        Number of rows, batches or parts that the moments include.
     kept : dict or None
-        What was kept of the data by the run that is gone on with, if one is.
+        Fingerprints of the data from the checkpoint that this run resumes, if any.
     held : dict of str to Moments
-        What that run has made.
+        Moments from that checkpoint.
 
     Raises
     ------
     CheckpointError
-        Where the file is damaged, or of other things.
+        If the file is damaged, or belongs to other data or another pass.
     """
 
     kind = "the first {:,} rows"
@@ -107,8 +150,8 @@ class Record:
         self._file = None if path is None else as_file(path)
         self._every = check_interval(every, "checkpoint_every")
         self._made_of = dict(made_of)
-        self._written = 0  # rows, batches or parts that are in the file,
-        self._since = time.monotonic()  # and when that was
+        self._written = 0  # `done` of the checkpoint
+        self._since = time.monotonic()  # the time at which it was written
         if self._file is not None and self._file.exists():
             self._resume(self._file)
 
@@ -117,18 +160,17 @@ class Record:
 
     def _resume(self, file: Path) -> None:
         try:
-            attributes, self.held = read(file)
-            made_of = dict(attributes["made_of"])
-            self.kept = dict(attributes["seen"])
-            self.done = self._written = int(attributes["done"])
-        except (FormatError, LookupError, TypeError, ValueError) as error:
+            contents = CheckpointContents.load(file)
+        except FormatError as error:
             raise CheckpointError(
-                f"{self} is not a checkpoint of such a pass, or is damaged: {error}. {REMEDY}"
+                f"{self} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
             ) from None
-        refuse_others(made_of, self._made_of, str(self))
+        refuse_others(contents.made_of, self._made_of, str(self))
+        self.kept, self.held = contents.seen, contents.moments
+        self.done = self._written = contents.done
 
     def refuse_skipped(self) -> None:
-        """Raise `CheckpointError` where invalid rows were left out of what is held."""
+        """Raise CheckpointError if invalid rows were skipped in the checkpoint."""
         n_skipped = sum(moments.n_skipped for moments in self.held.values())
         if n_skipped:
             raise CheckpointError(
@@ -138,42 +180,31 @@ class Record:
 
     @property
     def keeps(self) -> bool:
-        """Whether there is a file at all."""
+        """Whether checkpoints are written."""
         return self._file is not None
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write."""
+        """Whether it is time to write a checkpoint."""
         return self.keeps and time.monotonic() - self._since >= self._every
 
     def keep(self) -> None:
-        """Write the moments that there are, where they are more than the file holds."""
+        """Write the current moments, unless the checkpoint already has them."""
         raise NotImplementedError
 
-    def _write(self, seen: Mapping[str, Any], held: Mapping[str, Moments]) -> None:
+    def _write(self, seen: Mapping[str, Any], moments: Mapping[str, Moments]) -> None:
         if self._file is None or self.done == self._written:
             return
-        states = {name: moments.state() for name, moments in held.items()}
-        attributes = {
-            "made_of": self._made_of,
-            "done": self.done,
-            "seen": dict(seen),
-            "moments": {name: state for name, (state, _) in states.items()},
-        }
-        arrays = {
-            f"{name}/{array}": values
-            for name, (_, arrays) in states.items()
-            for array, values in arrays.items()
-        }
+        contents = CheckpointContents(self._made_of, self.done, dict(seen), dict(moments))
         with replacing(self._file) as partial:
-            storage.write(partial, KIND, attributes, arrays)
+            contents.save(partial)
         self._written, self._since = self.done, time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Of a cluster that failed nothing can be fetched.
+        # After a failure of the cluster, no results can be fetched from it.
         with contextlib.suppress(*() if error is None else (ClusterError,)):
             self.keep()
         if error is not None and self._written:
@@ -183,42 +214,24 @@ class Record:
             )
 
 
-def read(file: Path) -> tuple[dict[str, Any], dict[str, Moments]]:
-    """What a checkpoint says of itself, and the moments in it.
+class RowJournal(Journal):
+    """A journal of moments to which rows are added in order.
 
-    Raises
-    ------
-    FormatError, LookupError, TypeError, ValueError
-        Where it is damaged, or something else.
-    """
-    attributes, arrays = storage.read(file, KIND)
-    kinds: dict[str, type[Moments]] = {k.__name__: k for k in (ClassMoments, PairwiseMoments)}
-    kind = kinds[attributes["made_of"]["moments"]]
-    held = {}
-    for name, state in dict(attributes["moments"]).items():
-        within = f"{name}/"
-        mine = {a.removeprefix(within): v for a, v in arrays.items() if a.startswith(within)}
-        held[name] = kind.from_state(state, mine)
-    return attributes, held
-
-
-class Journal(Record):
-    """Moments to which rows are added, kept in a file at intervals.
-
-    Never are moments kept that were interrupted while rows were being added to them.
+    Moments are never written if an error or an interrupt left them with part of a batch of rows.
 
     Parameters
     ----------
     path, every, made_of
-        As of `Record`.
+        As of `Journal`.
     moments : Moments
-        Without rows, to begin with.
+        Empty moments, for a pass that starts.
 
     Attributes
     ----------
     moments : Moments
+        Moments of the rows so far.
     seen : SeenSlabs or SeenBatches
-        To be set before the first row is added.
+        Fingerprints of the rows so far. Set it before the first row is added.
     """
 
     seen: SeenSlabs | SeenBatches
@@ -234,18 +247,19 @@ class Journal(Record):
 
     @contextlib.contextmanager
     def adding(self, done: int, *seen: Any) -> Iterator[None]:
-        """Within this context rows are added to the moments, which hold `done` afterwards.
+        """Enter a context in which the caller adds rows to the moments.
 
         Parameters
         ----------
         done : int
+            Number of rows or batches that the moments include afterwards.
         *seen
-            What `self.seen` is told of the rows.
+            Arguments of ``self.seen.add``.
         """
         self._sound = False
         try:
             yield
-        except InvalidDataError:  # then the moments are as they were
+        except InvalidDataError:  # the moments are unchanged
             self._sound = True
             raise
         if self.keeps:
@@ -256,6 +270,6 @@ class Journal(Record):
             self.keep()
 
     def keep(self) -> None:
-        """Write the moments, unless they are not whole."""
+        """Write the moments, unless an update of them was interrupted."""
         if self._sound and self.done:
             self._write(self.seen.as_json(), {"rows": self.moments})

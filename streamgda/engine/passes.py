@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenBatches, SeenSlabs, describe, sample
-from streamgda.engine.journal import Journal
+from streamgda.engine.journal import RowJournal
 from streamgda.engine.outputs import Output, refuse_half_written
 from streamgda.engine.plan import plan_moments, plan_rows
 from streamgda.engine.progress import Progress, reporter
@@ -167,9 +167,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name what tells them apar
         merged = distributed.accumulate(X, y, sample_weight=sample_weight, **how)
         return _declared(merged, expected)
 
-    def begun() -> Journal:
+    def begun() -> RowJournal:
         made_of["read by"] = "this process"
-        journal = Journal(checkpoint, checkpoint_every, made_of, moments)
+        journal = RowJournal(checkpoint, checkpoint_every, made_of, moments)
         if invalid.action == "raise":
             journal.refuse_skipped()
         return journal
@@ -211,7 +211,7 @@ def _declared(moments: Any, classes: np.ndarray | None) -> Any:
 
 
 def _accumulate_slabs(
-    journal: Journal,
+    journal: RowJournal,
     plan: Slabs,
     sources: list[RowSource],
     checks: dict[str, Any],
@@ -248,7 +248,7 @@ def _empty(covariance_type: str, norms: bool, invalid: Invalid) -> Moments:
 
 
 def _go_on(
-    work: Journal | Output, plan: Slabs, rows: RowSource, companions: list[RowSource]
+    work: RowJournal | Output, plan: Slabs, rows: RowSource, companions: list[RowSource]
 ) -> Slabs:
     """Cut the rows as the run did that is gone on with, if one is, and see that they are its."""
     if work.kept is not None:
@@ -279,7 +279,7 @@ def _on_cluster(rows: RowSource) -> bool:
 
 
 def _accumulate_batches(
-    journal: Journal, batches: Iterator[Any], checks: dict[str, Any], progress: Progress
+    journal: RowJournal, batches: Iterator[Any], checks: dict[str, Any], progress: Progress
 ) -> Any:
     seen, done = SeenBatches(), 0
     journal.seen, journal.kind = seen, "the first {:,} batches"

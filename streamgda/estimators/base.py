@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamgda import engine, storage
+from streamgda import engine
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.half_life import recency
+from streamgda.estimators.saving import SavedEstimator, describe, described
 from streamgda.estimators.scoring import Blockwise
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.sources import is_dask, is_store, refuse_group
+from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 _FADED = 2.0**-64  # of the earlier rows' weight: so little that others are not weighed against it
 # The model's methods that say what the estimators' do, and whether that is a number for each class.
@@ -33,7 +36,7 @@ _OF_THE_MODEL = {
 }
 
 
-class MomentClassifier(ClassifierMixin, BaseEstimator):
+class MomentClassifier(ClassifierMixin, SavedEstimator):
     """Base of the estimators; each says which moments it keeps and what model they make.
 
     Attributes
@@ -45,8 +48,8 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     _model_type: Any
 
-    def _covariance_type(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _covariance_type(self) -> str: ...
 
     def _check_parameters(self) -> None:
         """Raise `InvalidParameterError` where a parameter is out of range."""
@@ -481,66 +484,34 @@ class MomentClassifier(ClassifierMixin, BaseEstimator):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, store: Any, *, offset: Any = None) -> None:
-        """Write parameters, moments and model as a zarr group: nothing in it is executed.
-
-        What is loaded (`streamgda.load`) scores as this does bit for bit, and goes on learning.
-
-        Parameters
-        ----------
-        store : path, zarr store or zarr group
-            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
-        offset : object
-            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
-        """
-        attributes, arrays = self.state()
-        storage.write(store, "estimator", attributes | {"offset": offset}, arrays)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal estimator of.
-
-        The model is there too, if it was made: making it again of the moments takes longer than
-        reading it, and on another processor or with other threads gives other last bits.
-        """
+    def _state(self) -> State:
+        # The model is saved too, if it exists: to estimate it again takes longer than to read it,
+        # and gives other last bits on another processor or with other threads.
         check_is_fitted(self, "moments_")
         names = getattr(self, "feature_names_in_", None)
-        attributes: dict[str, Any] = {
-            "estimator": type(self).__name__,
-            "params": plain_params(self),
-            "feature_names": None if names is None else [str(name) for name in names],
-        }
-        arrays: dict[str, np.ndarray] = {}
-        parts: dict[str, Any] = {"moments": self.moments_}
+        parts: dict[str, Saved] = {"moments": self.moments_}
         if self._fitted_model is not None:
             parts["model"] = self._fitted_model
-        for part, held in parts.items():
-            attributes[part], held_arrays = held.state()
-            arrays |= {f"{part}/{name}": array for name, array in held_arrays.items()}
-        return attributes, arrays
+        states, arrays = nested(parts)
+        names = None if names is None else [str(name) for name in names]
+        return {**describe(self), "feature_names": names, **states}, arrays
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make an estimator from what `state` gave.
-
-        Raises
-        ------
-        FormatError, KeyError, TypeError, ValueError
-            Where the parts do not fit each other.
-        """
-        estimator = cls(**checked_params(attributes["params"]))
-        moments = ClassMoments.from_state(attributes["moments"], part(arrays, "moments"))
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = described(cls, attributes)
+        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         estimator._adopt(moments)
         estimator.n_features_in_ = int(moments.n_features or 0)
         names = attributes["feature_names"]
         if names is not None:
             texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
             if not texts or len(names) != estimator.n_features_in_:
-                raise ValueError(f"{estimator.n_features_in_} features do not have such names")
+                raise ValueError(f"{estimator.n_features_in_} features cannot have such names")
             estimator.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
-            model = cls._model_type.from_state(attributes["model"], part(arrays, "model"))
+            model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
             if model.n_features != estimator.n_features_in_:
-                raise ValueError("its model and its moments are not of the same features")
+                raise ValueError("its model and its moments have different features")
             estimator._fitted_model = model
         return estimator
 
@@ -553,45 +524,6 @@ def score_labels(predicted: Any, y: Any, sample_weight: Any) -> float:
         sample_weight = np.asarray(sample_weight)
     true = as_labels(_in_memory(y))
     return float(accuracy_score(true, np.asarray(predicted), sample_weight=sample_weight))
-
-
-# --- what is saved --------------------------------------------------------------------------------
-
-
-def plain_params(estimator: Any) -> dict[str, Any]:
-    """Parameters as JSON holds them."""
-    return {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that were saved.
-
-    Raises
-    ------
-    TypeError
-        For others than numbers, texts and lists of numbers.
-    """
-    if not all(map(_is_plain, params.values())):
-        raise TypeError("parameters are numbers, texts and lists of numbers")
-    return dict(params)
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(entry, int | float) for entry in value)
-    return value is None or isinstance(value, bool | int | float | str)
-
-
-def part(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """The arrays that were saved of a part."""
-    start = f"{name}/"
-    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
 
 
 def _in_memory(y: Any) -> Any:

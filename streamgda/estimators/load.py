@@ -1,15 +1,10 @@
-"""Estimators that were saved, by the name that they were saved under."""
+"""`load`: saved estimators of any class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from streamgda import estimators, storage
-from streamgda.errors import FormatError
-from streamgda.estimators.base import MomentClassifier, checked_params, part
+from streamgda.estimators.saving import SavedEstimator
 
 
 def load(store: Any) -> Any:
@@ -22,15 +17,15 @@ def load(store: Any) -> Any:
     Returns
     -------
     estimator
-        Of the class that was saved, fitted: it scores bit for bit as it did, and goes on
-        learning with `partial_fit`.
+        A fitted estimator of the class that was saved. It gives bit for bit the same scores, and
+        `partial_fit` continues from the same rows.
 
     Raises
     ------
     SourceNotFoundError
-        Where nothing is there.
+        If the store does not exist.
     FormatError
-        Where what is there is not a saved estimator, of an unknown version, or damaged.
+        If the store does not hold a saved estimator, has an unknown format version, or is damaged.
 
     Examples
     --------
@@ -43,31 +38,4 @@ def load(store: Any) -> Any:
     ...     load(Path(folder) / "nb.zip").predict([[2.0], [6.0]])
     array(['a', 'b'], dtype='<U1')
     """
-    attributes, arrays = storage.read(store, "estimator")
-    try:
-        return _restored(attributes, arrays)
-    except FormatError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise FormatError(f"{store} is damaged: {error!s:.500}") from None
-
-
-def _class_of(attributes: Mapping[str, Any], base: type = object) -> Any:
-    name = attributes["estimator"]
-    kind = getattr(estimators, name) if name in estimators.__all__ else None
-    if kind is None or not hasattr(kind, "from_state") or not issubclass(kind, base):
-        raise FormatError(f"what was saved is an estimator {name!r}, which is not known here")
-    return kind
-
-
-def _restored(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    kind = _class_of(attributes)
-    if kind is not estimators.ThresholdClassifier:
-        return kind.from_state(attributes, arrays)
-    # It holds an estimator of another kind, and perhaps one to be fitted anew.
-    inner = attributes["fitted"]
-    fitted = _class_of(inner, MomentClassifier).from_state(inner, part(arrays, "fitted"))
-    given = attributes["params"]["estimator"]
-    if given is not None:
-        given = _class_of(given, MomentClassifier)(**checked_params(given["params"]))
-    return kind.from_state(attributes, arrays, given, fitted)
+    return SavedEstimator.load(store)

@@ -7,15 +7,16 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
 from streamgda.engine.plan import plan_rows
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import plain_params, score_labels
+from streamgda.estimators.base import MomentClassifier, score_labels
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
+from streamgda.estimators.saving import SavedEstimator, describe, described
 from streamgda.estimators.scoring import Blockwise
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.thresholds import Block, best_threshold
@@ -24,12 +25,13 @@ from streamgda.rows.labels import as_labels, find
 from streamgda.rows.sources import as_source, check_rows, is_dask, is_store, placing
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.memory import allowed_bytes, as_bytes
+from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _CELL_BYTES = 200  # what a score that is kept takes, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
 
-class ThresholdClassifier(ClassifierMixin, BaseEstimator):
+class ThresholdClassifier(ClassifierMixin, SavedEstimator):
     r"""Two classes, told apart by the threshold on a score that costs least on the rows.
 
     With the default estimator, Fisher's rule of document 004: predict the second class where
@@ -245,24 +247,11 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         return self.estimator_.moments_
 
-    def save(self, store: Any) -> None:
-        """Write parameters, threshold and estimator as a zarr group; see `GaussianNB.save`.
-
-        Parameters
-        ----------
-        store : path, zarr store or zarr group
-        """
+    def _state(self) -> State:
         check_is_fitted(self)
-        storage.write(store, "estimator", *self.state())
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal classifier of."""
-        given, params = self.estimator, plain_params(self)
-        if given is not None:
-            params["estimator"] = {
-                "estimator": type(given).__name__,
-                "params": plain_params(given),
-            }
+        given, description = self.estimator, describe(self)
+        params = description["params"]
+        params["estimator"] = None if given is None else describe(given)
         if isinstance(self.class_weight, Mapping):
             labels, order = np.unique(as_labels([*self.class_weight]), return_index=True)
             weights = [float(weight) for weight in self.class_weight.values()]
@@ -270,36 +259,27 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):
                 "labels": storage.pack_labels(labels),
                 "weights": [weights[i] for i in order],
             }
-        fitted, arrays = self.estimator_.state()
-        attributes = {"estimator": type(self).__name__, "params": params, "fitted": fitted}
-        held = {f"fitted/{name}": array for name, array in arrays.items()}
-        return attributes, {"threshold": np.array([self.threshold_, self.total_cost_]), **held}
+        fitted, arrays = nested({"fitted": self.estimator_})
+        threshold = np.array([self.threshold_, self.total_cost_])
+        return {**description, **fitted}, {"threshold": threshold, **arrays}
 
     @classmethod
-    def from_state(
-        cls,
-        attributes: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        estimator: GaussianClassifier | None,
-        fitted: GaussianClassifier,
-    ) -> Self:
-        """Make a classifier from what `state` gave, and the estimators that were made of it.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError, InvalidParameterError
-            Where the parts do not fit each other.
-        """
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         params = dict(attributes["params"])
+        if params["estimator"] is not None:
+            params["estimator"] = described(MomentClassifier, params["estimator"])
         weight = params["class_weight"]
         if isinstance(weight, Mapping):
             labels = storage.unpack_labels(weight["labels"]).tolist()
             params["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
-        classifier = cls(**(params | {"estimator": estimator}))
+        classifier = cls(**params)
         as_bytes(classifier.max_memory)
+        fitted: Any = restore(
+            MomentClassifier, attributes["fitted"], arrays_within(arrays, "fitted")
+        )
         threshold = arrays["threshold"]
         if threshold.shape != (2,) or np.isnan(threshold).any() or fitted.classes_.size != 2:
-            raise ValueError("there is no threshold between two classes")
+            raise ValueError("it has no threshold between two classes")
         classifier._costs_of(fitted)
         return classifier._with(fitted, float(threshold[0]), float(threshold[1]))
 

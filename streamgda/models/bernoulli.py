@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.tiles import panel_width
 from streamgda.models.gaussian import check_priors
@@ -29,6 +29,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.variances import diagonals
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.validity import as_matrix, refuse_not_finite
+from streamgda.storage.saved import Saved, State
 
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
 
@@ -99,7 +100,7 @@ class BinaryRows:
 
 
 @dataclass(frozen=True)
-class BernoulliModel:
+class BernoulliModel(Saved):
     r"""Zeros and ones with a probability for each class and feature.
 
     .. math:: p(x, y=k) = \pi_k \prod_j p_{kj}^{x_j} (1 - p_{kj})^{1 - x_j}
@@ -116,6 +117,8 @@ class BernoulliModel:
     threshold : float or None
         Rows are binarised at it.
     """
+
+    _kind = "bernoulli"
 
     classes: np.ndarray
     priors: np.ndarray
@@ -290,8 +293,7 @@ class BernoulliModel:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal model of."""
+    def _state(self) -> State:
         attributes = {"classes": storage.pack_labels(self.classes), "threshold": self.threshold}
         return attributes, {
             "priors": self.priors,
@@ -300,24 +302,21 @@ class BernoulliModel:
         }
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make a model from what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
-        try:
-            classes = storage.unpack_labels(attributes["classes"])
-            model = cls(classes=classes, threshold=attributes["threshold"], **arrays)
-            shape = classes.size, model.n_features
-            fits = model.log_one.shape == model.log_zero.shape == shape
-            fits = fits and model.priors.shape == shape[:1]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"the saved model is damaged: {error}") from None
-        if not fits:
-            raise FormatError("the saved model is damaged: its arrays do not fit each other")
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        classes = storage.unpack_labels(attributes["classes"])
+        model = cls(classes=classes, threshold=attributes["threshold"], **arrays)
+        if not (model.threshold is None or isinstance(model.threshold, int | float)):
+            raise TypeError(f"its threshold is {model.threshold!r}")
+        k, d = classes.size, model.n_features
+        for name, shape in (("priors", (k,)), ("log_one", (k, d)), ("log_zero", (k, d))):
+            array = arrays[name]
+            if not array.size or array.shape != shape or array.dtype != np.float64:
+                raise ValueError(
+                    f"its arrays do not fit each other: {name} has shape {array.shape}"
+                )
+        if (model.log_one > 0).any() or (model.log_zero > 0).any():
+            raise ValueError("its probabilities are above one")
+        check_priors(model.priors, classes, ~np.isnan(model.log_one[:, 0]))
         return model
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from streamgda import storage
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import narrow_distances, scoring
 from streamgda.kernels.tiles import panel_width
 from streamgda.models.covariance import Regularisation, estimate, factorise
@@ -31,12 +31,13 @@ from streamgda.moments.structure import Structure, structure_of
 from streamgda.moments.sums import check_array
 from streamgda.rows.blocks import as_rows, read_dtype
 from streamgda.rows.validity import as_matrix, refuse_not_finite
+from streamgda.storage.saved import Saved, State
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class GaussianModel:
+class GaussianModel(Saved):
     r"""Gaussians with priors: :math:`p(x, y=k) = \pi_k N(x; m_k, \Sigma_k)`.
 
     Documents 000 (eq. 4-5), 002 (eq. 8) and 003 of the field's lecture notes; all in logarithms,
@@ -65,6 +66,8 @@ class GaussianModel:
     log_determinants : ndarray of float64, shape (groups,)
         Of the covariances.
     """
+
+    _kind = "model"
 
     structure: Structure
     classes: np.ndarray
@@ -434,8 +437,7 @@ class GaussianModel:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal model of."""
+    def _state(self) -> State:
         attributes = {
             "covariance_type": self.structure.name,
             "classes": storage.pack_labels(self.classes),
@@ -447,45 +449,24 @@ class GaussianModel:
         return attributes, arrays
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make a model from what `state` gave.
-
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
-        """
-        try:
-            structure = structure_of(attributes["covariance_type"])
-            classes = storage.unpack_labels(attributes["classes"])
-            if structure.matrix:
-                arrays = {**arrays, "roots": storage.unpack_triangles(arrays["roots"])}
-            model = cls(structure, classes, **arrays)
-            k, d = classes.size, model.features.size
-            shape = structure.scatter_shape(k, d)
-            check_array("priors", model.priors, (k,), "f8")
-            check_array("features", model.features, (d,), "i8")
-            check_array("roots", model.roots, shape, "f8")
-            check_array("log_determinants", model.log_determinants, shape[:1], "f8")
-            # Classes without rows have no mean.
-            check_array("means", np.nan_to_num(model.means), (k, model.n_features), "f8")
-            if not k or not d or not (np.diff(model.features, append=model.n_features) > 0).all():
-                raise ValueError("features that the model has not")
-            check_priors(model.priors, classes, ~np.isnan(model.means[:, 0]))
-        except FormatError:
-            raise
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"the saved model is damaged: {error!s:.500}") from None
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        structure = structure_of(attributes["covariance_type"])
+        classes = storage.unpack_labels(attributes["classes"])
+        if structure.matrix:
+            arrays = {**arrays, "roots": storage.unpack_triangles(arrays["roots"])}
+        model = cls(structure, classes, **arrays)
+        k, d = classes.size, model.features.size
+        shape = structure.scatter_shape(k, d)
+        check_array("priors", model.priors, (k,), "f8")
+        check_array("features", model.features, (d,), "i8")
+        check_array("roots", model.roots, shape, "f8")
+        check_array("log_determinants", model.log_determinants, shape[:1], "f8")
+        # Classes without rows have no mean.
+        check_array("means", np.nan_to_num(model.means), (k, model.n_features), "f8")
+        if not k or not d or not (np.diff(model.features, append=model.n_features) > 0).all():
+            raise ValueError("its features are not columns of its means, in ascending order")
+        check_priors(model.priors, classes, ~np.isnan(model.means[:, 0]))
         return model
-
-    def save(self, store: Any) -> None:
-        """Write the model as a zarr group; see `ClassMoments.save`."""
-        storage.write(store, "model", *self.state())
-
-    @classmethod
-    def load(cls, store: Any) -> Self:
-        """Read a model that `save` wrote; see `ClassMoments.load`."""
-        return cls.from_state(*storage.read(store, "model"))
 
 
 def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda import storage
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums, NotFinite
 from streamgda.moments.exact import ORIGINS, ExactSums
@@ -23,6 +23,7 @@ from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS, read_dtype
 from streamgda.rows.validity import CHECK_SUMS, Invalid, as_matrix, refuse_not_finite, rows_to_count
 from streamgda.runtime import threads
+from streamgda.storage.saved import State
 
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 _NO_CLASSES = np.empty(0, np.int64)
@@ -664,8 +665,7 @@ class ClassMoments(Moments):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
+    def _state(self) -> State:
         attributes: dict[str, Any] = {
             "covariance_type": self.covariance_type,
             "classes": storage.pack_labels(self._classes),
@@ -683,38 +683,32 @@ class ClassMoments(Moments):
         return attributes, arrays if self._norms is None else {**arrays, "norms": self._norms}
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Moments from what `state` gave."""
-        try:
-            structure = structure_of(attributes["covariance_type"])
-            classes = storage.unpack_labels(attributes["classes"])
-            n_skipped = attributes.get("n_skipped", 0)
-            if type(n_skipped) is not int or n_skipped < 0:
-                raise ValueError(f"n_skipped={n_skipped!r}")
-            moments = cls(structure.name, norms=bool(attributes.get("norms")))
-            moments._n_skipped = n_skipped
-            if not arrays and not classes.size:
-                return moments
-            arrays = dict(arrays)
-            norms = arrays.pop("norms") if moments.norms else None
-            if structure.matrix:
-                arrays["scatter"] = storage.unpack_triangles(arrays["scatter"])
-            if "origin" in attributes:
-                origin, reach = attributes["origin"], attributes["reach"]
-                if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
-                    raise ValueError(f"no integers are summed about {origin!r} within {reach!r}")
-                sums: CentredSums | ExactSums = ExactSums(structure, origin, reach, **arrays)
-            else:
-                sums = CentredSums(structure, **arrays)
-            sums.check(classes.size)
-            if not sums.n_features:
-                raise ValueError("there are no features")
-            if norms is not None:
-                check_array("norms", norms, (classes.size, sums.n_features + 1), "f8")
-        except FormatError:
-            raise
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"saved moments are damaged: {error!s:.500}") from None
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        structure = structure_of(attributes["covariance_type"])
+        classes = storage.unpack_labels(attributes["classes"])
+        n_skipped = attributes.get("n_skipped", 0)
+        if type(n_skipped) is not int or n_skipped < 0:
+            raise ValueError(f"n_skipped={n_skipped!r}")
+        moments = cls(structure.name, norms=bool(attributes.get("norms")))
+        moments._n_skipped = n_skipped
+        if not arrays and not classes.size:
+            return moments
+        arrays = dict(arrays)
+        norms = arrays.pop("norms") if moments.norms else None
+        if structure.matrix:
+            arrays["scatter"] = storage.unpack_triangles(arrays["scatter"])
+        if "origin" in attributes:
+            origin, reach = attributes["origin"], attributes["reach"]
+            if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
+                raise ValueError(f"integers are never summed about {origin!r} within {reach!r}")
+            sums: CentredSums | ExactSums = ExactSums(structure, origin, reach, **arrays)
+        else:
+            sums = CentredSums(structure, **arrays)
+        sums.check(classes.size)
+        if not sums.n_features:
+            raise ValueError("there are no features")
+        if norms is not None:
+            check_array("norms", norms, (classes.size, sums.n_features + 1), "f8")
         return cls._of(structure.name, classes, sums, norms, n_skipped)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda import storage
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
@@ -20,6 +20,7 @@ from streamgda.moments.sums import check_array
 from streamgda.rows import labels as label_codes
 from streamgda.rows.validity import Invalid, as_matrix, as_weights
 from streamgda.runtime import threads
+from streamgda.storage.saved import State
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which four copies are in hand at a time
 _MATRICES = 8  # that a class's part of a block is on its way to the sums
@@ -247,7 +248,7 @@ class PairwiseMoments(Moments):
 
     def copy(self) -> PairwiseMoments:
         """Moments of their own with the same values."""
-        return PairwiseMoments.from_state(*self.state())
+        return self._from_state(*self._state())
 
     # --- Gaussians without missing values -----------------------------------------------------
 
@@ -306,25 +307,20 @@ class PairwiseMoments(Moments):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes equal moments of."""
+    def _state(self) -> State:
         return {"classes": storage.pack_labels(self._classes)}, dict(self._arrays or {})
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Moments from copies of what `state` gave."""
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         moments = cls()
-        try:
-            moments._classes = storage.unpack_labels(attributes["classes"])
-            if arrays:
-                k, d = moments._classes.size, arrays["origin"].size
-                check_array("origin", arrays["origin"], (d,), "f8")
-                check_array("count", arrays["count"], (k,), "f8")
-                for name in ("pairs", "means", "products"):
-                    check_array(name, arrays[name], (k, d, d), "f8")
-                moments._arrays = {name: array.copy() for name, array in arrays.items()}
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"saved moments are damaged: {error}") from None
+        moments._classes = storage.unpack_labels(attributes["classes"])
+        if arrays:
+            k, d = moments._classes.size, arrays["origin"].size
+            check_array("origin", arrays["origin"], (d,), "f8")
+            check_array("count", arrays["count"], (k,), "f8")
+            for name in ("pairs", "means", "products"):
+                check_array(name, arrays[name], (k, d, d), "f8")
+            moments._arrays = {name: array.copy() for name, array in arrays.items()}
         return moments
 
     def __repr__(self) -> str:

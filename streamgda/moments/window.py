@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import FormatError, InvalidParameterError
+from streamgda.errors import InvalidParameterError
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.storage.saved import Saved
+from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 
 class SlidingWindow(Saved):
@@ -126,36 +126,22 @@ class SlidingWindow(Saved):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal window of."""
+    def _state(self) -> State:
         held = [*self._older, self._newer_total, *self._newer]
-        states = [moments.state() for moments in held]
-        arrays = {
-            f"{i}/{name}": array for i, (_, own) in enumerate(states) for name, array in own.items()
-        }
+        states, arrays = nested({str(i): moments for i, moments in enumerate(held)})
         return {
             "n_blocks": self.n_blocks,
             "covariance_type": self.covariance_type,
             "older": len(self._older),
-            "moments": [attributes for attributes, _ in states],
+            "moments": [*states.values()],
         }, arrays
 
     @classmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make a window from what `state` gave: it slides on as that would have."""
-        try:
-            window = cls(attributes["n_blocks"], attributes["covariance_type"])
-            own: list[dict[str, np.ndarray]] = [{} for _ in attributes["moments"]]
-            for name, array in arrays.items():
-                i, _, key = name.partition("/")
-                own[int(i)][key] = array
-            held = [
-                ClassMoments.from_state(*state)
-                for state in zip(attributes["moments"], own, strict=True)
-            ]
-            window._older, rest = held[: attributes["older"]], held[attributes["older"] :]
-            window._newer_total, *window._newer = rest
-            window._sum_up()
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"the saved window is damaged: {error}") from None
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        window = cls(attributes["n_blocks"], attributes["covariance_type"])
+        states = {str(i): state for i, state in enumerate(attributes["moments"])}
+        held = [*restore_nested(ClassMoments, states, arrays).values()]
+        window._older, rest = held[: attributes["older"]], held[attributes["older"] :]
+        window._newer_total, *window._newer = rest
+        window._sum_up()
         return window

@@ -6,6 +6,7 @@
 from streamgda.storage.groups import (
     FORMAT,
     VERSION,
+    checksum_of,
     described,
     kind_of,
     pack_labels,
@@ -19,6 +20,7 @@ from streamgda.storage.groups import (
 __all__ = [
     "FORMAT",
     "VERSION",
+    "checksum_of",
     "described",
     "kind_of",
     "pack_labels",

@@ -1,58 +1,135 @@
-"""`Saved`: objects that are written as a zarr group, and read again."""
+"""`Saved`: objects that can be written as a zarr group and read again."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from streamgda.storage import groups
+from streamgda import storage
+from streamgda.errors import FormatError
+
+State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
+
+# Contents that do not fit each other raise these when an object is built from them.
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 class Saved(ABC):
-    """What is written as a zarr group, and read again."""
+    """Base of objects that can be written as a zarr group and read again.
 
-    _kind: ClassVar[str]  # that saved groups are of
+    Subclasses define `_kind`, `_state` and `_from_state`. Only this module and subclasses call
+    these; other modules call `state_of` and `restore`.
+    """
+
+    _kind: ClassVar[str]  # identifies the saved group
 
     def save(self, store: Any, *, offset: Any = None) -> None:
-        """Write it as a zarr group.
+        """Write this object as a zarr group, replacing the one that was saved there.
 
         Parameters
         ----------
         store : path, zarr store or zarr group
-            A path that ends in ``.zip`` becomes one file. What stands there is replaced.
-        offset : object
-            What JSON can hold, to be kept beside: where in a stream it belongs (`Checkpoint`).
+            A path that ends in ``.zip`` becomes a single file, any other path a directory.
+        offset : object, optional
+            Any value that JSON can hold, saved along with the object: its position in a stream
+            (see `Checkpoint`).
+
+        Raises
+        ------
+        SourceError
+            If the store holds anything that streamgda did not save.
         """
-        attributes, arrays = self.state()
-        groups.write(store, self._kind, attributes | {"offset": offset}, arrays)
+        attributes, arrays = self._state()
+        storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
 
     @classmethod
     def load(cls, store: Any) -> Self:
-        """Read what `save` wrote.
+        """Read an object that `save` wrote.
+
+        Parameters
+        ----------
+        store : path, zarr store or zarr group
+
+        Returns
+        -------
+        object
+            Equal to the saved object.
 
         Raises
         ------
         SourceNotFoundError
-            Where nothing is there.
+            If the store does not exist.
         FormatError
-            Where what is there is something else, or is damaged.
+            If the store holds anything else, or is damaged.
         """
-        return cls.from_state(*groups.read(store, cls._kind))
+        attributes, arrays = storage.read(store, cls._kind)
+        try:
+            return restore(cls, attributes, arrays)
+        except FormatError as error:
+            raise FormatError(f"{store}: {error}") from None
 
     @abstractmethod
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Attributes (for JSON) and arrays that `from_state` makes an equal one of."""
+    def _state(self) -> State:
+        """Return attributes (for JSON) and arrays, from which `_from_state` builds an equal."""
 
     @classmethod
     @abstractmethod
-    def from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """Make one from what `state` gave.
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Build an object from the result of `_state`.
 
-        Raises
-        ------
-        FormatError
-            Where the parts do not fit each other.
+        Contents that do not fit each other raise any of KeyError, IndexError, TypeError,
+        ValueError and AttributeError; `restore` turns these into FormatError.
         """
+
+
+Kind = TypeVar("Kind", bound=Saved)
+
+
+def state_of(saved: Saved) -> State:
+    """Return attributes (for JSON) and arrays from which `restore` builds an equal object."""
+    return saved._state()
+
+
+def restore(
+    kind: type[Kind], attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> Kind:
+    """Build an object of a class from the result of `state_of`.
+
+    Raises
+    ------
+    FormatError
+        If the attributes and arrays do not fit each other.
+    """
+    try:
+        return kind._from_state(attributes, arrays)
+    except FormatError:
+        raise
+    except _DAMAGE as error:
+        raise FormatError(f"the saved {kind._kind} is damaged: {error!s:.500}") from None
+
+
+def nested(parts: Mapping[str, Saved]) -> State:
+    """Return the attributes of several objects by name, and their arrays as ``name/array``."""
+    states = {name: state_of(part) for name, part in parts.items()}
+    arrays = {
+        f"{name}/{key}": array for name, (_, own) in states.items() for key, array in own.items()
+    }
+    return {name: attributes for name, (attributes, _) in states.items()}, arrays
+
+
+def arrays_within(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Return the arrays of the part that `nested` saved under a name."""
+    start = f"{name}/"
+    return {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
+
+
+def restore_nested(
+    kind: type[Kind], attributes: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
+) -> dict[str, Kind]:
+    """Build the objects that `nested` saved, by name; parameters as of `restore`."""
+    return {
+        name: restore(kind, own, arrays_within(arrays, name)) for name, own in attributes.items()
+    }

@@ -14,7 +14,7 @@ import numpy as np
 
 from streamgda.engine.dask.tasks import Taken, merge
 from streamgda.engine.fingerprints import REMEDY, Seen, checksum, refuse_others
-from streamgda.engine.journal import Record
+from streamgda.engine.journal import Journal
 from streamgda.errors import CheckpointError
 
 Range = tuple[int, int]  # of parts: the first, and the one behind the last
@@ -83,7 +83,7 @@ def joined(
     return {parts: merge(*found.values())} if (*found,) == both else found
 
 
-class Harvest(Record):
+class Harvest(Journal):
     """Moments of parts that are made elsewhere, and come in when they are to be kept.
 
     Each time, no more ranges come in than the number of parts has binary digits, the largest of
@@ -92,7 +92,7 @@ class Harvest(Record):
     Parameters
     ----------
     path, every, made_of
-        As of `Record`.
+        As of `Journal`.
 
     Attributes
     ----------

@@ -1,0 +1,85 @@
+"""`SavedEstimator`: estimators as saved groups, identified by the name of their class."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from streamgda.errors import FormatError
+from streamgda.storage.saved import Saved
+
+_CLASSES: dict[str, type[SavedEstimator]] = {}  # by their names
+
+
+class SavedEstimator(Saved, BaseEstimator):
+    """Base of estimators that can be saved.
+
+    `load` of a base class reads an estimator of any of its subclasses.
+    """
+
+    _kind = "estimator"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("streamgda."):  # other packages may use the same names
+            _CLASSES[cls.__name__] = cls
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        return _class_named(attributes["estimator"], cls)._restored(attributes, arrays)
+
+    @classmethod
+    @abstractmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """Build an estimator of this class; see `Saved._from_state`."""
+
+
+Kind = TypeVar("Kind", bound=SavedEstimator)
+
+
+def describe(estimator: BaseEstimator) -> dict[str, Any]:
+    """Return the name of an estimator's class and its parameters, for JSON."""
+    params = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+    return {"estimator": type(estimator).__name__, "params": params}
+
+
+def described(base: type[Kind], description: Mapping[str, Any]) -> Kind:
+    """Build an unfitted estimator from the result of `describe`: of a class or of a subclass of it.
+
+    Raises
+    ------
+    FormatError
+        If there is no such class.
+    TypeError
+        If the parameters are anything but numbers, strings and lists of numbers.
+    """
+    params = dict(description["params"])
+    if not all(map(_is_plain, params.values())):
+        raise TypeError("parameters are numbers, strings and lists of numbers")
+    return _class_named(description["estimator"], base)(**params)
+
+
+def _class_named(name: str, base: type[Kind]) -> type[Kind]:
+    kind = _CLASSES.get(name)
+    if kind is None or not issubclass(kind, base):
+        raise FormatError(
+            f"the saved estimator is of class {name!r}, which is not {base.__name__} or a subclass "
+            f"of it in this version of streamgda"
+        )
+    return kind
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(entry, int | float) for entry in value)
+    return value is None or isinstance(value, bool | int | float | str)
