@@ -130,6 +130,9 @@ def restore_nested(
     kind: type[Kind], attributes: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Kind]:
     """Build the objects that `nested` saved, by name; parameters as of `restore`."""
+    others = {name.partition("/")[0] for name in arrays} - attributes.keys()
+    if others:
+        raise ValueError(f"its arrays {sorted(others)} belong to none of its parts")
     return {
         name: restore(kind, own, arrays_within(arrays, name)) for name, own in attributes.items()
     }
