@@ -1,4 +1,4 @@
-"""Suite `accuracy`: test images of MNIST told right, by models of one pass over a zarr store."""
+"""Suite `accuracy`: accuracy on the test images of MNIST, after one pass over a zarr store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPONENTS = 50
 
 @dataclass
 class Accuracy:
-    """A model, what it was fitted to, and the share of the test images that it tells right."""
+    """A model, what it was fitted to, and the share of test images that it classifies correctly."""
 
     model: str
     rows: str

@@ -1,21 +1,21 @@
-"""Exceptions and warnings; each is also the built-in kind that a caller would expect."""
+"""Exceptions and warnings, each also of the built-in kind that a caller would expect."""
 
 import numpy as np
 
 
 class StreamGDAError(Exception):
-    """Base of every error that streamgda raises on purpose."""
+    """Base class of all errors that streamgda raises."""
 
 
 class InvalidDataError(StreamGDAError, ValueError):
-    """Rows, labels or weights that cannot be used: NaN, wrong width, wrong length, wrong kind.
+    """Rows, labels or weights that cannot be used: NaN, wrong width, length or type.
 
     Attributes
     ----------
     array : str or None
-        Where it is about one row: whether that is of "X", "y" or "sample_weight",
+        "X", "y" or "sample_weight" if the error concerns one row, None otherwise.
     row, column : int or None
-        and which one it is. Whoever knows where the rows come from has it say more (`place`).
+        Position in that array. A caller that knows the origin of the rows adds it with `place`.
     """
 
     def __init__(
@@ -29,16 +29,16 @@ class InvalidDataError(StreamGDAError, ValueError):
         self.array, self.row, self.column = array, row, column
 
     def place(self, where: str) -> None:
-        """Have the message begin with where that is."""
+        """Put the place of the error at the start of the message."""
         self.args = (f"{where}: {self}",)
 
 
 class InvalidParameterError(StreamGDAError, ValueError):
-    """A parameter value that is out of range, or that does not fit the data."""
+    """A parameter value that is out of range or does not fit the data."""
 
 
 class MergeError(StreamGDAError, ValueError):
-    """Moments that cannot be combined: other width, other structure, or more removed than added."""
+    """Moments that cannot be combined: other width or structure, or more removed than added."""
 
 
 class SingularCovarianceError(StreamGDAError, np.linalg.LinAlgError):
@@ -46,32 +46,32 @@ class SingularCovarianceError(StreamGDAError, np.linalg.LinAlgError):
 
 
 class MemoryBudgetError(StreamGDAError, MemoryError):
-    """The work needs more memory than ``max_memory`` allows; raised before any work is done."""
+    """More memory needed than ``max_memory`` allows; raised before any work is done."""
 
 
 class FormatError(StreamGDAError, ValueError):
-    """A saved file that is not ours, is of an unknown version, or is damaged."""
+    """A saved file that is not from streamgda, has an unknown version, or is damaged."""
 
 
 class CheckpointError(StreamGDAError, ValueError):
-    """A checkpoint or a half-written output that something else was kept in, or is damaged."""
+    """A checkpoint or partial output that belongs to other work, or is damaged."""
 
 
 class SourceError(StreamGDAError, ValueError):
-    """A store or file that exists but does not hold what is due there."""
+    """A store or file that exists but does not have the expected content."""
 
 
 class ReadError(SourceError, OSError):
-    """Rows that are there but cannot be read; the message names array, chunk and rows."""
+    """Rows that exist but cannot be read; the message names array, chunk and rows."""
 
 
 class SourceNotFoundError(StreamGDAError, FileNotFoundError):
-    """A store or file that is not there."""
+    """A store or file that does not exist."""
 
 
 class ClusterError(StreamGDAError, RuntimeError):
-    """Workers or the scheduler of a cluster that died, or cannot see a store."""
+    """A cluster whose workers or scheduler died, or cannot reach a store."""
 
 
 class ConstantFeatureWarning(UserWarning):
-    """Features that are constant over all the data were left out of the density."""
+    """Features that are constant over all data and left out of the density."""

@@ -43,7 +43,7 @@ NASTY = [
 
 
 def subjects():
-    """How each saved thing is made, and what loads it. (Made when asked for: kernels compile.)"""
+    """A maker and a loader for each saved thing; they run when asked for, as kernels compile."""
     random_rows = np.random.default_rng(0)
     X = random_rows.normal(size=(24, 3))
     names, numbers = np.array(["b", "a", "cc"] * 8), np.arange(24) % 3

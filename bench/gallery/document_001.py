@@ -78,7 +78,7 @@ def boundaries(material: Material) -> Item:
 
 
 class Densities:
-    """The lecture's rule to the letter: the class of the largest :math:`f_i(x) \\pi_i`.
+    r"""The lecture's rule to the letter: the class of the largest :math:`f_i(x) \pi_i`.
 
     In floating point, and without logarithms; the factor that all classes share is left out, as
     the lecture does. Where all ten are zero, `argmax` gives the first class.
@@ -134,13 +134,14 @@ def confusions(material: Material) -> Item:
         "the 2s and 7s.",
         "001-confusions",
         figure,
-        f"Ours (left) tells {percent(right['in logarithms'])} right. The lecture classifies by "
-        "the largest density times prior; of images far from all means every density is below "
-        "the least floating-point number, all ten are zero, and the first class wins. With "
-        f"densities (right) that befalls {percent(lost)} of the test images, and "
-        f"{percent(right['densities'])} are told right: {same} of the 100 shares of the lecture's "
-        "table are found again to its two digits. In logarithms nothing is lost.",
-        Table(("told right", "lecture", "ours", "ours, by densities"), lines),
+        f"Ours (left) classifies {percent(right['in logarithms'])} correctly. "
+        "The lecture classifies by the largest density times prior; of images far from all means "
+        "every density is below the least floating-point number, all ten are zero, and the first "
+        "class wins. With "
+        f"densities (right) this happens to {percent(lost)} of the test images, and "
+        f"{percent(right['densities'])} are classified correctly: {same} of the 100 shares of the "
+        "lecture's table agree to its two digits. In logarithms nothing is lost.",
+        Table(("classified correctly", "lecture", "ours", "ours, by densities"), lines),
     )
 
 

@@ -87,7 +87,7 @@ def spectra(material: Material) -> Item:
         f"The eigenvalues of the ten digits' covariances, in {values.size} dimensions. {n_most} "
         "axes hold 95 % of the variance within classes; the covariances have ranks of "
         f"{min(ranks)} to {max(ranks)}, so that none has an inverse: the floor at the right is "
-        "the var_smoothing that mends them.",
+        "the var_smoothing that makes them invertible.",
     )
 
 
@@ -204,7 +204,7 @@ def fisher() -> Item:
         "The direction that separates best is not that from mean to mean. Our J counts the "
         "classes' shares too, and is a quarter of the document's for equal ones; the table has "
         "the document's. The direction is that of LDA.",
-        Table(("direction", "w, of length 1", "J(w)", "rows told right along it"), lines),
+        Table(("direction", "w, of length 1", "J(w)", "share of rows classified correctly"), lines),
     )
 
 
@@ -240,9 +240,9 @@ def threshold(material: Material) -> Item:
         "004-fitted",
         figure,
         "Each digit against the others, which are not Gaussian: one pass for w, and one for theta. "
-        f"Over the ten digits {percent(means[0])} of the training images are told wrong with the "
-        f"model's threshold and {percent(means[1])} with the fitted one; of the test images, which "
-        f"neither has seen, {percent(means[2])} and {percent(means[3])}.",
+        f"Over the ten digits {percent(means[0])} of the training images are misclassified with "
+        f"the model's threshold and {percent(means[1])} with the fitted one; of the test images, "
+        f"which neither has seen, {percent(means[2])} and {percent(means[3])}.",
         Table(
             (
                 "digit",

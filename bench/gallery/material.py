@@ -92,10 +92,10 @@ def real() -> Material:
 def exactly(
     priors: Sequence[float], means: Sequence[Sequence[float]], covariances: Sequence[object]
 ) -> ClassMoments:
-    """Moments that have these priors, means and covariances; classes 1, 2, ...
+    r"""Moments that have these priors, means and covariances; classes 1, 2, ...
 
     A Gaussian has the moments of 2 d points, on either side of its mean along each column of
-    :math:`\\sqrt{d} L`, where :math:`L L^T` is its covariance.
+    :math:`\sqrt{d} L`, where :math:`L L^T` is its covariance.
     """
     moments = ClassMoments()
     for number, (prior, mean, covariance) in enumerate(

@@ -1,0 +1,64 @@
+"""Docstrings, comments and messages are in plain English: openings and phrases that are not."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OPENINGS = re.compile(r"(What|Whether|How|Where|Which|As)\b")
+PHRASES = re.compile(
+    r"\b(g(o|oes|one) on with|bears? a mark|told right|anew|nobody|whoever"
+    r"|what (is|stands) there|behind the last|held against)\b".replace(" ", r"[\s#]+"),
+    re.IGNORECASE,
+)
+# Folders that are still being rewritten.
+PENDING_OPENINGS = (
+    "streamgda/cli",
+    "streamgda/datasets",
+    "streamgda/engine",
+    "streamgda/estimators",
+    "streamgda/models",
+    "streamgda/moments",
+    "streamgda/plots",
+    "streamgda/rows",
+    "streamgda/runtime",
+    "streamgda/storage",
+)
+PENDING_PHRASES = (*PENDING_OPENINGS, "tests", "README.md")
+
+
+def sources(*folders, but=()):
+    """The names and texts of the Python files in these folders."""
+    for file in sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py")):
+        name = str(file.relative_to(ROOT))
+        if file != Path(__file__) and not name.startswith(but):
+            yield name, file.read_text()
+
+
+def docstrings(text):
+    """The name and docstring of each module, class and function in a source text."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
+
+
+def test_docstrings_open_with_a_verb_or_a_noun():
+    found = [
+        f"{file}, {name}: {docstring}"
+        for file, text in sources("streamgda", but=PENDING_OPENINGS)
+        for name, docstring in docstrings(text)
+        if OPENINGS.match(docstring)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_archaic_phrases():
+    texts = [*sources("streamgda", "tests", "bench", but=PENDING_PHRASES)]
+    if "README.md" not in PENDING_PHRASES:
+        texts.append(("README.md", (ROOT / "README.md").read_text()))
+    found = [
+        f"{file}, line {1 + text.count(chr(10), 0, match.start())}: {match[0]}"
+        for file, text in texts
+        for match in PHRASES.finditer(text)
+    ]
+    assert not found, "\n".join(found)
