@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from frozen import NO_WEIGHTS, frozen
 
 from streamgda.kernels.grouping import all_within, encode_labels, group_rows
 from streamgda.kernels.norms import add_norms
@@ -12,7 +13,6 @@ from streamgda.kernels.sums import add_squares, add_sums, count_rows
 from streamgda.kernels.triangles import clear_upper, mirror, select_features
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
-NO_WEIGHTS = np.empty(0)
 INTEGERS = ["uint8", "int8", "uint16", "int16"]
 FLOATS = ["float32", "float64"]
 
@@ -20,7 +20,7 @@ FLOATS = ["float32", "float64"]
 def rows_of(rng, dtype, n, d):
     """Small whole numbers, so that sums are exact in any type and in any order."""
     low = 0 if dtype.startswith("u") else -9
-    return rng.integers(low, 10, (n, d)).astype(dtype)
+    return frozen(rng.integers(low, 10, (n, d)).astype(dtype))
 
 
 def centre_of(rng, dtype, n_classes, d, weighted=False):
@@ -106,7 +106,7 @@ def test_mirror(d):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_count_rows(weighted):
     codes = np.array([0, 2, 2, 0, 2])
-    weights = np.array([0.5, 1, 2, 0.25, 4]) if weighted else NO_WEIGHTS
+    weights = frozen([0.5, 1, 2, 0.25, 4]) if weighted else NO_WEIGHTS
     count = np.array([1, 0, 2], np.float64 if weighted else np.int64)
     count_rows(codes, weights, count)
     assert count.tolist() == ([1.75, 0, 9] if weighted else [3, 0, 5])
@@ -132,7 +132,7 @@ def test_add_sums(dtype, d):
 def test_add_sums_weighted(dtype):
     rng = np.random.default_rng(1)
     X, codes = rows_of(rng, dtype, 9, 4), rng.integers(0, 2, 9)
-    weights = rng.integers(0, 5, 9) / 4
+    weights = frozen(rng.integers(0, 5, 9) / 4)
     centre = rng.integers(-3, 4, (2, 4)).astype(np.float64)
     sums = np.zeros((2, 4))
     add_sums(X, codes, weights, centre, sums)
@@ -148,7 +148,7 @@ def test_add_sums_weighted(dtype):
 def test_add_squares(dtype, weighted, tied):
     rng = np.random.default_rng(2)
     X, codes = rows_of(rng, dtype, 8, 5), rng.integers(0, 3, 8)
-    weights = rng.integers(0, 5, 8) / 4 if weighted else NO_WEIGHTS
+    weights = frozen(rng.integers(0, 5, 8) / 4) if weighted else NO_WEIGHTS
     centre = centre_of(rng, dtype, 3, 5, weighted)
     low = centre_low_of(rng, centre)
     group = np.zeros(3, np.int64) if tied else np.arange(3)
@@ -239,11 +239,10 @@ def test_centre_squares(tied):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_add_norms(dtype, weighted):
     rng = np.random.default_rng(0)
-    X, codes = rng.integers(0, 100, (40, 5)).astype(dtype), rng.integers(0, 3, 40)
+    X, codes = frozen(rng.integers(0, 100, (40, 5)).astype(dtype)), rng.integers(0, 3, 40)
     mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
-    weights = rng.integers(1, 4, 40).astype(float) if weighted else NO_WEIGHTS
+    weights = frozen(rng.integers(1, 4, 40).astype(float)) if weighted else NO_WEIGHTS
     norms = np.zeros((3, 6))
-    X.flags.writeable = False
     add_norms(X, codes, weights, mean, low, norms)
     t = X.astype(float) - mean[codes] - low[codes]
     square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)

@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+from frozen import frozen
 
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import MAX_FEATURES, ROW_STEP
@@ -20,7 +21,7 @@ ROW_COUNTS = [1, 11, 12, 13, 24, 49]
 
 def packed(X, width, dtype):
     panels = np.full((-(-len(X) // width), X.shape[1], width), np.nan, dtype)
-    scoring.pack_panels(X, np.arange(X.shape[1]), panels)
+    scoring.pack_panels(frozen(X), np.arange(X.shape[1]), panels)
     return panels
 
 
@@ -33,7 +34,7 @@ def whole_numbers(rng, *shape, dtype="float64"):
 @pytest.mark.parametrize(("n", "width"), [(1, 4), (4, 4), (5, 4), (12, 12), (30, 12), (25, 24)])
 def test_pack_panels(n, width, dtype):
     rng = np.random.default_rng(0)
-    X, features = rng.integers(0, 100, (n, 5)).astype(dtype), np.array([3, 0, 4])
+    X, features = frozen(rng.integers(0, 100, (n, 5)).astype(dtype)), np.array([3, 0, 4])
     panels = np.full((-(-n // width), 3, width), np.nan)
     scoring.pack_panels(X, features, panels)
     for b in range(len(panels)):
@@ -101,7 +102,7 @@ def test_narrow_matrix_distances(d, tied, dtype, small_panels):
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
     strips = Strips(roots)[np.dtype("float64")]
     for n in FEW_ROWS:
-        X = whole_numbers(rng, n, d + 2, dtype=dtype)
+        X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
         source = X, features, centres, strips, -0.5, offsets
         scoring.narrow_matrix_distances(*source, out)
@@ -140,7 +141,7 @@ def test_diagonal_distances(d, tied, dtype, small_panels):
     centres, precisions = whole_numbers(rng, 3, d), whole_numbers(rng, 1 if tied else 3, d) ** 2
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
     for n in FEW_ROWS if d < 100 else (1, 9):
-        X = whole_numbers(rng, n, d + 2, dtype=dtype)
+        X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
         source = X, features, centres, precisions, -0.5, offsets
         scoring.diagonal_distances(*source, out)
@@ -180,10 +181,10 @@ def test_more_panels_than_a_block(monkeypatch):
 def test_all_finite(where, value, dtype):
     X = np.full((7, 5), np.finfo(dtype).max, dtype)
     X[3] = -X[3]
-    assert scoring.all_finite(X)
+    assert scoring.all_finite(frozen(X))
     X[where] = value
     with np.errstate(invalid="ignore"):
-        assert not scoring.all_finite(X)
+        assert not scoring.all_finite(frozen(X))
 
 
 # Far apart, equal, beyond what exp() can hold, impossible for one class, impossible for all.

@@ -9,6 +9,7 @@ import numpy as np
 from streamgda.kernels.scatter import DEPTH
 
 NO_WEIGHTS = np.empty(0)
+NO_WEIGHTS.setflags(write=False)  # as those that `as_rows` returns
 # Data types that the kernels read as they are; blocks of other types are cast to float64.
 _FLOAT64 = np.dtype(np.float64)
 _NATIVE = {np.dtype(name) for name in ("u1", "i1", "u2", "i2", "f4", "f8")}

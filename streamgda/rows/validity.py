@@ -10,7 +10,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
-from streamgda.rows.blocks import NO_WEIGHTS, blocks, read_dtype
+from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks, read_dtype
 
 _WIDE = 64  # features
 
@@ -200,10 +200,10 @@ def rows_to_count(
             invalid.refuse(X[bad[0]], first_row + int(bad[0]))
         counts[bad] = False
         n_skipped = bad.size
-    if counts.all():
-        return weights, None, 0
-    numbers = np.flatnonzero(counts)
-    return weights[numbers] if weights.size else weights, numbers, n_skipped
+    numbers = None if counts.all() else np.flatnonzero(counts)
+    if weights.size:
+        weights = as_rows(weights if numbers is None else weights[numbers], weights.dtype)
+    return weights, numbers, n_skipped
 
 
 def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
