@@ -1,4 +1,4 @@
-"""The command line as tests run it, and rows for it to work on."""
+"""Helpers that run the command line, and rows for it to work on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = "from streamgda.cli import main; main()"
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -29,7 +29,7 @@ Command = Callable[..., Ended]
 
 
 def child(*arguments: object, program: str = PROGRAM) -> Ended:
-    """Run the command line in a process of its own, with pipes."""
+    """Run the command line in a separate process, with pipes."""
     environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -50,7 +50,7 @@ def rows(n: int = 240, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def interrupt_at(patch: pytest.MonkeyPatch, row: int) -> None:
-    """Let the reading of rows be interrupted where it comes to that one."""
+    """Interrupt the reading of rows at the given row."""
     read = RowSource.read
 
     def interrupted(source: RowSource, start: int, stop: int) -> np.ndarray:

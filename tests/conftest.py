@@ -1,4 +1,4 @@
-"""What tests share: hypothesis settings, real threads, the command line, schedulers of dask."""
+"""Shared fixtures: hypothesis settings, real threads, the command line, schedulers of dask."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ import dask_rows
 import stops
 from commands import Command, Ended
 
-# Kernels compile on first use, which no deadline allows for. Examples are the same in every run;
+# Kernels compile on first use, so there is no deadline. Examples are the same in every run;
 # STREAMGDA_TESTS=thorough tries more of them.
 for profile, max_examples in (("quick", 20), ("thorough", 200)):
     settings.register_profile(
@@ -44,7 +44,7 @@ settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[None]:
-    """A nanny of distributed sets the threads of libraries in this process, too: set them back."""
+    """Restore the libraries' numbers of threads, which a nanny sets in this process too."""
     before = dict(os.environ)
     yield
     os.environ.clear()
@@ -53,7 +53,7 @@ def environment() -> Iterator[None]:
 
 @pytest.fixture
 def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """A function that gives streamgda that many threads, whatever the machine has."""
+    """A function that sets the number of threads, independent of the machine."""
     pools = []
 
     def use(n: int) -> None:
@@ -74,7 +74,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Non
 
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line in this process: the same entry point, a second less to start."""
+    """The command line in this process: the same entry point, but a second faster to start."""
     for name in ("FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -90,7 +90,7 @@ def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def done(command: Command) -> Callable[..., str]:
-    """What a command writes to stdout; it must succeed, and be silent on stderr."""
+    """Return the output of a command, which must succeed and write nothing to stderr."""
 
     def run(*arguments: object) -> str:
         ended = command(*arguments)
@@ -119,7 +119,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of `stops` are read a chunk at a time."""
+    """Read rows of `stops` one chunk at a time."""
     monkeypatch.setattr(plan, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
 
 
@@ -128,7 +128,7 @@ def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def forks(environment: None) -> Iterator[BaseContext]:
-    """Processes are forked off one which has imported all: they are soon there."""
+    """Fork processes from one that has imported everything, so that they start fast."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
         context.set_forkserver_preload(["distributed", "streamgda.engine.dask", "zarr"])

@@ -1,6 +1,6 @@
-"""The public contract as text: ``python tests/contract.py`` prints what the package has.
+"""The public contract as text, which ``python tests/contract.py`` prints.
 
-Written to `contract.txt`, which changes only where the contract is meant to grow.
+It is kept in `contract.txt`, which changes only when the contract is meant to grow.
 """
 
 import inspect
@@ -17,7 +17,7 @@ import streamgda
 from streamgda import datasets, plots
 from streamgda.cli.app import app
 
-# Methods with which the package's rooms work on each other's objects; no users' API.
+# Methods that rooms of the package call on each other's objects; not part of the users' API.
 INTERNAL = {"summed", "state", "from_state", "blockwise"}
 OPERATORS = {f"__{name}__" for name in ("add", "sub", "mul", "rmul", "iadd", "isub", "imul")}
 REQUEST = re.compile("set_.*_request")  # made by scikit-learn for all methods of an estimator
@@ -34,7 +34,7 @@ def parameters(function: Callable[..., Any]) -> str:
 
 
 def members(kind: type) -> Iterator[str]:
-    """Public methods and properties that the package itself defines, of bases too."""
+    """Public methods and properties that the package defines, inherited ones included."""
     for name in dir(kind):
         hidden = name.startswith("_") and name not in OPERATORS
         if hidden or name in INTERNAL or REQUEST.fullmatch(name):

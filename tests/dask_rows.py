@@ -42,7 +42,7 @@ def in_partitions(*batches):
 
 
 def store(path):
-    """A group of rows and labels in small chunks, and what is in it."""
+    """A group of rows and labels in small chunks, and its content."""
     X, y = blobs(N_ROWS)
     group = zarr.create_group(path)
     group.create_array("X", data=X, chunks=(CHUNK_ROWS, 4))
@@ -51,7 +51,7 @@ def store(path):
 
 
 def stop_after(n_rows, *data, **options):
-    """What is said where accumulating is interrupted after so many rows."""
+    """Return the message when accumulation is interrupted after this many rows."""
 
     def stop(done, total):
         if done > n_rows:

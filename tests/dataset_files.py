@@ -1,4 +1,4 @@
-"""Files that several files of tests write, and checks of what is made of them."""
+"""Files that several test modules write, and checks of the converted data."""
 
 import contextlib
 import csv
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-# The format, as it is described at http://yann.lecun.com/exdb/mnist.
+# The format is described at http://yann.lecun.com/exdb/mnist.
 IDX_TYPES = {
     0x08: ("uint8", "B"),
     0x09: ("int8", "b"),
@@ -25,7 +25,7 @@ IDX_CODES = {name: code for code, (name, _) in IDX_TYPES.items()}
 
 @contextlib.contextmanager
 def peak_memory():
-    """A list that holds, afterwards, the peak of Python's and NumPy's memory."""
+    """A list that receives the peak of Python's and NumPy's memory on exit."""
     peak = []
     tracemalloc.start()
     try:
@@ -55,7 +55,7 @@ def write_csv(path, rows, delimiter=",", encoding="utf-8"):
 
 
 def check(group, X, y=None, chunk_rows=None):
-    """The group holds these arrays, chunked as promised."""
+    """Check that the group holds these arrays, in chunks as documented."""
     assert group.metadata.zarr_format == 3
     assert sorted(group) == (["X"] if y is None else ["X", "y"])
     assert group["X"].dtype == X.dtype

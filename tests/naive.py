@@ -1,7 +1,7 @@
 """An independent oracle: the textbook formulas, in plain numpy and in exact fractions.
 
-Nothing here is imported from streamgda, nothing is fast, and nothing is done in one pass. The
-names of covariance types, and the shapes that go with them, are those of the public contract.
+Nothing here imports streamgda, is fast, or works in one pass. The covariance types and the shapes
+that belong to them are those of the public contract.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def covariance(
     weights: np.ndarray | None = None,
     ddof: float = 0,
 ) -> np.ndarray:
-    """The covariances of that type, in the shape in which the contract has them."""
+    """The covariances of that type, in the shape that the contract gives."""
     m = moments(X, y, weights)
     return _of_type(m.scatter, m.count, covariance_type, ddof)
 
@@ -84,7 +84,7 @@ def _of_type(
 
 @dataclass
 class ExactMoments:
-    """As `Moments`, in fractions: lists over classes."""
+    """`Moments` in fractions: lists over classes."""
 
     classes: list
     count: list[Fraction]
@@ -93,7 +93,7 @@ class ExactMoments:
 
 
 def exact_moments(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> ExactMoments:
-    """Moments of integers or floats (which are fractions too), exactly."""
+    """Return the exact moments of integers or floats, which are fractions too."""
     rows = [[Fraction(value) for value in row] for row in np.asarray(X).tolist()]
     labels = np.asarray(y).tolist()
     w = [Fraction(1)] * len(rows) if weights is None else [Fraction(v) for v in weights.tolist()]
@@ -122,7 +122,7 @@ def exact_covariance(
     weights: np.ndarray | None = None,
     ddof: int = 0,
 ) -> np.ndarray:
-    """As `covariance`, an array of fractions."""
+    """Return `covariance` as an array of fractions."""
     m = exact_moments(X, y, weights)
     scatter = np.empty((len(m.classes), len(m.means[0]), len(m.means[0])), object)
     scatter[...] = m.scatter
@@ -199,7 +199,7 @@ def regularised_covariances(
 
 
 def ledoit_wolf(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """How much to shrink the covariance of rows whose mean is zero, by its definition.
+    """Return the shrinkage of the covariance of rows with mean zero, by its definition.
 
     The mean squared distance of ``t t'`` from S over that of S from a sphere, over the rows.
     """
@@ -221,7 +221,7 @@ def oas(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
 
 
 def largest_variance(X: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The largest variance of a feature over all rows, whatever their classes."""
+    """The largest variance of a feature over all rows of all classes."""
     return float(np.diag(moments(X, np.zeros(len(X), int), weights).scatter[0]).max()) / (
         len(X) if weights is None else float(np.sum(weights))
     )

@@ -1,7 +1,7 @@
-"""A process that does one piece of work after another, each in the memory that was planned for it.
+"""A process that does one piece of work after another, each within the memory planned for it.
 
-Prints, as JSON, what each was allowed and what it took at most above what was there before. The
-allowance is the least that the plan accepts: what is measured against it is the plan itself.
+It prints as JSON the memory that each was allowed, and the most that it took beyond the memory in
+use before. The allowance is the least that the plan accepts, so that the test measures the plan.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ SLACK = 8 << 20  # of the allocator, and of what Python and zarr keep between ca
 
 
 class Made:
-    """Narrow rows and labels that are made when they are read."""
+    """Narrow rows and labels that are generated when they are read."""
 
     def __init__(self, shape: tuple[int, ...], chunk: int) -> None:
         self.shape, self.chunks, self.dtype = shape, (chunk, *shape[1:]), np.dtype(np.uint8)
@@ -45,7 +45,7 @@ def now(name: str) -> int:
 
 
 def peak_above(work: Callable[[], Any]) -> int:
-    """Bytes that a piece of work takes at most; the memory of those before it is given back."""
+    """Return the peak memory of a piece of work, after freeing that of earlier ones."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -55,7 +55,7 @@ def peak_above(work: Callable[[], Any]) -> int:
 
 
 def least_allowed(work: Callable[[int], Any]) -> int:
-    """The least budget that is not refused: what the refusal of a byte says, rounded up."""
+    """Return the least accepted budget, from the message that refuses a single byte, rounded up."""
     try:
         work(1)
     except MemoryBudgetError as refusal:
@@ -65,7 +65,7 @@ def least_allowed(work: Callable[[int], Any]) -> int:
 
 
 def rows_in(folder: Path) -> Iterator[tuple[str, Any, Any]]:
-    """Rows in zarr, in all manner of chunks, and in a memory map."""
+    """Rows in zarr, in chunks of many shapes, and in a memory map."""
     random = np.random.default_rng(0)
     n = 60_000
     y = random.integers(0, 3, n)
@@ -162,7 +162,7 @@ def main() -> None:
         measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
     X, y = blocks_in(folder)
     accumulate(X[:5000], y[:5000], **diag)
-    # A thread has a block, what it is decoded from, what dask makes of it, and the one before.
+    # A thread holds a block, its encoded form, its copy in dask, and the previous block.
     allowed = threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
     measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
     print(json.dumps(measured))

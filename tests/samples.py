@@ -21,7 +21,7 @@ from streamgda.storage.saved import state_of
 def blobs(
     n_rows: int = 300, n_features: int = 4, n_classes: int = 3, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Correlated Gaussian classes of different size, place and shape; labels 0, 1, ..."""
+    """Correlated Gaussian classes of different sizes, places and shapes; labels 0, 1, ..."""
     rng = np.random.default_rng(seed)
     share = np.arange(1, n_classes + 1) / np.arange(1, n_classes + 1).sum()
     y = rng.choice(n_classes, n_rows, p=share)
@@ -83,12 +83,12 @@ PARAMETERS = [
 
 
 def make(name):
-    """An estimator of that name, not fitted."""
+    """Return an unfitted estimator of that name."""
     return clone(ESTIMATORS[name])
 
 
 def results(estimator, X):
-    """What every method that the estimator has says of the rows."""
+    """The results of all scoring methods of the estimator."""
     return {m: getattr(estimator, m)(X) for m in METHODS if hasattr(estimator, m)}
 
 
@@ -112,7 +112,7 @@ def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
 
 
 def snapshot(estimator):
-    """All that the estimator is, to tell whether it changed."""
+    """The whole state of the estimator, to show changes."""
     held = {name: (id(value), repr(value)) for name, value in vars(estimator).items()}
     if "moments_" in held:
         attributes, arrays = state_of(estimator.moments_)
@@ -124,7 +124,7 @@ KINDS = ["numpy", "frame", "zarr", "dask"]
 
 
 def held(array, kind, rows=64):
-    """The array as that kind holds it, in chunks of so many rows."""
+    """Return the array as that kind of container, in chunks of the given number of rows."""
     if kind == "frame":
         return pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
     if kind == "zarr":

@@ -1,4 +1,4 @@
-"""Rows and labels, and passes over them that are stopped half-way."""
+"""Rows and labels, and passes over them that stop half-way."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ WEIGHTS = np.random.default_rng(1).uniform(0, 2, N_ROWS)
 
 
 class Rows:
-    """Rows that are read by slicing; at one row something happens."""
+    """Rows that are read by slicing, with an event at one row."""
 
     def __init__(self, array=X, at=None, error=None):
         self.array, self.at, self.error = array, at, error
@@ -35,14 +35,14 @@ def bits(moments):
 
 
 def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):
-    """A checkpoint of rows before that one."""
+    """A checkpoint of the rows before the given one."""
     with pytest.raises(error):
         accumulate(Rows(X, at, error("stop")), y, checkpoint=path, **options)
     assert path.exists()
 
 
 def least_memory(rows, **options):
-    """The least budget, to the byte, that accumulating takes."""
+    """The least budget, to the byte, that accumulation accepts."""
     too_little, enough = 0, 1 << 22
     while enough - too_little > 1:
         middle = (too_little + enough) // 2

@@ -24,8 +24,8 @@ from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.scatter import empty_panels
 from streamgda.kernels.tiles import has_integer_dot
 
-# How scatter is kept: whether a class has one of its own, and whether it is a matrix. The kernel of
-# narrow rows is one of its own.
+# Forms of scatter: one per class or one for all, matrix or variances. Narrow rows have a separate
+# kernel.
 STRUCTURES = {
     "full": (True, True),
     "tied": (False, True),
@@ -53,7 +53,7 @@ def kept(structure, scatter):
 
 
 def room(n, d, dtype, structure, dirt):
-    """Panels with anything in them; none where there are no matrices."""
+    """Panels with arbitrary content; none without matrices."""
     if not STRUCTURES[structure][1]:
         return np.empty((0, 1, 1, 1))
     panels = empty_panels(1, n, d, np.dtype(dtype))[0]
@@ -62,7 +62,7 @@ def room(n, d, dtype, structure, dirt):
 
 
 def quiet():
-    """Without the compiler NumPy has its say about what is not looked at, or refused."""
+    """Silence NumPy's warnings, without the compiler, about values that are ignored or refused."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -100,7 +100,7 @@ def test_add_outer(d):
 
 
 def test_add_outer_keeps_duplicates_of_features_alike():
-    """To the bit, whatever stands between them."""
+    """To the bit, and independent of the features between them."""
     rng = np.random.default_rng(1)
     vector = rng.normal(size=9)
     vector[7] = vector[2]
@@ -139,7 +139,7 @@ def state_of(X, y, n_classes, structure):
 
 
 def assert_state(state, X, y, structure, rtol=1e-13):
-    """They are the moments of the rows, in all classes that have any."""
+    """Check that they are the moments of the rows, in all classes that have any."""
     count, mean, mean_low, scatter = state
     n_classes = count.size
     expected_count, *_, expected = state_of(X, y, n_classes, structure)
@@ -155,7 +155,7 @@ def assert_state(state, X, y, structure, rtol=1e-13):
 @pytest.mark.parametrize("offset", [0, 1e8])
 @EVERY_STRUCTURE
 def test_merge(structure, offset):
-    """Classes of both, of one, of none, two that become one; an offset that leaves 8 digits."""
+    """Classes of both, one or neither; two that become one; an offset that leaves 8 digits."""
     rng = np.random.default_rng(2)
     y, other_y = rng.choice([0, 1, 4], 30), rng.choice([0, 1, 3], 20)
     X = offset + rng.normal(size=(30, 3)) + y[:, None]
@@ -163,7 +163,7 @@ def test_merge(structure, offset):
     at = np.array([4, 1, 5, 1])  # class 0 is class 4 here, 2 has no rows, 1 and 3 both are 1
     state, other = state_of(X, y, 6, structure), state_of(other_X, other_y, 4, structure)
     count, mean, mean_low, scatter = state
-    # What belongs to classes without rows is never looked at.
+    # The entries of classes without rows are never read.
     other[1][2], other[2][2] = np.nan, np.nan
     mean[3], mean_low[3] = np.nan, np.nan
     before = mean.copy()
@@ -315,7 +315,7 @@ def test_add_centred(structure, dtype, weighted):
 
 
 def test_add_centred_far_away():
-    """Means of two parts: what is 1e8 away is as good as what is not."""
+    """Means in two parts: rows 1e8 away lose no accuracy."""
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 60)
     X = 1e8 + rng.normal(size=(60, 3)) + y[:, None]
@@ -352,7 +352,7 @@ def test_add_centred_of_means_that_jump(structure, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @EVERY_STRUCTURE
 def test_add_centred_keeps_constant_features(structure, weighted):
-    """Their values to the bit, and no scatter; of a class of its own value too."""
+    """Their values to the bit, and no scatter, also if each class has a different constant."""
     rng = np.random.default_rng(6)
     X, y = rows_of(rng, "float64", 40, 15, 3)
     X[:, 1], X[:, 14] = 0.1, 1e8 + 0.3
@@ -373,7 +373,7 @@ def test_add_centred_keeps_constant_features(structure, weighted):
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
 @EVERY_STRUCTURE
 def test_add_centred_of_what_is_not_finite(structure, value):
-    """Nothing of the block has been added, whatever came before it."""
+    """The block is not added, whether or not others came before it."""
     rng = np.random.default_rng(7)
     X, y = rows_of(rng, "float64", 30, 3, 3)
     held, clean = fresh(structure, 3, 3), fresh(structure, 3, 3)
@@ -409,7 +409,7 @@ EXACT += [("uint16", "float64"), ("int16", "float64")]
 @pytest.mark.parametrize(("dtype", "panel"), EXACT)
 @EVERY_STRUCTURE
 def test_add_exact(structure, dtype, panel):
-    """Values of the whole range, in blocks of any size, on top of what is there."""
+    """Values of the whole range, in blocks of any size, added to existing sums."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("STREAMGDA_PORTABLE", raising=False)
         if panel == "int16" and not numba.config.DISABLE_JIT and not has_integer_dot():

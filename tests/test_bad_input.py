@@ -50,7 +50,7 @@ def small_slabs(monkeypatch):
 
 
 def refuses(error, match, estimator, method, *arguments, **keywords):
-    """Call the method; its error is of that kind, and the estimator is as it was."""
+    """Check that the call raises that error, and leaves the estimator unchanged."""
 
     def call():
         result = getattr(estimator, method)(*arguments, **keywords)
@@ -357,7 +357,7 @@ def test_parameters_are_checked_when_fitting(make):
     known = make().get_params()
     for name in PARAMETERS.keys() & known.keys():
         for value in PARAMETERS[name]:
-            estimator = make(**{name: value})  # which construction does not say anything about
+            estimator = make(**{name: value})  # which construction does not check
             match = rf"{name}={re.escape(repr(value))}.*(expected|use one of|cannot be larger)"
             refuses(InvalidParameterError, match, estimator, "fit", X, y)
             if name != "n_components":  # of which there can be more when there are more classes

@@ -1,4 +1,4 @@
-"""Stores that are damaged: errors name array, chunk and rows, and nothing is half done."""
+"""Damaged stores: errors name array, chunk and rows, and nothing is left half done."""
 
 import re
 import shutil
@@ -147,7 +147,7 @@ def test_nothing_missing(tmp_path):
 
 
 class Flaky:
-    """Rows whose reading fails a number of times in a chunk."""
+    """Rows of which one chunk fails to be read a number of times."""
 
     shape, dtype, chunks = (N_ROWS, D), np.dtype(np.float64), (100, D)
 
@@ -203,7 +203,7 @@ def bad_copy(values, bad, row=ROW):
 
 
 def arrays(X=None, y=None, weights=None):
-    """Rows that can be used, with one of the arrays another."""
+    """Usable rows, with one array replaced."""
     random = np.random.default_rng(0)
     given = {"X": X, "y": y, "sample_weight": weights}
     good = {
@@ -274,7 +274,7 @@ def test_in_stores(tmp_path, name, way):
     chunk = {"X": rf"\(7, {column}\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
     where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*"
     kept = tmp_path / "kept"
-    for _ in range(2):  # the second time from the checkpoint on
+    for _ in range(2):  # the second time, from the checkpoint
         with pytest.raises(InvalidDataError, match=where + message) as refusal:
             accumulate(**held, **options, checkpoint=kept)
         assert (refusal.value.array, refusal.value.row) == (which, ROW)

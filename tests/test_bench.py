@@ -1,4 +1,4 @@
-"""The benchmarks run, on a few rows; their tables are made from what they save."""
+"""The benchmarks run on a few rows, and their tables come from the saved results."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Bernoulli naive Bayes: scikit-learn's numbers, the same model from rows held in any way."""
+"""Bernoulli naive Bayes: scikit-learn's numbers, and the same model from any container."""
 
 import naive
 import numpy as np

@@ -60,7 +60,7 @@ def assert_same_moments(found, expected, rtol=0.0):
 )
 def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, weighted):
     X, y = blobs(150, 3)
-    if half_life == 0.5:  # only a few rows count: let there be enough of every class among them
+    if half_life == 0.5:  # only a few rows count: make sure that every class has enough of them
         half_life = 15
     rng = np.random.default_rng(0)
     weights = rng.uniform(0, 2, 150) if weighted else np.ones(150)
@@ -120,9 +120,7 @@ def test_rows_may_be_forgotten_within_a_batch():
 
 
 @EVERY_ESTIMATOR
-@pytest.mark.parametrize(
-    "half_life", [0.01, 1, 40]
-)  # of which the first makes others than these fade out
+@pytest.mark.parametrize("half_life", [0.01, 1, 40])  # with the first, only others fade
 def test_rows_that_are_refused_let_nothing_fade(name, half_life):
     X, y = blobs(300)
     model = make(name).partial_fit(X[:200], y[:200], half_life=100)
@@ -234,7 +232,7 @@ def test_what_leaves_a_window_leaves_no_trace():
     window, clean = SlidingWindow(3), SlidingWindow(3)
     for block in np.array_split(np.arange(300), 6):
         window.update(X[block], y[block])
-    window.update(X * 1e12, y + 5)  # subtracting this again would leave rounding and no more
+    window.update(X * 1e12, y + 5)  # subtracting this again would leave only rounding errors
     for block in np.array_split(np.arange(300), 3):
         window.update(X[block], y[block])
         clean.update(X[block], y[block])

@@ -1,4 +1,4 @@
-"""Work that is stopped is gone on with, by the same only, and gives the same bits."""
+"""Interrupted work resumes, only for the same data and options, and gives the same bits."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("small_slabs")
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """What became of work that was killed again and again."""
+    """The outcome of work that was killed again and again."""
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
     done = subprocess.run(
@@ -114,7 +114,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     bad = X.copy()
     bad[187, 2] = np.nan
     path = tmp_path / "kept"
-    for _ in range(2):  # the second time from the checkpoint on
+    for _ in range(2):  # the second time, from the checkpoint
         with pytest.raises(InvalidDataError, match="NaN: row 187, column 2") as refusal:
             accumulate(bad, Y, checkpoint=path)
         (note,) = refusal.value.__notes__
@@ -127,7 +127,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     with pytest.raises(CheckpointError, match="on_invalid: skip, and 1 rows were left out"):
         accumulate(bad, Y, checkpoint=path)
     path.write_bytes(before)
-    bad[187] = X[187]  # mended where it is
+    bad[187] = X[187]  # repaired in place
     assert bits(accumulate(bad, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 

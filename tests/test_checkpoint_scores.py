@@ -1,4 +1,4 @@
-"""Scores that are half-written are gone on with, by the same only, and nothing reads them."""
+"""Partial scores resume, only for the same data and options, and nothing reads them before."""
 
 import zipfile
 
@@ -75,7 +75,7 @@ def test_scores_that_are_complete_are_given_back_by_the_same_call(tmp_path, fitt
     assert len(again.read) <= 10
     array = zarr.open_array(out)
     array[:] = 7
-    assert fitted.predict(Rows(), out=array) is array  # the caller's own is filled anew
+    assert fitted.predict(Rows(), out=array) is array  # the caller's own array is filled again
     np.testing.assert_array_equal(array[:], fitted.predict(X))
 
 

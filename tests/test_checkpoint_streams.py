@@ -1,4 +1,4 @@
-"""Checkpoints of batches and of streams, which go on at their offset."""
+"""Checkpoints of batches and of streams, which resume at their offset."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The command line: in processes of its own where that matters; files, and what they hold."""
+"""The command line: in separate processes if that matters; files and their content."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_info_tells_saved_things_from_rows(
 
 
 def write_mnist(folder: Path) -> None:
-    """Four files laid out as MNIST's are: blurred bars, lying or standing."""
+    """Four files in the layout of MNIST: blurred bars, horizontal or vertical."""
     random = np.random.default_rng(0)
     for part, n in (("train", 300), ("t10k", 80)):
         y = random.integers(0, 2, n).astype(np.uint8)

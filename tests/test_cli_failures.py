@@ -1,4 +1,4 @@
-"""The command line where something is wrong: a line that says so, and nothing left behind."""
+"""The command line on errors: one line that explains, and nothing left behind."""
 
 from __future__ import annotations
 

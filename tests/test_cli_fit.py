@@ -1,4 +1,4 @@
-"""The command line fits models, adds to moments, and chooses."""
+"""The command line fits models, adds to moments, and selects models."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_learning_curve_ends_at_the_model_of_all_rows_but_those_held_out(
     assert seen[-1] == (~held_out).sum()
     assert accuracy[-1] == qda.score(X[held_out], y[held_out])
     assert 4 <= len(seen) <= 20
-    assert seen[0] < 40  # the beginning, where it rises, is there
+    assert seen[0] < 40  # the rise at the start is included
 
 
 def test_a_learning_curve_is_held_against_the_store_that_is_named(

@@ -1,4 +1,4 @@
-"""The command line predicts, and says how well."""
+"""The command line predicts, and reports the accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line over stores that are incomplete, damaged, or somebody else's."""
+"""The command line over stores that are incomplete, damaged, or of other programs."""
 
 import json
 import os

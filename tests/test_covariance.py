@@ -1,4 +1,4 @@
-"""From moments to regularised covariances; what is singular, and what is constant."""
+"""Regularised covariances from moments; singular covariances and constant features."""
 
 import warnings
 
@@ -40,7 +40,7 @@ REGULARISATIONS = [
 
 
 def matrices(covariances: Covariances) -> np.ndarray:
-    """One matrix per class, whatever is held, (K, d, d)."""
+    """One matrix per class for every type, (K, d, d)."""
     values = covariances.values
     if values.ndim == 2:
         values = np.array([np.diag(row) for row in values])
@@ -266,7 +266,7 @@ def test_constant_features_are_left_out_and_put_back_when_sampling(make, dtype):
         fitted = make().fit(with_constant, y)
     assert len(caught) == 1
     assert fitted.constant_features_.tolist() == [1, 5]
-    # What rows say there changes nothing.
+    # The values of rows there change nothing.
     scored = with_constant.copy()
     scored[:, 1] = 0
     for method in ("predict", "predict_proba", "score_samples", "mahalanobis"):

@@ -1,4 +1,4 @@
-"""Conversion to zarr: sources, errors, and where it goes."""
+"""Conversion to zarr: sources, errors and destinations."""
 
 import gzip
 import struct
@@ -395,7 +395,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
         zarr.create_group(source).create_array(
             "X", data=np.ones((rows, 20), "u1"), chunks=(7000, 20)
         )
-    convert(X, tmp_path / "first")  # what is imported and started on first use
+    convert(X, tmp_path / "first")  # imports and threads of the first use
     with peak_memory() as peak:
         group = convert(source, tmp_path / "out", chunk_rows=rows // 40)
     assert group["X"].shape == (rows, 20 - (kind == "csv"))

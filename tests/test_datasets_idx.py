@@ -44,7 +44,7 @@ class TestIdx:
 
         file = IdxFile(str(path))
         assert (file.shape, file.dtype) == (array.shape, array.dtype)
-        for _ in range(2):  # each iteration starts anew
+        for _ in range(2):  # each iteration starts again
             blocks = list(file.blocks(rows))
             assert all(len(block) == rows for block in blocks[:-1])
             np.testing.assert_array_equal(np.concatenate([array[:0], *blocks]), array)
@@ -101,7 +101,7 @@ class TestIdx:
         assert peak[0] < 1 << 20
 
     def test_memory_grows_with_what_a_gzip_file_holds(self, tmp_path):
-        # Well within what deflate could reach for the file's size, but not there.
+        # Well within the reach of deflate for the file's size, but missing.
         path = tmp_path / "short.idx.gz"
         content = struct.pack(">BBBBI", 0, 0, 0x08, 1, 100 << 20) + os.urandom(200_000)
         path.write_bytes(gzip.compress(content))
@@ -187,7 +187,7 @@ class TestMnist:
         assert np.bincount(y_test).tolist() == [
             980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009
         ]  # fmt: skip
-        # The mean and standard deviation that everybody normalises MNIST with.
+        # The usual mean and standard deviation for normalising MNIST.
         assert round(float(X_train.mean()) / 255, 4) == 0.1307
         assert round(float(X_train.std()) / 255, 4) == 0.3081
 

@@ -70,7 +70,7 @@ class TestGaussianStream:
         assert stream.priors.tolist() == priors
         np.testing.assert_allclose(np.bincount(y, minlength=4) / len(y), priors, atol=0.005)
         for label in (0, 2, 3):
-            # What whitens the class makes its rows standard normal.
+            # Whitening makes the rows of a class standard normal.
             root = np.linalg.cholesky(stream.covariances[label])
             Z = np.linalg.solve(root, (X[y == label] - stream.means[label]).T).T
             error = 1 / np.sqrt(len(Z))

@@ -1,4 +1,4 @@
-"""Discriminants as formulas: they are the textbooks', and they are what the estimators compute."""
+"""Discriminants as formulas: they equal the textbooks' and the estimators' scores."""
 
 import naive
 import numpy as np
@@ -122,7 +122,7 @@ def test_three_boundaries_in_a_plane_meet_in_one_point(seed, covariance_type):
     discriminants = LinearDiscriminants.of(fitted)
     pairs = [discriminants.pair(*labels) for labels in ((0, 1), (1, 2), (2, 0))]
     point = discriminants.meeting(0, 1, 2)
-    # As far as it may be from all rows: there scores are large, and so is their rounding.
+    # The point may be far from all rows: scores are large there, and so is their rounding.
     scale = max(np.abs(pair.w) @ np.abs(point - pair.origin) + abs(pair.w0) for pair in pairs)
     for pair in pairs:
         assert abs(pair(point[None])[0]) < 1e-9 * scale
@@ -140,7 +140,7 @@ def test_boundaries_in_space_meet_next_to_the_mean():
     point = discriminants.meeting(0, 1, 2)
     np.testing.assert_allclose(lda.predict_proba(point[None]), 1 / 3, rtol=1e-9)
     w = np.array([discriminants.pair(0, k).w for k in (1, 2)])
-    along = np.linalg.svd(w)[2][2:]  # where they meet is a space of three dimensions
+    along = np.linalg.svd(w)[2][2:]  # their intersection has three dimensions
     np.testing.assert_allclose(along @ (point - lda.xbar_), 0, atol=1e-9)
     np.testing.assert_allclose(lda.predict_proba((point + 5 * along[0])[None]), 1 / 3, rtol=1e-9)
 

@@ -134,7 +134,7 @@ def test_parts_are_not_changed_when_they_are_merged():
 class TestUnknownSizes:
     @pytest.fixture
     def some(self):
-        """Rows of which dask does not know how many a block has, and the rows themselves."""
+        """Rows in blocks whose sizes dask does not know, and the rows themselves."""
         X, y = blobs(N_ROWS)
         kept = X[:, 0] > np.median(X[:, 0])
         blocks, labels, mask = in_blocks("thirty", X, y, kept)
@@ -230,7 +230,7 @@ def test_blocks_are_made_in_the_task_that_takes_them_in():
     labels = da.from_array(y, 50).rechunk(100)
     blocks, elsewhere = blocks_of(rows * 2, labels)
     assert len(blocks) == 3
-    assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and what is made of them
+    assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and their results
     assert len(elsewhere) == 1  # the zarr array
     blocks, elsewhere = blocks_of(rows - rows.mean(axis=0), labels)
     made = dask.compute(elsewhere)[0]

@@ -1,4 +1,4 @@
-"""dask: checkpoints of parts, and scores that are half-written."""
+"""dask: checkpoints of parts, and partial scores."""
 
 import re
 
@@ -61,7 +61,7 @@ WEIGHTS = np.linspace(0.5, 1, N_ROWS)
 
 @pytest.fixture(scope="module")
 def half_way(cluster, tmp_path_factory):
-    """What is in a checkpoint of the rows that are `stored` when half of them have been read."""
+    """The content of a checkpoint of the `stored` rows after half of them have been read."""
     folder = tmp_path_factory.mktemp("half way")
     group, _, y = store(folder / "rows")
     with pytest.MonkeyPatch.context() as patch, cluster["scheduler"].as_current():
@@ -74,7 +74,7 @@ def half_way(cluster, tmp_path_factory):
 
 @pytest.fixture
 def kept(half_way, tmp_path, client, slabs_of_a_chunk):
-    """How to go on with that checkpoint."""
+    """The arguments that resume from that checkpoint."""
     path = tmp_path / "kept"
     path.write_bytes(half_way)
     return {"sample_weight": WEIGHTS, "checkpoint": path}

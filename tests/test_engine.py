@@ -1,4 +1,4 @@
-"""One machine: the same moments and scores from wherever rows are, slab by slab."""
+"""One machine: the same moments and scores from any container, slab by slab."""
 
 import io
 import sys
@@ -23,12 +23,12 @@ NAMES = np.array(["ant", "bee", "a rather long name"])
 
 @pytest.fixture
 def small_slabs(monkeypatch):
-    """Slabs of 64 rows of six bytes, 8 of six float64, or a chunk where that is larger."""
+    """Slabs of 64 rows of six bytes, 8 of six float64, or of a chunk if that is larger."""
     monkeypatch.setattr(plan, "_SLAB_BYTES", 64 * 6)
 
 
 def assert_same_moments(found, expected):
-    """Bit for bit where exact, else to rounding."""
+    """Compare bit for bit if exact, up to rounding otherwise."""
     np.testing.assert_array_equal(found.classes, expected.classes, strict=True)
     (attributes, arrays), (wanted, values) = state_of(found), state_of(expected)
     assert attributes == wanted
@@ -147,7 +147,7 @@ def test_a_frame_with_columns_of_several_types():
 
 
 class Recorder:
-    """An array that is read by slicing, and remembers how."""
+    """An array that records the slices that are read."""
 
     def __init__(self, array, chunk_rows, shard_rows=None):
         self.array = array

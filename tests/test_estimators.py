@@ -1,4 +1,4 @@
-"""The scikit-learn face: its own checks, its tools, what fails, moments, samples."""
+"""The scikit-learn interface: scikit-learn's checks and tools, failures, moments, samples."""
 
 import pickle
 
@@ -43,7 +43,7 @@ from streamgda.errors import (
 
 # --- scikit-learn's own checks ----------------------------------------------------------------
 
-# Their rows are constant within each class, or fewer than their features, which smoothing mends.
+# Their rows are constant within each class, or fewer than features; smoothing allows for both.
 _SHAPES = {"check_sample_weights_shape", "check_sample_weights_not_overwritten"}
 _EQUIVALENCE = {"check_sample_weight_equivalence_on_dense_data"}
 _SINGULAR = {
@@ -56,7 +56,7 @@ _SINGULAR = {
 
 
 def singular_checks(estimator):
-    """The checks whose data have singular covariances: refused, unless regularised."""
+    """Checks whose data have singular covariances, which are refused unless regularised."""
     params = estimator.get_params()
     if params.get("shrinkage") == "auto":  # Ledoit and Wolf find no noise, and shrink nothing
         return _SHAPES | _EQUIVALENCE
@@ -194,7 +194,7 @@ def test_integer_weights_are_repetitions(name):
     X, y = blobs()
     weights = np.random.default_rng(0).integers(0, 4, len(X))
     weighted = make(name).fit(X, y, weights)
-    # Weights that are not whole numbers keep no count to take `ddof` off; these are.
+    # Weights that are not whole numbers leave no count from which to subtract `ddof`; these do.
     repeated = make(name).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     assert_equal_to_rounding(weighted, repeated, X)
     assert weighted.score(X, y, weights) == pytest.approx(

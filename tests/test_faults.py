@@ -1,4 +1,4 @@
-"""Workers that are killed, a scheduler that is killed: the same bits, or an error that says why."""
+"""Killed workers, a killed scheduler: the same bits, or an error that says why."""
 
 import contextlib
 import json
@@ -31,10 +31,10 @@ N_WORKERS = 3
 
 @pytest.fixture(scope="module")
 def cluster(forks):
-    """Workers that are soon back."""
+    """A cluster whose workers restart quickly."""
     settings = {
         "distributed.scheduler.allowed-failures": 100,
-        # The cluster gives a worker up that is down so long after it was first seen to be.
+        # The cluster gives up on a worker that stays down for this long.
         "distributed.deploy.lost-worker-timeout": "1 hour",
     }
     with (
@@ -74,7 +74,7 @@ class Killer:
 
     def run(self):
         while self.killed < self.most and not self.over.wait(self.random.uniform(0, 0.3)):
-            # A nanny whose worker dies while it starts gives up. One that was killed may be taken
+            # A nanny gives up if its worker dies during the start. A killed worker may be taken
             # for running a while longer; the next has another address.
             running = [
                 nanny
@@ -173,7 +173,7 @@ def test_a_store_that_workers_do_not_see(cluster, stored, tmp_path):
 
 @pytest.fixture
 def waiting(stored, tmp_path):
-    """Rows and labels of which the last blocks are made once a file is there; and that file."""
+    """Rows and labels whose last blocks wait for a file to appear; and the path of that file."""
     go_on = tmp_path / "go on"
 
     def wait(block, block_id):
@@ -188,7 +188,7 @@ def waiting(stored, tmp_path):
 
 
 def once_there(path, call):
-    """Call that as soon as a file is there."""
+    """Call a function as soon as a file exists."""
 
     def wait():
         while not path.exists():
@@ -219,7 +219,7 @@ def test_ctrl_c_cancels_the_work_and_keeps_what_was_done(cluster, client, waitin
 
 @pytest.mark.slow
 def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
-    """A dozen clients and more, at random moments; the workers go on to live."""
+    """A dozen clients and more, at random moments; the workers survive."""
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
     done = subprocess.run(
@@ -273,7 +273,7 @@ def test_workers_that_spill_come_and_go(stored, tmp_path):
         assert spilled["disk-write", "count"] > 0
         workers.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
         came, times = 1, 0
-        while came == 1:  # which takes a while, however much there is to do
+        while came == 1:  # which takes a while even with nothing to do
             assert_same_bits(bits(accumulate(blocks, da.from_zarr(stored["y"]))), expected)
             assert_same_bits(bits(accumulate(stored["X"], stored["y"])), before)
             out = fitted.predict_proba(stored["X"], out=tmp_path / f"scores {times}")

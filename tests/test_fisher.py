@@ -1,4 +1,4 @@
-"""Fisher's discriminant: no direction tells the classes further apart."""
+"""Fisher's discriminant: no other direction separates the classes better."""
 
 import naive
 import numpy as np

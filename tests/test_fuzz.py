@@ -1,8 +1,8 @@
-"""Saved files that were changed by chance or by malice: an error of ours, or all as it was.
+"""Saved files changed by accident or malice: an error of streamgda, or the original content.
 
-A case changes a saved thing in one place or a few. Where checksums were not made right again, it
-must fail or load to the bit what was saved; the others may load as something else, of which
-nothing but that it is well-formed can be said.
+A case changes a saved object in one or a few places. Unless it updates the checksums too, loading
+must fail or return the saved object to the bit. Otherwise loading may return something else, which
+must be well-formed.
 """
 
 import functools
@@ -77,20 +77,20 @@ EVERY_SUBJECT = pytest.mark.parametrize("name", SUBJECTS)
 
 @functools.cache
 def subject(name):
-    """A thing to be saved, and what loads it."""
+    """An object to save, and its loader."""
     make, load = SUBJECTS[name]
     return make(), load
 
 
 def files_of(saved):
-    """What saving writes, by key."""
+    """The files that saving writes, by key."""
     held = {}
     saved.save(zarr.storage.MemoryStore(held))
     return {key: value.to_bytes() for key, value in held.items()}
 
 
 def meaning(loaded):
-    """All that matters of what was loaded, as bytes."""
+    """The content of the loaded object, as bytes."""
     attributes, arrays = state_of(loaded)
     plain = {name: [a.dtype.str, a.shape, a.tobytes().hex()] for name, a in arrays.items()}
     return json.dumps([attributes, plain], sort_keys=True)
@@ -175,7 +175,7 @@ def edit_and_seal(files, chance):
 
 
 def change_numbers_and_seal(files, chance):
-    """Other values in an array, under a checksum that is right."""
+    """Change the values of an array, and update its checksum."""
     tree = json.loads(files["zarr.json"])
     head = tree["attributes"][storage.FORMAT]
     name = chance.choice(sorted(head["arrays"]))
@@ -196,7 +196,7 @@ def change_numbers_and_seal(files, chance):
 
 
 def walk(tree):
-    """Each place in a JSON tree, as what holds it and its key or number there."""
+    """Each place in a JSON tree, as its container and its key or index there."""
     if not isinstance(tree, dict | list):
         return
     for at in list(tree) if isinstance(tree, dict) else range(len(tree)):
@@ -209,7 +209,7 @@ SEALED = [edit_and_seal, change_numbers_and_seal]
 
 
 def check(load, store, wanted):
-    """Load: the error of ours (True), or what was saved to the bit (False)."""
+    """Return True if loading raises an error of ours, False if it gives the object to the bit."""
     try:
         loaded = load(store)
     except (FormatError, SourceNotFoundError):
@@ -303,7 +303,7 @@ def test_only_plain_files_are_read(tmp_path, key, become):
 
 
 def test_arrays_lie_inside(tmp_path):
-    """A name that leads out of the directory, with all else right, is not followed."""
+    """A name that leads out of the directory is not followed, even if all else is valid."""
     saved, load = subject("moments")
     write_directory(tmp_path / "other", files_of(saved))
     for out in ("../other/mean", str(tmp_path / "other" / "mean"), "inner/../mean", "link/mean"):
@@ -362,7 +362,7 @@ for path in sys.argv[2:]:
 
 
 def bomb(files, change):
-    """Files whose description was changed, under a checksum that is right."""
+    """Files with a changed description and a valid checksum."""
     tree = json.loads(files["zarr.json"])
     head = tree["attributes"][storage.FORMAT]
     change(head)
@@ -373,7 +373,7 @@ def bomb(files, change):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
 def test_bombs(tmp_path):
-    """A process that loads them never asks for more than a little, not even of what it leaves."""
+    """A process that loads them never allocates much memory."""
     files = files_of(subject("moments")[0])
     shape = [3, BOMB_ROWS]
 

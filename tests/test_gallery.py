@@ -1,4 +1,4 @@
-"""The gallery is made end to end, and what the documents name is there."""
+"""The gallery is built end to end, and contains what the documents name."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def test_a_section_has_pictures_with_their_text(gallery, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypatch):
     program, material = gallery("__main__"), gallery("material")
-    monkeypatch.setattr(gallery("page"), "DPI", 20)  # small, for this is not looked at
+    monkeypatch.setattr(gallery("page"), "DPI", 20)  # small: the test does not look at it
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     (tmp_path / "bench" / "pictures").mkdir(parents=True)
     (tmp_path / "bench" / "pictures" / "of-old.png").touch()

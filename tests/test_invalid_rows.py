@@ -1,4 +1,4 @@
-"""Rows that were not measured are left out and counted, or errors."""
+"""Rows without measurements are left out and counted, or refused."""
 
 import functools
 
@@ -19,7 +19,7 @@ NODATA = -7
 
 
 def rasters(dtype):
-    """Rows of that type in which some hold `NODATA` or, of floats, NaN; and which are good."""
+    """Rows of that type, some with `NODATA` or (floats) NaN, and a mask of the valid ones."""
     rows = np.round(10 * X).astype(dtype)
     rows[rows == NODATA] = 1
     bad = [0, 31, 32, 60, *range(90, 120), 299]  # a whole slab among them
@@ -63,7 +63,7 @@ def test_nodata_is_an_error_where_it_is_not_skipped():
     with pytest.raises(InvalidDataError, match=r"row 0 holds NaN, infinity or nodata=-7"):
         accumulate(rows, Y, nodata=NODATA)
     weights = np.ones(N_ROWS)
-    weights[0] = 0  # a row that is not there
+    weights[0] = 0  # a row that does not exist
     with pytest.raises(InvalidDataError, match=r"row 31 holds"):
         accumulate(rows, Y, nodata=NODATA, sample_weight=weights)
     skipped = accumulate(rows, Y, nodata=NODATA, sample_weight=weights, on_invalid="skip")
@@ -131,7 +131,7 @@ def test_the_count_goes_where_the_rows_go(tmp_path):
     whole.save(tmp_path / "moments")
     assert ClassMoments.load(tmp_path / "moments").n_skipped == whole.n_skipped
     attributes, arrays = state_of(whole)
-    del attributes["n_skipped"]  # as files of before have it
+    del attributes["n_skipped"]  # as in older files
     assert restore(ClassMoments, attributes, arrays).n_skipped == 0
     assert whole.update(rows[good[:5]], Y[good[:5]]).n_skipped == N_ROWS - good.size
 

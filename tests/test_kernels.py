@@ -59,7 +59,7 @@ def test_group_rows_of_random_codes():
 
 
 def test_encode_labels():
-    """Labels from 5 on, of which 6 is none."""
+    """Labels from 5 on, without 6."""
     table = np.array([1, -1, 0])
     for labels, known in (([5, 7, 7, 5], True), ([], True), ([5, 6], False), ([4], False)):
         codes = np.full(len(labels), 9)
@@ -71,13 +71,13 @@ def test_encode_labels():
 
 @pytest.mark.parametrize("low", [-(2**63), -3, 0, 7, 2**63 - 6])
 def test_all_within(low):
-    """Five numbers; those far away do not come round from the other side."""
+    """Five numbers; those far away do not wrap around."""
     labels = [low + i for i in range(5)]
     assert all_within(np.array(labels), low, 5)
     assert all_within(np.empty(0, np.int64), low, 5)
     for other in {low - 1, low + 5, -(2**63), 2**63 - 1, 0} - set(labels):
         if abs(other + 0.5) < 2**63:
-            with np.errstate(over="ignore"):  # without the compiler NumPy would say that it wraps
+            with np.errstate(over="ignore"):  # without the compiler, NumPy would warn of wrapping
                 assert not all_within(np.array([*labels, other, low]), low, 5)
 
 
@@ -208,7 +208,7 @@ def test_centre_scatter(tied, d):
 
 
 def test_centre_scatter_of_nearly_uncorrelated_features():
-    """1 - (n - 1)/n is small: what is left of it must be as good as a large number."""
+    """1 - (n - 1)/n is small, and must be as accurate as a large number."""
     n = 1000
     count = np.array([n])
     total = rest = np.array([[n - 1, 1]])

@@ -1,4 +1,4 @@
-"""Class labels of all kinds: what is taken, what is refused, and the codes that come of them."""
+"""Class labels of all kinds: those accepted, those refused, and their codes."""
 
 import datetime
 
@@ -17,7 +17,7 @@ NONE = np.empty(0, np.int64)
 
 
 def check_encoding(y, classes=NONE):
-    """Codes point at the labels, and classes are all labels, sorted."""
+    """Check that codes point at the labels, and that classes are the sorted labels."""
     y = as_labels(y)
     codes, found = encode(y, classes)
     assert codes.dtype == np.int64

@@ -1,4 +1,4 @@
-"""Memory as a contract: what is planned, what is refused, and that a process stays within it."""
+"""The memory contract: plans, refusals, and processes that stay within their plan."""
 
 import json
 import os
@@ -25,7 +25,7 @@ MB = 10**6
 
 
 class Stored:
-    """An array in chunks whose rows are made when they are read; labels where it has one axis."""
+    """An array in chunks whose rows are generated when they are read; labels if it has one axis."""
 
     def __init__(self, shape, chunks, dtype=np.uint8, shards=None):
         self.shape, self.chunks, self.shards = shape, chunks, shards
@@ -140,13 +140,13 @@ def test_large_shards_are_read_by_their_chunks():
 
 
 def test_few_chunks_at_a_time():
-    """Each is a task of zarr's, however small it is."""
+    """Each is a task of zarr, even if it is small."""
     assert slab_of(Stored((10**6, 784), (1, 784))) == plan._SLAB_CHUNKS
     assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
 def test_narrow_rows_count_their_labels():
-    """Of a row of two bytes, its label, its code and its place take more than itself."""
+    """The label, the code and the position of a row of two bytes take more than the row."""
     X, y = Stored((10**8, 2), (10**6, 2)), labels_of(10**8, np.int64)
     assert slab_of(X, y) == 10**6
     y.chunks = (10**6,)
@@ -197,7 +197,7 @@ CHILD = Path(__file__).with_name("peaks.py")
 
 @pytest.fixture(scope="module")
 def peaks(tmp_path_factory):
-    """By case: what was planned, and what a process took at most above what it had before."""
+    """By case: the planned memory, and the most that a process took beyond what it had before."""
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("peaks are read from Linux's /proc")
     done = subprocess.run(
@@ -205,7 +205,7 @@ def peaks(tmp_path_factory):
         capture_output=True,
         text=True,
         check=False,
-        # What is freed goes back at once: otherwise one peak hides behind another.
+        # Freed memory is returned at once; otherwise one peak would hide another.
         env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"},
     )
     assert not done.returncode, done.stderr

@@ -51,7 +51,7 @@ def store(images, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def moments(store):
-    """Of the rows that models are fitted to, and of those that are held out."""
+    """Moments of the training rows and of the held-out rows."""
     X, y = open_store(store)
     fitted_to = y.shape[0] - HELD_OUT
     batches = [(X[:fitted_to], y[:fitted_to]), (X[fitted_to:], y[fitted_to:])]
@@ -59,7 +59,7 @@ def moments(store):
 
 
 def chosen(moments, images, make, candidates):
-    """The candidate that does best on held-out rows, fitted to all without another look."""
+    """The best candidate on held-out rows, fitted to all without reading them again."""
     X, y, *_ = images
     first, second = moments
     scores = [
@@ -127,7 +127,7 @@ def test_black_margins_are_left_out_and_put_back(moments):
 
 
 def test_fifty_principal_components(moments, images):
-    """Of moments in 784 dimensions: the images are read once."""
+    """From moments in 784 dimensions: the images are read once."""
     X, y, X_test, y_test = images
     components = (moments[0] + moments[1]).pca(50)
     fewer = tuple(part.project(components) for part in moments)
@@ -156,7 +156,7 @@ def test_model_choice_finds_nearly_the_best_setting(projected):
     scores = [model.score(test, y_test) for model in models]
     assert len(scores) == 31
     assert search.score(test, y_test) >= max(0.965, max(scores) - 0.002)
-    # What the candidates are held to be worth is what they are worth on the test images.
+    # The estimated accuracies of the candidates agree with those on the test images.
     assert np.corrcoef(search.cv_results_["mean_test_score"], scores)[0, 1] > 0.99
     losses = [log_loss(y_test, model.predict_proba(test)) for model in models]
     means = search.cv_results_["mean_test_neg_log_loss"]  # comes with accuracy

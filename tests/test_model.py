@@ -1,4 +1,4 @@
-"""What Gaussians with priors say of rows, against the textbook; sampling; saving."""
+"""Scores of Gaussian models against the textbook; sampling; saving."""
 
 import itertools
 import pickle
@@ -162,7 +162,7 @@ def test_scores_of_float32_are_within_the_documented_bound(d, offset):
         assert (np.abs(found[:, k] - exact[:, k]) <= bound).all()
         constant = np.log(fitted.priors[k]) - 0.5 * d * np.log(2 * np.pi)
         np.testing.assert_allclose(joint[:, k], constant - 0.5 * found[:, k], rtol=1e-14)
-    assert (found != exact).any() == (d > MAX_FEATURES)  # of many features, it is float32
+    assert (found != exact).any() == (d > MAX_FEATURES)  # for many features, it is float32
 
     fitted, rows = made_up("tied", d, offset)
     exact, found = (fitted.relative_scores(r) for r in (rows.astype(np.float64), rows))

@@ -1,4 +1,4 @@
-"""Class moments of rows of every kind against the naive oracle, and what is held of them."""
+"""Class moments of rows of every kind against the naive oracle, and their state."""
 
 import re
 
@@ -57,7 +57,7 @@ def test_rows_of_any_kind(covariance_type, dtype, layout, tmp_path):
     assert moments.exact == (np.dtype(dtype).itemsize <= 2 and dtype != "float16")
     assert moments.n_features == 5
     assert moments.class_count.dtype == np.int64
-    # Once more, for what happens in the second batch.
+    # Twice, to cover the second batch.
     moments.update(rows, y)
     assert_moments(moments, np.vstack([X, X]), np.append(y, y))
 
@@ -158,7 +158,7 @@ def test_weights(covariance_type, dtype):
     assert moments.class_count.dtype == np.float64
     assert not moments.exact
     assert_moments(moments, X, y, weights)
-    moments.update(X, y)  # and unweighted rows on top
+    moments.update(X, y)  # and unweighted rows added
     both = np.append(weights, np.ones(200))
     assert_moments(moments, np.vstack([X, X]), np.append(y, y), both)
 

@@ -1,4 +1,4 @@
-"""How near moments are to what is exactly true of the rows."""
+"""Accuracy of moments against the exact values."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from streamgda.moments import sums as sums_module
 
 @pytest.fixture(scope="module")
 def far_away():
-    """Unit variance at an offset of 1e8, and what is exactly true of it."""
+    """Rows of unit variance at an offset of 1e8, and their exact moments."""
     rng = np.random.default_rng(8)
     y = rng.integers(0, 3, 300)
     X = 1e8 + rng.normal(size=(300, 3)) + 2 * y[:, None]
@@ -65,7 +65,7 @@ def test_large_offset_after_subtraction(far_away):
 
 
 def test_classes_far_from_each_other():
-    """Between-class distances must not leak into the scatter within."""
+    """Distances between classes must not leak into the scatter within them."""
     X, y = sample(500, 3)
     far = X + 1e9 * y[:, None]
     expected = naive.rounded(naive.exact_covariance(far, y, "tied"))
@@ -110,7 +110,7 @@ def scatter_of(moments):
 @pytest.mark.parametrize("offset", [0, 1e4])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, monkeypatch):
-    """(DEPTH + 4) / 2^24 of what is added up, element by element, whatever the offset."""
+    """(DEPTH + 4) / 2^24 of the summed magnitudes, element by element, at any offset."""
     take_path("large", monkeypatch)
     taken = watch(monkeypatch)
     rng = np.random.default_rng(13)
@@ -155,7 +155,7 @@ SCALES = {
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scales, d, monkeypatch):
-    """Whole blocks of 256 rows, so that none of them is small enough for float32."""
+    """Whole blocks of 256 rows, so that none is small enough for float32."""
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
     monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
     rng = np.random.default_rng(14)
@@ -175,7 +175,7 @@ def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scal
 
 @pytest.mark.parametrize("weight", [1e-200, 1e-100, 1e-60, 1e60, 1e100])
 def test_float32_of_any_weight(weight, monkeypatch):
-    """Roots of weights that float32 does not hold must not make zeros or infinities of rows."""
+    """Roots of weights beyond the range of float32 must not turn rows into zeros or infinities."""
     take_path("large", monkeypatch)
     X, y = sample(300, 30, dtype="float32")
     moments = ClassMoments().update(X, y, np.full(300, weight))

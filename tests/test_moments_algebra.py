@@ -1,4 +1,4 @@
-"""Moments are added, taken out of each other, and fade."""
+"""Moments are added, subtracted and decayed."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_what_was_added_can_be_taken_out(drawn):
             offset = largest(both.means)
             np.testing.assert_allclose(is_.count, was.count, rtol=1e-9)
             np.testing.assert_allclose(is_.mean, was.mean, rtol=1e-9, atol=1e-9 * offset)
-            # What is left of a large scatter is as good as that one was.
+            # The remainder of a large scatter is as accurate as the scatter was.
             rounding = 1e-12 * largest(whole.scatter) + 1e-14 * offset**2
             np.testing.assert_allclose(is_.scatter, was.scatter, rtol=1e-9, atol=rounding)
             assert variances(is_.scatter).min() >= 0

@@ -1,4 +1,4 @@
-"""What moments refuse, and that it leaves them as they were."""
+"""Input that moments refuse, which leaves them unchanged."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_values_that_are_not_finite_late_in_a_large_array(
 
 
 def test_rows_are_numbered_as_they_came():
-    """Rows of weight zero are left out of the sums, not out of the numbers in messages."""
+    """Rows of weight zero do not enter the sums, but count for the row numbers in messages."""
     X = with_value(np.nan, row=3)
     refuses(ClassMoments(), "row 3, column 1", X, [0, 1, 0, 1], [0, 1, 0, 1])
     before = ClassMoments()
@@ -87,7 +87,7 @@ def test_values_whose_sums_overflow(moments, value):
     message = "values whose sums or squares overflow float64 .*; scale the data down"
     refuses(moments, message, X, [0, 0, 0])
     refuses(moments, message, X, [0, 0, 9])
-    refuses(moments, message, X[:1], [0])  # alone it would do; beside others it would not
+    refuses(moments, message, X[:1], [0])  # alone it would be accepted; with others it is not
     refuses(moments, message, X, [0, 0, 0], np.ones(3))
 
 

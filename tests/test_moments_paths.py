@@ -25,7 +25,7 @@ from streamgda.runtime import threads
 
 
 def assert_taken(taken, path, dtype, matrix):
-    """That path, by 1300 rows of 40 features and 2 threads."""
+    """Check that 1300 rows of 40 features and 2 threads took that path."""
     pieces = [DEPTH] * 5 + [20]
     small = {
         "whole": [(1300, 1638)],
@@ -59,7 +59,7 @@ def assert_taken(taken, path, dtype, matrix):
 
 
 def accuracy(dtype, path, matrix=True):
-    """What float32 products leave of covariances; how much that is at most is tested below."""
+    """The accuracy of covariances from float32 products; the bound itself is tested below."""
     return 1e-6 if dtype == "float32" and path in LARGE and matrix else 1e-12
 
 
@@ -89,7 +89,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, path, monkeypatch):
-    """Constants have no scatter, duplicates have the same to the bit, also of merged moments."""
+    """Constants have no scatter, and duplicates equal scatters to the bit, also after merging."""
     weighted = dtype == "weighted"
     X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
     weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else np.ones(1300)
@@ -155,7 +155,7 @@ def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threa
 
 
 def watch_workers(patch):
-    """The pool threads that do any work."""
+    """The pool threads that do work."""
     import threading
 
     seen, alone = set(), threads._alone

@@ -46,7 +46,7 @@ def test_views_commute_with_merging(drawn, data):
     if covariance_type in ("full", "tied"):
         components = np.random.default_rng(d).normal(size=(2, d))
         spread = largest(both.means - both.means[0]) + np.sqrt(largest(both.covariance()))
-        offset = both.means[0] + spread + 1e-9  # close, as far as the data's spread goes
+        offset = both.means[0] + spread + 1e-9  # close, relative to the spread of the data
         check(lambda m: m.project(components, offset))
     if not covariance_type.startswith("tied"):
         kept = data.draw(st.sets(st.sampled_from(both.classes.tolist())))
@@ -129,7 +129,7 @@ def test_relabel(covariance_type, dtype):
         labels = np.array([mapping.get(label, label) for label in y.tolist()])
         expected = ClassMoments(covariance_type).update(X, labels)
         if covariance_type.startswith("tied") and len(set(labels)) < 4:
-            # Pooled: of rows that change class, the scatter between the classes is added.
+            # Pooled: rows that change class add the scatter between the classes.
             expected = ClassMoments("full").update(X, labels).reduce(covariance_type)
         assert_close(moments.relabel(mapping), expected)
     names = moments.relabel({0: "b", 1: "a", 2: "b", 3: "c"})

@@ -1,4 +1,4 @@
-"""Rank-one updates of rows of few features, against numpy; with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Rank-one updates by narrow rows, against numpy; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def padded(values, width):
 def rows(d, dtype, n=37):
     random = np.random.default_rng(d)
     low, high = (-9, 9) if dtype in ("f8", "f4") else (0, 120)
-    # What follows the last row in memory is no number, and must not be looked at.
+    # The memory after the last row holds no numbers, and must not be read.
     held = np.full(n * d + 8, 99 if np.dtype(dtype).kind in "iu" else np.nan, dtype)
     X = held[: n * d].reshape(n, d)
     X[...] = random.integers(low, high, (n, d))
@@ -54,7 +54,7 @@ def test_padded_width():
 def test_sums_and_products(dtype, weighted, step):
     for d in WIDTHS:
         X, codes, w = rows(d, dtype)
-        w = frozen(w**2) if weighted else NO_WEIGHTS  # of which roots are exact
+        w = frozen(w**2) if weighted else NO_WEIGHTS  # with exact roots
         width = padded_width(d)
         centre = np.arange(N_CLASSES * d, dtype=float).reshape(N_CLASSES, d)
         low = np.full((N_CLASSES, d), 0.5)

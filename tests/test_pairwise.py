@@ -1,4 +1,4 @@
-"""Missing values: pairwise complete moments against pandas, and what is made of them."""
+"""Missing values: pairwise complete moments against pandas, and models fitted to them."""
 
 import json
 
@@ -47,7 +47,7 @@ def assert_as_pandas_says(moments, X, y, rtol=1e-12):
         rows = frame[y == label]
         there = rows.notna().to_numpy(float)
         n = there.T @ there
-        expected = rows.cov().to_numpy()  # which heeds no other ddof where values are missing
+        expected = rows.cov().to_numpy()  # which ignores other values of ddof if values are missing
         scale = np.nanmax(np.abs(expected))
         with np.errstate(divide="ignore", invalid="ignore"):
             biased = np.where(n > 1, expected * (n - 1) / n, np.where(n == 1, 0, np.nan))
@@ -249,7 +249,7 @@ def test_rows_of_weight_zero_are_not_there():
 
 
 def test_a_covariance_that_is_not_positive_definite_is_mended():
-    # Three features, each pair of them from rows of its own: correlations 1, 1 and -1.
+    # Three features, each pair from separate rows: correlations 1, 1 and -1.
     base = np.random.default_rng(0).normal(size=(40, 1))
     X = np.full((120, 3), np.nan)
     X[:40, [0, 1]] = base * [1, 1]

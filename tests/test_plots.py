@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what the estimator says."""
+"""Pictures show the results of the estimator."""
 
 import subprocess
 import sys
@@ -318,7 +318,7 @@ def test_linear_rule_along_fishers_directions_is_the_same_in_slice_and_projectio
     ]
     shown = [np.asarray(ax.images[0].get_array()) for ax in pictures]
     np.testing.assert_allclose(shown[0], shown[1], atol=1e-6)
-    # Ellipses are circles there: the covariance within classes is the unit matrix.
+    # Ellipses are circles here: the covariance within classes is the unit matrix.
     for ellipse in ellipses(pictures[0])[::2]:
         np.testing.assert_allclose((ellipse.width, ellipse.height), 2, rtol=1e-9)
 
@@ -399,7 +399,7 @@ def test_thresholds_of_one_feature_are_where_the_prediction_changes() -> None:
     ax = plots.plot_densities(estimator)
     z = np.linspace(*ax.get_xlim(), 10_000)
     expected = changes(z, estimator.predict(z[:, None]))
-    assert len(expected) == 2  # of variances that differ
+    assert len(expected) == 2  # with different variances
     np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
     tied = GaussianDiscriminantAnalysis("tied", priors=[1.0, 0.0]).fit(X, y)
     assert not thresholds(plots.plot_densities(tied))

@@ -1,4 +1,4 @@
-"""What is shown of a pass while it goes on: a bar, lines in a log, or the caller's own."""
+"""Progress of a pass: a bar, lines in a log, or the caller's own display."""
 
 import io
 import re
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds that pass when the test says so."""
+    """A clock that the test advances."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now

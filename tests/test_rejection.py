@@ -1,4 +1,4 @@
-"""Outliers: p-values of distances, and a label for rows that are of no class."""
+"""Outliers: p-values of distances, and a label for rows of no class."""
 
 import naive
 import numpy as np
@@ -26,7 +26,7 @@ def with_outliers():
 @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 def test_p_values_are_the_tail_of_chi_square(covariance_type):
     X, y, rows = with_outliers()
-    X[:, 1] = rows[:, 1] = 3  # left out of the density: it is no degree of freedom
+    X[:, 1] = rows[:, 1] = 3  # left out of the density, so no degree of freedom
     with pytest.warns(match="constant"):
         fitted = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
     expected = chi2.sf(fitted.mahalanobis(rows), 3)
@@ -61,7 +61,7 @@ def test_rows_are_rejected_for_the_class_they_would_get(covariance_type, dtype, 
     rows = rows.astype(dtype)
     best, found = fitted.predict(rows), fitted.predict(rows, reject=reject)
     own = fitted.p_values(rows)[np.arange(len(rows)), best]
-    sure = np.abs(own / reject - 1) > 1e-3  # else rounding decides
+    sure = np.abs(own / reject - 1) > 1e-3  # otherwise rounding decides
     assert sure.mean() > 0.98
     np.testing.assert_array_equal(found[sure], np.where(own < reject, -1, best)[sure])
     assert 0 < (found == -1).sum() < found.size

@@ -1,4 +1,4 @@
-"""Stores beyond this machine: real servers on the loopback, also slow and failing ones."""
+"""Remote stores: real servers on the loopback, slow and failing ones too."""
 
 import gc
 import http.server
@@ -180,7 +180,7 @@ def test_models_behind_failures(server, rows):
 
 
 def impatient(seconds):
-    """A file system that does not wait for long."""
+    """A file system with short timeouts."""
     import aiohttp
 
     return {"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=seconds)}}
@@ -241,7 +241,7 @@ def test_the_command_line_takes_addresses(server, tmp_path):
 
 @pytest.fixture(scope="module")
 def s3():
-    """The address of a server of the S3 protocol in a process of its own."""
+    """The address of an S3 server in a separate process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -262,7 +262,7 @@ def s3():
 
 @pytest.fixture
 def environment(s3, monkeypatch):
-    """A bucket; credentials and the server's address are where programs look for them."""
+    """A bucket, with credentials and the server's address in the usual environment variables."""
     for name, value in {
         "AWS_ENDPOINT_URL": s3,
         "AWS_ACCESS_KEY_ID": "k",
@@ -296,7 +296,7 @@ def test_s3(environment, rows, expected, tmp_path):
 
 
 def test_s3_from_the_command_line(environment, rows, tmp_path):
-    """Credentials and addresses come from the environment, as other programs take them."""
+    """Credentials and addresses come from the environment, as in other programs."""
     write(f"s3://{environment}/rows", rows)
     arguments = ["fit", f"s3://{environment}/rows", "--kind", "nb", "--model", str(tmp_path / "nb")]
     with pytest.raises(SystemExit) as ended:

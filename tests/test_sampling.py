@@ -1,4 +1,4 @@
-"""Rows that are drawn: of the right distribution, singular or not, and always the same bits."""
+"""Sampled rows: the right distribution, singular or not, and always the same bits."""
 
 import naive
 import numpy as np
@@ -91,7 +91,7 @@ def test_fewer_rows_than_features():
     drawn, labels = QuadraticDiscriminantAnalysis().partial_fit(X, y).sample(200, 0)
     for k in (0, 1):
         mean = X[y == k].mean(axis=0)
-        basis = np.linalg.svd(X[y == k] - mean)[2][2:]  # two rows span what the class varies in
+        basis = np.linalg.svd(X[y == k] - mean)[2][2:]  # two rows span the variation of the class
         assert np.abs((drawn[labels == k] - mean) @ basis.T).max() < 1e-5
         assert (drawn[labels == k] - mean).std() > 0.3
 
@@ -152,7 +152,7 @@ def test_seeds_are_those_of_scikit_learn():
     assert not np.isin(fitted.sample(10, random)[0], first).any()
     assert not np.isin(fitted.sample(10)[0], fitted.sample(10)[0]).any()
     blocks = fitted.sample(N, 1)[0]
-    assert np.unique(blocks).size == blocks.size  # each block has a stream of its own
+    assert np.unique(blocks).size == blocks.size  # each block has a separate random stream
 
 
 def test_classes_are_as_given():

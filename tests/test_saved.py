@@ -1,4 +1,4 @@
-"""Estimators that were saved score as before, bit for bit, and go on learning."""
+"""Saved estimators score as before, bit for bit, and continue to learn."""
 
 import copy
 

@@ -25,10 +25,10 @@ from streamgda.kernels.scatter import (
 from streamgda.kernels.tiles import ROWS, has_integer_dot, panel_width
 
 PANELS = ["float64", "float32", "int16"]
-# Panels and the sums of their products, as they occur.
+# Types of panels and of the sums of their products.
 SUMS = [("float64", "float64"), ("float64", "int64"), ("float32", "float64"), ("float32", "int64")]
 SUMS += [("int16", "int64")]
-# Rows, panels, and the centre that is taken off in between, as they occur.
+# Types of rows, panels and the centre that is subtracted.
 SOURCES = [(dtype, "float64", "float64") for dtype in ("float32", "float64")]
 SOURCES += [("float32", "float32", "float64")]
 SOURCES = [(*source, weighted) for source in SOURCES for weighted in (False, True)]
@@ -40,7 +40,7 @@ WIDTHS = [1, 2, 3, 7, 8, *range(11, 18), *range(23, 26), 48, 63, 64, 65]
 
 @numba.njit
 def tile(A, first, B, depth, T):
-    """What is an intrinsic can only be called by what is compiled."""
+    """Call the intrinsic, which only compiled functions can do."""
     tiles.multiply_tile(A, first, B, depth, T)
 
 
@@ -56,12 +56,12 @@ def together(panel):
 
 
 def quiet():
-    """Without the compiler NumPy has its say about what is not looked at."""
+    """Silence NumPy's warnings, without the compiler, about values that are ignored."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def garbage(dtype, total="float64"):
-    """What must not matter: NaN where that can be had and turned into a sum."""
+    """Content that must not matter: NaN for the types that have it and can sum it."""
     return np.nan if np.dtype(dtype).kind == "f" and total == "float64" else 77
 
 
@@ -80,7 +80,7 @@ def test_multiply_tile(panel, total, depth):
     rng = np.random.default_rng(depth)
     width, pair = panel_width(panel), (2,) if panel == "int16" else ()
     for left_width in (ROWS, width, width + ROWS, 5 * ROWS):
-        # One entry more than is read, and bytes: the largest numbers whose sums float32 holds.
+        # One entry more than is read, and bytes: the largest numbers whose sums float32 can hold.
         A = np.full((depth + 1, left_width, *pair), garbage(panel, total), panel)
         B = np.full((depth + 1, width, *pair), garbage(panel, total), panel)
         for M in (A, B):
@@ -132,7 +132,7 @@ def test_where_there_is_an_integer_dot_product(monkeypatch):
 
 
 def source_of(rng, dtype, centre_dtype, n, d, weighted=False, n_classes=3):
-    """What `pack_centred` reads: small whole numbers, halves where those have a place."""
+    """Arguments of `pack_centred`: small whole numbers, and halves for types that have them."""
     centre = rng.integers(-3, 4, (n_classes, d)).astype(centre_dtype)
     low = rng.integers(-3, 4, centre.shape) / 8 if centre_dtype == "float64" else 0 * centre
     return (
@@ -146,7 +146,7 @@ def source_of(rng, dtype, centre_dtype, n, d, weighted=False, n_classes=3):
 
 
 def centred_rows(X, codes, order, weights, centre, low):
-    """The rows as `pack_centred` must take them."""
+    """The rows as `pack_centred` must centre them."""
     Z = np.empty((len(order), X.shape[1]))
     for q, r in enumerate(order):
         k = codes[r]
@@ -158,14 +158,14 @@ def centred_rows(X, codes, order, weights, centre, low):
 
 
 def room_for(n_blocks, n, d, panel, dirt):
-    """Panels and the features of each, with anything in them."""
+    """Panels and the features of each, with arbitrary content."""
     panels = empty_panels(n_blocks, n, d, np.dtype(panel))
     panels[...] = dirt
     return panels, np.full((n_blocks, panels.shape[1] * panels.shape[3]), -1, np.intp)
 
 
 def dirty(n, d, panel):
-    """All that `pack_centred` writes to, with anything in it."""
+    """Outputs and scratch space of `pack_centred`, with arbitrary content."""
     dirt = garbage(panel)
     panels, features = room_for(1, n, d, panel, dirt)
     rows = np.full((n + n % together(panel), d + panel_width(panel)), dirt, panel)
@@ -173,7 +173,7 @@ def dirty(n, d, panel):
 
 
 def unpacked(panels, features, active, n):
-    """Rows as they stand in the panels, of those features that take part."""
+    """The rows that the panels hold, with the packed features only."""
     width, parts = panels.shape[2:]
     return np.array(
         [
@@ -198,14 +198,14 @@ def test_pack_centred(dtype, panel, centre, weighted, n):
         assert (np.diff(chosen) > 0).all()
         assert not np.delete(Z, chosen, axis=1).any()
         assert (unpacked(panels, features, active, n) == Z[:, chosen]).all()
-        if n % together(panel):  # the row that is not there
+        if n % together(panel):  # the missing row
             used = panels[: -(-active // width)]
             assert not used[:, n // 2, : min(width, active), 1].any()
 
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_features_that_are_zero_in_all_rows_are_left_out(panel):
-    """Also where that is one value a class, and whatever other rows hold."""
+    """Also if each class has a different constant, and with any values in other rows."""
     rng = np.random.default_rng(1)
     width = panel_width(panel)
     d, n = 3 * width, 9
@@ -251,7 +251,7 @@ def test_float32_panels_refuse_what_float32_does_not_hold(d):
         mixed[:, d // 2] *= scale
         assert not packs(mixed)
         assert packs(mixed, np.full(n, 1e200), panel="float64")
-    # Weights count, also where nothing is left of the products in float32.
+    # Weights count even if the products vanish in float32.
     for weight in (1e-40, 1e-100, 1e-300, 1e40, 1e100):
         assert not packs(X, np.full(n, weight))
         assert packs(X, np.full(n, weight), panel="float64")
@@ -277,7 +277,7 @@ def test_pack_blocks():
 
 
 def packed(rng, size, d, panel, total, share=1.0):
-    """Panels of some of `d` features, anything in the columns that are left, and their rows."""
+    """Panels of some of `d` features, with arbitrary content in unused columns, and their rows."""
     width, parts = panel_width(panel), together(panel)
     chosen = np.flatnonzero(rng.random(d) < share)
     panels = np.full((-(-d // width), DEPTH, width, parts), garbage(panel, total), panel)
@@ -291,7 +291,7 @@ def packed(rng, size, d, panel, total, share=1.0):
 
 
 def stale(rng, shape, dtype):
-    """Matrices whose upper triangles are somebody else's."""
+    """Matrices whose upper triangles must not be touched."""
     return rng.integers(-9, 10, shape).astype(dtype)
 
 
@@ -304,7 +304,7 @@ def ranges_of(rng, d):
 @pytest.mark.parametrize("d", WIDTHS)
 @pytest.mark.parametrize(("panel", "total"), SUMS)
 def test_add_product(panel, total, d):
-    """At once, and in parts: each of them changes nothing else, together they are the whole."""
+    """At once and in parts: each part changes nothing else, and together they are the whole."""
     needs_integer_dot(panel)
     rng = np.random.default_rng(d)
     for size, share in ((1, 1), (5, 1), (6, 0.5), (4, 0.9), (3, 0)):
@@ -375,7 +375,7 @@ def test_add_rows(dtype, panel, centre, weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_few_rows(weighted):
-    """One to as many as there is room for, and another vector of which nothing is known."""
+    """From one row to `FEW_ROWS`, and an arbitrary additional vector."""
     rng = np.random.default_rng(6)
     for n, d in ((1, 1), (2, 7), (FEW_ROWS, 17)):
         source = source_of(rng, "float64", "float64", n, d, weighted)

@@ -39,7 +39,7 @@ def test_pack_panels(n, width, dtype):
     scoring.pack_panels(X, features, panels)
     for b in range(len(panels)):
         for r in range(width):
-            row = X[min(b * width + r, n - 1)]  # the last row stands for what is beyond it
+            row = X[min(b * width + r, n - 1)]  # the last row is repeated beyond the end
             assert (panels[b, :, r] == row[features]).all()
 
 
@@ -79,7 +79,7 @@ def test_matrix_distances(d, tied, dtype):
 
 @pytest.fixture
 def small_panels(monkeypatch):
-    """Of effect where nothing is compiled."""
+    """Effective only without the compiler."""
     monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * ROW_STEP)
 
 
@@ -87,7 +87,7 @@ FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several p
 
 
 def assert_labels(kernel, source, scores):
-    """Labels alone are those of the scores, the first of equal ones."""
+    """Check that labels alone are those of the largest scores, the first one of equals."""
     labels = np.full(scores.shape[1], -1)
     kernel(*source, labels)
     assert (labels == scores.argmax(axis=0)).all()
@@ -162,7 +162,7 @@ def test_more_panels_than_a_block(monkeypatch):
     d, n = 3, 12 * 9
     X, centres, roots = (whole_numbers(rng, *shape) for shape in ((n, d), (2, d), (2, d, d)))
     panels, offsets = packed(X, 12, "float64"), np.zeros(2)
-    monkeypatch.setattr(scoring, "_BLOCK_BYTES", 0)  # of effect where nothing is compiled
+    monkeypatch.setattr(scoring, "_BLOCK_BYTES", 0)  # effective only without the compiler
     out = np.full((2, n), np.nan)
     strips = Strips(np.tril(roots))[np.dtype("float64")]
     scoring.matrix_distances(panels, centres, strips, 1.0, offsets, out)
@@ -187,7 +187,7 @@ def test_all_finite(where, value, dtype):
         assert not scoring.all_finite(frozen(X))
 
 
-# Far apart, equal, beyond what exp() can hold, impossible for one class, impossible for all.
+# Far apart, equal, beyond the range of exp(), impossible for one class, impossible for all.
 SCORES = np.array(
     [
         [0.0, -1.0, 2.0],
@@ -243,7 +243,7 @@ def test_posterior():
 
 
 def test_posteriors_of_more_rows_than_a_block():
-    """Each as if it stood alone."""
+    """Each like a single row."""
     rng = np.random.default_rng(2)
     joint = rng.normal(scale=9, size=(4, 2 * scoring._EXP_BLOCK + 3))
     out, alone = np.full(joint.T.shape, np.nan), np.full((1, 4), np.nan)

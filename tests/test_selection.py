@@ -1,4 +1,4 @@
-"""Model choice: against scikit-learn's search on the same splits, and wherever rows are."""
+"""Model selection: against scikit-learn's search on the same splits, in any container."""
 
 import pickle
 
@@ -64,7 +64,7 @@ def test_folds_are_told_by_row_numbers_alone(n_folds, seed):
     assert fold_of(1234, 5678, n_folds, seed).tolist() == folds[1234:5678].tolist()
     share = np.bincount(folds, minlength=n_folds) / folds.size
     np.testing.assert_allclose(share, 1 / n_folds, atol=0.01)
-    # Neither neighbours nor rows that recur at any distance have anything to do with each other.
+    # Neither neighbours nor rows at any fixed distance are correlated.
     for step in (1, 2, n_folds, 7):
         assert (folds[step:] == folds[:-step]).mean() == pytest.approx(1 / n_folds, abs=0.015)
     other = fold_of(0, 40_000, n_folds, seed + 1)
@@ -231,7 +231,7 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch):
     state = ClassMoments().update(X, y).nbytes
     for models, expected in ((0, 4), (1, 3), (2, 2), (3, 1)):
         passes.clear()
-        # The folds' moments, and room for so many candidates of a matrix for each class and fold.
+        # Moments of the folds, and memory for the candidates' matrices for each class and fold.
         allowed = int(2 * state * (7 + (models + 0.5) * 4))
         monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
         found = GaussianDiscriminantCV([full, diag], cv=2, max_memory=allowed).fit(X, y)
@@ -324,7 +324,7 @@ def test_a_class_that_is_in_one_fold_alone_is_left_out(scoring):
     rare = np.flatnonzero(fold_of(0, 200, 5, 0) == 2)[:3]
     grid = {"reg_param": [0.1, 0.3]}
     rest = np.ones(200)
-    rest[rare] = 0  # as if not there
+    rest[rare] = 0  # as if missing
     expected = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, y, rest)
     y = y.copy()
     y[rare] = 9

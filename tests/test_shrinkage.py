@@ -1,4 +1,4 @@
-"""Shrinkage that the moments tell: against the naive oracle, scikit-learn, and any chunking."""
+"""Shrinkage from moments: against the naive oracle, scikit-learn, and any chunking."""
 
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ EVERY_RULE = pytest.mark.parametrize("rule", RULES)
 
 
 def centred(X, y, weights=None):
-    """Rows less their class means."""
+    """Rows minus their class means."""
     m = naive.moments(X, y, weights)
     return np.asarray(X, float) - m.means[np.searchsorted(m.classes, y)]
 
@@ -51,7 +51,7 @@ def norm_moments(X, y, weights=None):
 
 
 def assert_norms(moments, X, y, weights=None, rtol=1e-11):
-    """They are those of the rows."""
+    """Check that they are those of the rows."""
     rows, w = centred(X, y, weights), np.ones(len(y)) if weights is None else weights
     squares = (rows**2).sum(axis=1)
     classes = np.unique(y[w > 0])
@@ -112,7 +112,7 @@ def test_edges():
     X, y = blobs(50, 3)
     assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X[:, :1], y).shrinkage_.max() == 0
     assert QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X[:, :1], y).shrinkage_.max() == 0
-    # A class of one row, which has no spread; one of two, which is nothing but noise.
+    # A class of one row, which has no spread; one of two rows, which is only noise.
     few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
     assert shrinkage_of(few, "ledoit_wolf", per_class=True).tolist() == [0, 0]
     assert shrinkage_of(few, "oas", per_class=True).tolist() == [1, 1]
@@ -143,7 +143,7 @@ def test_shrinkage_mends_classes_with_few_rows():
 
 @st.composite
 def cut_rows(draw):
-    """Rows, labels and weights, and where they are cut."""
+    """Rows, labels and weights, and the positions of the cuts."""
     n = draw(st.integers(6, 60))
     d = draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
@@ -303,7 +303,7 @@ def test_from_moments_and_on():
         made.partial_fit(X[150:], y[150:])
         fitted = type(made)(shrinkage="auto").fit(X, y)
         np.testing.assert_allclose(made.shrinkage_, fitted.shrinkage_, rtol=1e-12)
-    # Norms that are there are kept up, needed or not.
+    # Existing norms stay up to date, needed or not.
     plain = QuadraticDiscriminantAnalysis.from_moments(moments)
     plain.partial_fit(held(X[150:], "zarr"), held(y[150:], "zarr"))
     assert_norms(plain.moments_, X, y)

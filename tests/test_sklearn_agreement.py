@@ -37,12 +37,12 @@ def assert_same_predictions(ours, theirs, X, atol=1e-8):
 
 
 def assert_close(a, b, rtol=1e-9):
-    """Within `rtol` of the largest entry."""
+    """Check that they agree within `rtol` of the largest entry."""
     np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
 
 
 def assert_same_columns(a, b, rtol=1e-8):
-    """The same up to the sign of each column."""
+    """Check that they are the same up to the sign of each column."""
     assert a.shape == b.shape
     assert_close(a * np.sign((a * b).sum(axis=0)), b, rtol)
 
@@ -61,7 +61,7 @@ SOLVERS = [("svd", None), ("lsqr", None), ("eigen", None), ("lsqr", 0.1), ("eige
 def test_lda_predictions(name, solver, shrinkage):
     X, y = load(name)
     if name == "digits" and (solver, shrinkage) == ("eigen", None):
-        X = X[:, X.std(axis=0) > 0]  # this solver wants a covariance that has an inverse
+        X = X[:, X.std(axis=0) > 0]  # this solver needs an invertible covariance
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage)
     ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
     assert_same_predictions(ours, theirs.fit(X, y), X)
@@ -122,8 +122,8 @@ def test_lda_transform(name, n_components):
 def test_qda(name, regularisation, with_priors):
     X, y = load(name)
     if "shrinkage" in regularisation:
-        # There, constant features get a variance of their own in each class, and are in the
-        # density: it comes to prefer some classes for what all rows have in common.
+        # scikit-learn gives constant features a variance in each class and keeps them in the
+        # density, which then prefers some classes for what all rows have in common.
         X = X[:, X.std(axis=0) > 0]
     priors = random_priors(np.unique(y).size) if with_priors else None
     solver = "eigen" if "shrinkage" in regularisation else "svd"
@@ -137,7 +137,7 @@ def test_qda(name, regularisation, with_priors):
     assert_close(ours.covariance_, np.array(theirs.covariance_), 1e-12)
     assert_close(np.array(ours.scalings_), np.array(theirs.scalings_), 1e-12)
     found, expected = ours.decision_function(X), theirs.decision_function(X)
-    if name == "digits":  # where theirs has the constant pixels in it, alike for all classes
+    if name == "digits":  # theirs includes the constant pixels, equally for all classes
         found, expected = found - found[:, :1], expected - expected[:, :1]
     assert_close(found, expected, 1e-8)
     for rotation, scaling, covariance in zip(
@@ -173,7 +173,7 @@ def test_gaussian_nb(name, var_smoothing, with_priors):
             getattr(ours, attribute), getattr(theirs, attribute), rtol=1e-12, atol=1e-12
         )
     assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
-    if name != "digits":  # where their density has the constant pixels in it
+    if name != "digits":  # their density includes the constant pixels
         assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X))
 
 

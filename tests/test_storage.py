@@ -41,7 +41,7 @@ def some_moments(covariance_type="full", dtype="float64", labels=LABELS["int64"]
 
 
 def assert_same(a, b):
-    """The states are equal to the bit."""
+    """Check that the states are equal to the bit."""
     (attributes, arrays), (others, other_arrays) = state_of(a), state_of(b)
     assert attributes == others
     assert a.classes.dtype == b.classes.dtype
@@ -233,7 +233,7 @@ def test_a_zip_file_is_replaced_in_one_step(tmp_path, monkeypatch):
     replace = Path.replace
 
     def watching(self, target):
-        assert Path(target).exists()  # at no time is there nothing
+        assert Path(target).exists()  # the store is never missing
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", watching)
@@ -323,7 +323,7 @@ def test_foreign_group(tmp_path):
 
 
 def edit(path, change, node=""):
-    """Change the attributes, with a checksum that is right, or the whole description of a node."""
+    """Change the attributes, with a valid checksum, or the whole metadata of a node."""
     file = path / node / "zarr.json"
     description = json.loads(file.read_text())
     if node:
@@ -374,7 +374,7 @@ def test_truncated_zip(tmp_path, kept):
 
 
 def test_flipped_bytes_in_a_zip(tmp_path):
-    """Wherever a byte is wrong: an error, or all the same numbers."""
+    """A wrong byte at any place: an error, or the same numbers."""
     path, moments = tmp_path / "moments.zip", some_moments()
     moments.save(path)
     whole, noticed = path.read_bytes(), 0
@@ -421,7 +421,7 @@ def test_missing_array(saved, name):
 
 @pytest.mark.parametrize("name", ["count", "mean", "mean_low", "scatter"])
 def test_flipped_bytes_in_a_chunk(saved, name):
-    """Each byte in turn: an error, or (where compression does not care) the same numbers."""
+    """Each byte in turn: an error, or the same numbers (if compression ignores the byte)."""
     (chunk,) = chunks_of(saved / name)
     before = ClassMoments.load(saved)
     whole, noticed = chunk.read_bytes(), 0
@@ -499,7 +499,7 @@ def test_edited_description(saved, change):
 
 
 def test_impossible_values(saved):
-    """Saved with a good checksum, but not what moments can be."""
+    """Values with a valid checksum that moments cannot have."""
     for name, value in [("count", -1), ("mean", np.nan), ("scatter", np.inf)]:
         attributes, arrays = state_of(some_moments())
         arrays = {key: array.copy() for key, array in arrays.items()}

@@ -15,7 +15,7 @@ from streamgda.runtime import threads
 
 
 def slowly(number):
-    """Later calls are faster, so that results come in out of order."""
+    """Return faster for later calls, so that results arrive out of order."""
     time.sleep(0.002 * (7 - number % 8))
     return number
 
@@ -130,7 +130,7 @@ def test_cores_without_affinity(monkeypatch):
 
 
 def in_time(function, seconds=60):
-    """Call in a thread that a deadlock would not hold up."""
+    """Call in another thread, so that a deadlock does not block the test."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
     thread.start()
@@ -187,7 +187,7 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
     with pytest.raises(CallError, match="3"):
         results.extend(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
     assert results == list(range(min(3, len(results))))
-    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # the pool is as good as before
+    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # the pool still works
     assert len(started) < 400
 
 

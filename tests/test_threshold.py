@@ -1,4 +1,4 @@
-"""Thresholds: none costs less, whatever the costs, the kind of array and the memory."""
+"""Thresholds: none costs less, for any costs, kind of array and memory budget."""
 
 import naive
 import numpy as np
@@ -36,7 +36,7 @@ def cost_of(threshold, scores, second, weights, costs):
 
 
 def naive_least_cost(scores, second, weights, costs):
-    """Every midpoint, and both ends."""
+    """Return the least cost over all midpoints and both ends."""
     values = np.unique(scores)
     middle = (values[:-1] + values[1:]) / 2
     tried = [-np.inf, *middle, np.inf]
@@ -44,7 +44,7 @@ def naive_least_cost(scores, second, weights, costs):
 
 
 class Blocks:
-    """Blocks of scores, and how often they were read."""
+    """Blocks of scores, with a count of reads."""
 
     def __init__(self, *arrays, rows=64):
         self.parts = [
@@ -126,7 +126,7 @@ def test_zero_and_minus_zero_are_one_score():
 
 
 def two_classes(seed=0):
-    """Classes that are no Gaussians, for which the model's threshold is not the best."""
+    """Classes that are not Gaussian, for which the model's threshold is not the best."""
     X, y = blobs(400, 3, 2, seed)
     X[y == 1] = np.exp(X[y == 1] / 2)
     return X, np.array(["no", "yes"])[y]

@@ -1,4 +1,4 @@
-"""Weights do the same wherever the rows and the weights are held."""
+"""Weights have the same effect in every container of rows and weights."""
 
 import numpy as np
 import pytest
