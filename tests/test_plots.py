@@ -480,7 +480,7 @@ def test_means_go_on_axes_that_are_given() -> None:
     axes = plots.plot_means(estimator, (3, 4), mine)
     assert axes.tolist() == mine.ravel()[:3].tolist()
     assert not mine[1, 1].axison
-    with pytest.raises(InvalidParameterError, match="2 axes were given, 3 are needed"):
+    with pytest.raises(InvalidParameterError, match="2 axes given, expected 3"):
         plots.plot_means(estimator, (3, 4), mine[0])
 
 
@@ -582,7 +582,7 @@ def test_a_learning_curve_begins_where_a_model_can_be_made() -> None:
     ax = plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), batches, X, y)
     assert 5 < ax.lines[0].get_xdata()[0] <= 300
     for none in ([], [(X[y == 0], y[y == 0])]):
-        with pytest.raises(InvalidDataError, match="no model could be made of the batches"):
+        with pytest.raises(InvalidDataError, match="no model can be computed from the batches"):
             plots.plot_learning_curve(GaussianNB(), none, X, y)
     with pytest.raises(InvalidParameterError, match="n=0"):
         plots.plot_learning_curve(GaussianNB(), batches, X, y, n=0)

@@ -1,8 +1,8 @@
-"""Pictures of estimators and their classes, with matplotlib (``pip install streamgda[plot]``).
+"""Plots of estimators and their classes, with matplotlib (``pip install streamgda[plot]``).
 
-As scikit-learn's displays, the functions take a fitted estimator, rows and labels, draw on the
-axes that they are given or on a new figure's, hand further keyword arguments on to matplotlib,
-and return the axes.
+Like scikit-learn's displays, the functions take a fitted estimator, rows and labels. They draw on
+the given axes or on a new figure, pass further keyword arguments to matplotlib, and return the
+axes.
 """
 
 from streamgda.plots.confusion import plot_confusion_matrix

@@ -13,7 +13,7 @@ from streamgda.rows.labels import as_labels, join_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_VALUES = 25  # classes of which the numbers are shown
+_MOST_VALUES = 25  # classes up to which numbers are shown in the cells
 
 
 def plot_confusion_matrix(
@@ -26,27 +26,30 @@ def plot_confusion_matrix(
     cmap: Any = "Blues",
     **kwargs: Any,
 ) -> Axes:
-    """Show which classes are taken for which.
+    """Plot the confusion matrix of an estimator.
 
     Parameters
     ----------
     estimator : estimator of this package
-        Fitted.
+        Fitted estimator.
     X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+        Rows.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
         True labels.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; those of a new figure by default.
     normalize : {"true", "pred", "all"}, optional
-        Shares of the rows of a class, of those predicted to be in it, or of all, instead of
-        numbers of rows.
+        Show fractions of the true class, of the predicted class, or of all rows, instead of
+        counts.
     cmap : str or matplotlib.colors.Colormap
+        Colour map.
     **kwargs
-        For `sklearn.metrics.ConfusionMatrixDisplay.from_predictions`, such as `display_labels`.
+        Passed to `sklearn.metrics.ConfusionMatrixDisplay.from_predictions`.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
 
     Examples
     --------

@@ -1,8 +1,11 @@
-"""The classes' densities along one direction, and where the class changes."""
+"""Class densities along a direction, with the thresholds between them.
+
+Two Gaussians have two thresholds if their variances differ, and one if they do not; it is closer
+to the mean of the less frequent class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +14,13 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of
-from streamgda.plots.projection import Directions
+from streamgda.plots.projection import Directions, ProjectedClasses
 from streamgda.rows.labels import as_labels, find
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_REACH = 3.5  # standard deviations of each class that are shown
+_REACH = 3.5  # standard deviations shown of each class
 _RESOLUTION = 500
 
 
@@ -32,41 +35,40 @@ def plot_densities(
     bins: int = 40,
     **kwargs: Any,
 ) -> Axes:
-    r"""Show the classes' densities along a direction, and the thresholds between them.
+    r"""Plot the class densities along a direction, and the thresholds between them.
 
     Along w, class k has the density :math:`\pi_k N(z; w^T m_k, w^T \Sigma_k w)` at :math:`z =
-    w^T x`. Dashed lines are where another of these is the largest: two Gaussians have two such
-    thresholds where their variances differ, one where they do not, and it moves away from the
-    class that is more frequent.
+    w^T x`. Dashed lines mark where the class of the largest density changes.
 
     Parameters
     ----------
     estimator : GaussianClassifier
-        Fitted.
+        Fitted estimator.
     X : array-like, shape (n_rows, n_features), optional
-        Rows of which histograms are shown.
+        Rows to show as histograms.
     y : array-like, shape (n_rows,), optional
-        Their labels; needed with `X`.
+        Labels of the rows; required with `X`.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; those of a new figure by default.
     feature : int, optional
-        The direction is that of a feature; of the first by default.
+        Feature to show; the first by default.
     direction : array-like, shape (n_features,), optional
-        Any direction in its place, as ``FisherDiscriminant.from_moments(moments).components[0]``.
+        Direction instead, such as ``FisherDiscriminant.from_moments(moments).components[0]``.
     bins : int
-        Of the histograms.
+        Number of bins of the histograms.
     **kwargs
-        For `matplotlib.axes.Axes.plot`, which draws the densities.
+        Passed to `matplotlib.axes.Axes.plot` for the densities.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
 
     Raises
     ------
     InvalidParameterError
-        For a feature or direction that is not there, rows without labels, or a class that does not
-        vary along the direction.
+        If the feature or direction is invalid, rows have no labels, or a class does not vary
+        along the direction.
 
     Examples
     --------
@@ -81,45 +83,44 @@ def plot_densities(
     [2.25, 4.89]
     """
     if X is not None and y is None:
-        raise InvalidParameterError("X without y; histograms are of the rows of each class")
-    features: Sequence[int] | None = None if feature is None else (feature,)
-    line = Directions.of(
-        estimator, features, None if direction is None else np.atleast_2d(direction), (0,)
-    )
-    moments = estimator.moments_
-    seen = moments.class_count > 0
-    labels, priors = moments.classes[seen], estimator.model_.priors[seen]
-    means = line.project(moments.means[seen])[:, 0]
-    variances = line.covariances(estimator)[seen, 0, 0]
-    if not (variances > 0).all():
-        raise InvalidParameterError("a class does not vary along the direction")
+        raise InvalidParameterError("X without y; histograms need the labels of the rows")
+    features = None if feature is None else (feature,)
+    vectors = None if direction is None else np.atleast_2d(direction)
+    line = Directions.of(estimator, features, vectors, (0,))
+    classes = ProjectedClasses.of(estimator, line)
+    if not (classes.covariances > 0).all():
+        raise InvalidParameterError("a class does not vary along the direction; choose another")
     ax = axes_of(ax)
-    colours = colours_of(labels.size)
-
-    reach = _REACH * np.sqrt(variances)
-    low, high = (means - reach).min(), (means + reach).max()
     if X is not None:
-        _draw_histograms(ax, line.project(np.asarray(X))[:, 0], y, labels, colours, bins)
-    z = np.linspace(low, high, _RESOLUTION)
-    for label, prior, mean, variance, colour in zip(
-        labels, priors, means, variances, colours, strict=True
-    ):
-        density = prior * np.exp(-0.5 * (z - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
-        ax.plot(z, density, **{"color": 0.8 * colour, "label": str(label)} | kwargs)
-    for threshold in _thresholds(priors, means, variances):
-        if low <= threshold <= high:
-            ax.axvline(threshold, color="black", linestyle="--", linewidth=1)
-    add_legend(ax, labels.size)
-    ax.set(xlim=(low, high), xlabel=line.names[0], ylabel="density x prior")
+        _draw_histograms(ax, line.project(np.asarray(X))[:, 0], y, classes.labels, bins)
+    _draw_densities(ax, classes, kwargs)
+    add_legend(ax, classes.labels.size)
+    ax.set(xlabel=line.names[0], ylabel="density x prior")
     ax.set_ylim(bottom=0)
     return ax
 
 
+def _draw_densities(ax: Axes, classes: ProjectedClasses, style: dict[str, Any]) -> None:
+    priors, means, variances = classes.priors, classes.means[:, 0], classes.covariances[:, 0, 0]
+    reach = _REACH * np.sqrt(variances)
+    low, high = (means - reach).min(), (means + reach).max()
+    z = np.linspace(low, high, _RESOLUTION)
+    for label, prior, mean, variance, colour in zip(
+        classes.labels, priors, means, variances, colours_of(means.size), strict=True
+    ):
+        density = prior * np.exp(-0.5 * (z - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+        ax.plot(z, density, **{"color": 0.8 * colour, "label": str(label)} | style)
+    for threshold in _thresholds(priors, means, variances):
+        if low <= threshold <= high:
+            ax.axvline(threshold, color="black", linestyle="--", linewidth=1)
+    ax.set_xlim(low, high)
+
+
 def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) -> list[float]:
-    """Where the largest density changes, sorted: roots of differences of two quadratics."""
+    """Return where the class of the largest density changes: roots of differences of quadratics."""
     origin, scale = means.mean(), np.sqrt(variances.max())
     m, v = (means - origin) / scale, variances / scale**2
-    with np.errstate(divide="ignore"):  # of a prior of zero
+    with np.errstate(divide="ignore"):  # a prior may be zero
         constant = np.log(priors) - 0.5 * (m**2 / v + np.log(v))
     quadratics = np.stack([-0.5 / v, m / v, constant], axis=1)[priors > 0]
     found = []
@@ -132,13 +133,11 @@ def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) ->
     return sorted(found)
 
 
-def _draw_histograms(
-    ax: Axes, values: np.ndarray, y: Any, labels: np.ndarray, colours: np.ndarray, bins: int
-) -> None:
-    """Of each class, on common bins: areas are the classes' shares of the rows."""
+def _draw_histograms(ax: Axes, values: np.ndarray, y: Any, labels: np.ndarray, bins: int) -> None:
+    """Draw a histogram of each class on common bins, with areas equal to the class frequencies."""
     codes = find(as_labels(np.asarray(y)), labels)
     edges = np.histogram_bin_edges(values, bins).tolist()
     weight = 1 / (values.size * (edges[1] - edges[0]))
-    for code, colour in enumerate(colours):
+    for code, colour in enumerate(colours_of(labels.size)):
         own = values[codes == code]
         ax.hist(own, edges, weights=np.full(own.size, weight), color=colour, alpha=0.35)

@@ -1,4 +1,4 @@
-"""Figures, axes and colours; matplotlib is loaded when something is drawn."""
+"""Figures, axes and colours; matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MOST_IN_LEGEND = 20
 
 
 def axes_of(ax: Axes | None) -> Axes:
-    """The axes, or those of a new figure."""
+    """Return the given axes, or those of a new figure."""
     plt = _pyplot()
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
 def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5) -> np.ndarray:
-    """As many axes as are needed, flat, of those given or of a new figure; the others are hidden.
+    """Return `needed` axes as a flat array, of those given or of a new figure; hide the others.
 
     Raises
     ------
     InvalidParameterError
-        Where fewer axes are given.
+        If fewer axes are given.
     """
     plt = _pyplot()
     if axes is None:
@@ -34,16 +34,16 @@ def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5
         _, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     axes = np.asarray(axes, object).ravel()
     if axes.size < needed:
-        raise InvalidParameterError(f"{axes.size} axes were given, {needed} are needed")
+        raise InvalidParameterError(f"{axes.size} axes given, expected {needed}")
     for ax in axes[needed:]:
         ax.set_axis_off()
     return axes[:needed]
 
 
 def colours_of(n: int) -> np.ndarray:
-    """Colours that can be told apart, RGB, shape (n, 3).
+    """Return distinct colours, RGB, shape (n, 3).
 
-    Up to ten are those of Petroff (arXiv:2107.02270), which colour-blind eyes tell apart as well.
+    The first ten are those of Petroff (arXiv:2107.02270), which suit colour-blind readers too.
     """
     import matplotlib as mpl  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ def colours_of(n: int) -> np.ndarray:
 
 
 def add_legend(ax: Axes, n: int) -> None:
-    """A legend of so many classes, unless they are too many."""
+    """Add a legend of `n` classes, unless there are too many."""
     if n <= _MOST_IN_LEGEND:
         ax.legend(title="class", loc="best")
 

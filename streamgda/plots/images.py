@@ -1,4 +1,4 @@
-"""Class means and generated rows as images."""
+"""Class means and samples as images."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ _MEANS_IN_A_ROW = 5
 def plot_means(
     estimator: MomentClassifier, shape: Sequence[int], axes: Any = None, **kwargs: Any
 ) -> np.ndarray:
-    """Show the mean of each class as an image.
+    """Plot the mean of each class as an image.
 
     Parameters
     ----------
     estimator : estimator of this package
-        Fitted to images, one flattened into each row.
+        Estimator fitted to images, one per row.
     shape : (int, int) or (int, int, 3)
-        Of an image.
+        Shape of an image.
     axes : array of matplotlib.axes.Axes, optional
-        As many as there are classes with rows, or more; a new figure by default.
+        At least one per class with rows; a new figure by default.
     **kwargs
-        For `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
+        Passed to `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
 
     Returns
     -------
     ndarray of matplotlib.axes.Axes, shape (n_classes,)
+        The axes with the images.
 
     Raises
     ------
     InvalidParameterError
-        Where the shape is not that of a row, or there are too few axes.
+        If the shape does not match the number of features, or there are too few axes.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def plot_means(
     >>> from streamgda.datasets import load_digits
     >>> from streamgda.plots import plot_means
     >>> X, y = load_digits()
-    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty rims
+    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty edges
     >>> axes = plot_means(GaussianNB().fit(X, y), (8, 6))
     >>> [ax.get_title() for ax in axes]
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
@@ -73,30 +74,33 @@ def plot_samples(
     axes: Any = None,
     **kwargs: Any,
 ) -> np.ndarray:
-    """Show images that the model of each class generates.
+    """Plot images sampled from the model of each class.
 
     Parameters
     ----------
     estimator : estimator of this package
-        Fitted to images, one flattened into each row.
+        Estimator fitted to images, one per row.
     shape : (int, int) or (int, int, 3)
-        Of an image.
+        Shape of an image.
     n : int
-        Images of each class.
+        Images per class.
     random_state : int, RandomState instance or None
+        Seed or generator of random numbers.
     axes : array of matplotlib.axes.Axes, optional
-        As many as there are images, or more; a new figure by default.
+        At least one per image; a new figure by default.
     **kwargs
-        For `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
+        Passed to `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
 
     Returns
     -------
     ndarray of matplotlib.axes.Axes, shape (n_classes, n)
+        The axes with the images.
 
     Raises
     ------
     InvalidParameterError
-        Where the shape is not that of a row, `n` is below one, or there are too few axes.
+        If the shape does not match the number of features, `n` is below one, or there are too few
+        axes.
 
     Examples
     --------
@@ -104,7 +108,7 @@ def plot_samples(
     >>> from streamgda.datasets import load_digits
     >>> from streamgda.plots import plot_samples
     >>> X, y = load_digits()
-    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty rims
+    >>> X = X.reshape(-1, 8, 8)[:, :, 1:7].reshape(-1, 48)  # without the empty edges
     >>> gda = GaussianDiscriminantAnalysis(var_smoothing=0.03).fit(X, y)
     >>> plot_samples(gda, (8, 6), n=3, random_state=0).shape
     (10, 3)
@@ -115,7 +119,7 @@ def plot_samples(
     seen = estimator.class_count_ > 0
     labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
     drawn, _ = estimator.sample(labels.size * n, random_state, y=np.repeat(labels, n))
-    # Gaussians have tails that images do not: below the background, and far above what is drawn.
+    # Unlike images, Gaussians have tails below the background and far above the ink.
     low, high = means.min(), max(means.max(), float(np.percentile(drawn, 99)))
     axes = grid_of(axes, labels.size, n, len(drawn), height=1.2).reshape(labels.size, n)
     for ax, image in zip(axes.ravel(), drawn, strict=True):
@@ -129,7 +133,7 @@ def _show_image(
     ax: Axes, row: np.ndarray, shape: Sequence[int], low: float, high: float, style: dict[str, Any]
 ) -> None:
     image = row.reshape(shape)
-    if len(shape) == 3:  # colours are not scaled by matplotlib
+    if len(shape) == 3:  # matplotlib does not scale colours
         image = np.clip((image - low) / ((high - low) or 1.0), 0, 1)
     defaults: dict[str, Any] = {"cmap": "gray_r", "vmin": low, "vmax": high}
     ax.imshow(image, **defaults | style)
@@ -140,5 +144,5 @@ def _show_image(
 def _check_image_shape(shape: Sequence[int], estimator: MomentClassifier) -> None:
     if len(shape) not in (2, 3) or math.prod(shape) != estimator.n_features_in_:
         raise InvalidParameterError(
-            f"shape={tuple(shape)} does not make an image of {estimator.n_features_in_} features"
+            f"shape={tuple(shape)} does not match {estimator.n_features_in_} features"
         )

@@ -1,4 +1,4 @@
-"""Learning curve over a stream."""
+"""Learning curves over a stream."""
 
 from __future__ import annotations
 
@@ -29,34 +29,36 @@ def plot_learning_curve(
     n: int = 20,
     **kwargs: Any,
 ) -> Axes:
-    """Show how the accuracy on held-out rows grows while an estimator learns from a stream.
+    """Plot the accuracy on held-out rows while an estimator learns from a stream.
 
-    The rows are read once: after some of the batches the model is made of the moments so far.
+    The rows are read once: after some of the batches, a model is computed from the moments so far.
 
     Parameters
     ----------
     estimator : estimator of this package
-        It learns on with `partial_fit`, from where it is.
+        Estimator to update with `partial_fit`; it keeps what it has learned before.
     batches : iterable of (X, y)
-    X, y
+        Training rows and labels.
+    X, y : array-like
         Held-out rows and their labels.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default. Further curves go on the same axes.
+        Axes to draw on, which may have other curves; those of a new figure by default.
     n : int
-        About so many points for each tenfold number of rows.
+        Approximate number of points per factor of ten in the number of rows.
     **kwargs
-        For `matplotlib.axes.Axes.plot`; `label` is the estimator's name by default.
+        Passed to `matplotlib.axes.Axes.plot`; `label` is the estimator's name by default.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
 
     Raises
     ------
     InvalidDataError
-        Where no model could be made of the batches.
+        If no model can be computed from the batches.
     InvalidParameterError
-        Where `n` is below one.
+        If `n` is below one.
 
     Examples
     --------
@@ -72,12 +74,12 @@ def plot_learning_curve(
     """
     if n < 1:
         raise InvalidParameterError(f"n={n}; expected at least 1")
-    rows, accuracy, due = [], [], 0.0
+    rows, accuracy, next_point = [], [], 0.0
     reason = "there were no batches"
     for batch in batches:
         estimator.partial_fit(*batch)
         seen = float(estimator.class_count_.sum())
-        if seen < due:
+        if seen < next_point:
             continue
         try:
             accuracy.append(_score(estimator, X, y))
@@ -85,9 +87,9 @@ def plot_learning_curve(
             reason = str(error)
             continue
         rows.append(seen)
-        due = seen * 10 ** (1 / n)
+        next_point = seen * 10 ** (1 / n)
     if not rows:
-        raise InvalidDataError(f"no model could be made of the batches: {reason}")
+        raise InvalidDataError(f"no model can be computed from the batches: {reason}")
     if seen > rows[-1]:
         rows.append(seen)
         accuracy.append(_score(estimator, X, y))
@@ -101,6 +103,6 @@ def plot_learning_curve(
 
 def _score(estimator: MomentClassifier, X: Any, y: Any) -> float:
     with warnings.catch_warnings():
-        # In few rows many a feature is constant that will not remain so.
+        # With few rows, many features are constant that vary later.
         warnings.simplefilter("ignore", ConstantFeatureWarning)
         return estimator.score(X, y)

@@ -1,4 +1,19 @@
-"""Decision boundaries in a plane, with the classes' spread."""
+r"""Decision boundaries in a plane, with the Gaussians of the classes.
+
+With two directions as the rows of :math:`D`, a row x is shown at :math:`z = D x`. For two features,
+the directions are unit vectors.
+
+Colours mix as the posterior mixes the classes, and lines mark where the predicted class changes.
+Both are those of a slice of the space: the plane :math:`x(z) = a + D^+ (z - D a)`, where
+:math:`D^+` is the pseudo-inverse and a is a point of the plane.
+
+Points and ellipses are projections, whatever the rows are in the other directions: class k has
+mean :math:`D m_k` and covariance :math:`D \Sigma_k D^T`, and its ellipses are
+:math:`(z - D m_k)^T (D \Sigma_k D^T)^{-1} (z - D m_k) = r^2` for r standard deviations.
+
+Slice and projection agree where the discriminants depend on z only: for two features in two
+dimensions, or for LDA along Fisher's directions of its classes.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +27,14 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of
-from streamgda.plots.projection import Directions
+from streamgda.plots.projection import Directions, ProjectedClasses
 from streamgda.rows.labels import as_labels, find
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_REACH = 3  # standard deviations of each class that are shown
-_MOST_NUMBERS = 1 << 22  # of rows that are scored at a time
+_REACH = 3  # standard deviations shown of each class
+_MOST_NUMBERS = 1 << 22  # rows x features that are scored at a time
 
 
 def plot_decision_boundary(
@@ -35,105 +50,66 @@ def plot_decision_boundary(
     resolution: int = 300,
     **kwargs: Any,
 ) -> Axes:
-    r"""Show how an estimator divides a plane: posteriors, boundaries, and the classes' spread.
+    """Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
 
-    With two directions as the rows of :math:`D`, a row x is shown at :math:`z = D x`. Two features
-    are the case where the directions are unit vectors.
-
-    Colours are mixed as the posterior mixes the classes, and lines are where the predicted class
-    changes, in the plane through `at` that the directions span, :math:`x(z) = a + D^+ (z - D a)`,
-    where :math:`D^+` is the pseudo-inverse: a slice of the space.
-
-    Points and ellipses are projections, wherever the rows lie in the other directions: class k has
-    mean :math:`D m_k` and covariance :math:`D \Sigma_k D^T`, and its ellipses are
-    :math:`(z - D m_k)^T (D \Sigma_k D^T)^{-1} (z - D m_k) = r^2` for r in `deviations`.
-
-    Slice and projection agree where the discriminants depend on z only: of two features of two, or
-    for LDA along Fisher's directions of its classes. For a picture of what can be told from the
-    projected rows alone, in any case, make the estimator of ``moments.project(directions)``.
+    The colours and boundaries are those in the plane through `at`; points and ellipses are
+    projections. They agree where the discriminants depend on the projected rows only; for a
+    picture of the projected rows alone, fit an estimator to ``moments.project(directions)``.
 
     Parameters
     ----------
     estimator : GaussianClassifier
-        Fitted.
+        Fitted estimator.
     X : array-like, shape (n_rows, n_features), optional
         Rows to show as points.
     y : array-like, shape (n_rows,), optional
-        Their labels, which colour them.
+        Labels, for the colours of the points.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; those of a new figure by default.
     features : (int, int), optional
         Features along the horizontal and the vertical axis; the first two by default.
     directions : array-like, shape (2, n_features), optional
-        Directions in their place, of any length and angle: ``moments.pca(2)``,
-        ``FisherDiscriminant.from_moments(moments, 2).components``, the differences of three means.
+        Directions instead, such as ``moments.pca(2)`` or Fisher's.
     at : array-like, shape (n_features,), optional
-        A point of the plane; by default the mean of all rows the estimator has seen.
+        Point of the plane; the mean of all training rows by default.
     deviations : sequence of float
-        Of the ellipses.
+        Sizes of the ellipses in standard deviations.
     resolution : int
-        Points along each axis at which posteriors are evaluated.
+        Number of points along each axis at which posteriors are evaluated.
     **kwargs
-        For `matplotlib.axes.Axes.scatter`, which draws the points.
+        Passed to `matplotlib.axes.Axes.scatter` for the points.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
 
     Raises
     ------
     InvalidParameterError
-        For features or directions that make no plane, or an `at` of another width.
+        If features or directions do not span a plane, or `at` has another width.
 
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> from sklearn.datasets import load_iris
-    >>> from streamgda import FisherDiscriminant, LinearDiscriminantAnalysis
+    >>> from streamgda import LinearDiscriminantAnalysis
     >>> from streamgda.plots import plot_decision_boundary
-    >>> X, y = load_iris(return_X_y=True)
-    >>> lda = LinearDiscriminantAnalysis().fit(X, y)
-    >>> fisher = FisherDiscriminant.from_moments(lda.moments_, 2)
-    >>> axes = Figure().subplots(2)
-    >>> ax = plot_decision_boundary(lda, X, y, axes[0], directions=fisher.components)
-    >>> len(ax.patches)  # ellipses
-    6
-    >>> plot_decision_boundary(lda, ax=axes[1], features=(2, 3)).get_xlabel()
-    'feature 2'
+    >>> lda = LinearDiscriminantAnalysis().fit([[0.0, 0], [0, 1], [3, 0], [4, 1]], [0, 0, 1, 1])
+    >>> len(plot_decision_boundary(lda, ax=Figure().subplots()).patches)  # ellipses
+    4
     """
     plane = Directions.of(estimator, features, directions, (0, 1))
     origin = _point(at, estimator)
     points = None if X is None else plane.project(np.asarray(X))
-    moments = estimator.moments_
-    seen = moments.class_count > 0
-    labels = moments.classes[seen]
-    means = plane.project(moments.means[seen])
-    covariances = plane.covariances(estimator)[seen]
+    classes = ProjectedClasses.of(estimator, plane)
     ax = axes_of(ax)
-    colours = colours_of(labels.size)
-
-    low, high = _limits(means, covariances, points)
-    across, up = np.linspace(low, high, resolution).T
-    pixels = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
-    parts = (plane.lift(pixels[i : i + step], origin) for i in range(0, len(pixels), step))
-    log_posterior = np.concatenate([_log_posterior(estimator, rows)[:, seen] for rows in parts])
-    log_posterior = log_posterior.reshape(resolution, resolution, -1)
-
-    _shade(ax, np.exp(log_posterior), colours, across, up)
-    _draw_boundaries(ax, across, up, log_posterior)
-    _draw_ellipses(ax, means, covariances, colours, deviations)
+    pixels = _pixels(classes, points, resolution)
+    _draw_posterior(ax, estimator, plane, origin, classes, pixels)
+    _draw_classes(ax, classes, deviations)
     if points is not None:
-        _draw_points(ax, points, y, labels, colours, kwargs)
-    for label, mean, colour in zip(labels, means, colours, strict=True):
-        ax.plot(*mean, "X", color=colour, markeredgecolor="black", markersize=9, label=str(label))
-    add_legend(ax, labels.size)
-    ax.set(
-        xlim=(low[0], high[0]),
-        ylim=(low[1], high[1]),
-        xlabel=plane.names[0],
-        ylabel=plane.names[1],
-    )
+        _draw_points(ax, points, y, classes.labels, kwargs)
+    add_legend(ax, classes.labels.size)
+    ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
     return ax
 
 
@@ -150,33 +126,41 @@ def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray:
     return point
 
 
-def _limits(
-    means: np.ndarray, covariances: np.ndarray, points: np.ndarray | None
+def _pixels(
+    classes: ProjectedClasses, points: np.ndarray | None, resolution: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower left and upper right corner: all points, and the reach of each class."""
-    reach = _REACH * np.sqrt(covariances.diagonal(axis1=1, axis2=2))
-    low, high = (means - reach).min(axis=0), (means + reach).max(axis=0)
+    """Return horizontal and vertical positions that cover all points and classes."""
+    reach = _REACH * np.sqrt(classes.covariances.diagonal(axis1=1, axis2=2))
+    low, high = (classes.means - reach).min(axis=0), (classes.means + reach).max(axis=0)
     if points is not None and points.size:
         margin = 0.03 * (high - low)
         low = np.minimum(low, points.min(axis=0) - margin)
         high = np.maximum(high, points.max(axis=0) + margin)
-    flat = high == low  # nothing varies along it
-    return low - flat, high + flat
+    flat = high == low  # nothing varies along this axis
+    across, up = np.linspace(low - flat, high + flat, resolution).T
+    return across, up
 
 
-def _log_posterior(estimator: GaussianClassifier, rows: np.ndarray) -> np.ndarray:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return estimator.predict_log_proba(rows)
-
-
-def _shade(
-    ax: Axes, posterior: np.ndarray, colours: np.ndarray, across: np.ndarray, up: np.ndarray
+def _draw_posterior(
+    ax: Axes,
+    estimator: GaussianClassifier,
+    plane: Directions,
+    origin: np.ndarray,
+    classes: ProjectedClasses,
+    pixels: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    pale = 1 - 0.5 * (1 - colours)
-    half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors are of pixels' middles
+    """Shade the plane by the posterior, and draw the boundaries."""
+    across, up = pixels
+    positions = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+    step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
+    parts = (plane.lift(positions[i : i + step], origin) for i in range(0, len(positions), step))
+    log_posterior = np.concatenate(
+        [_log_posterior(estimator, rows)[:, classes.seen] for rows in parts]
+    ).reshape(up.size, across.size, -1)
+    pale = 1 - 0.5 * (1 - colours_of(classes.labels.size))
+    half = [(line[1] - line[0]) / 2 for line in pixels]  # posteriors are those of pixel centres
     ax.imshow(
-        np.clip(posterior @ pale, 0, 1),
+        np.clip(np.exp(log_posterior) @ pale, 0, 1),
         extent=(
             across[0] - half[0],
             across[-1] + half[0],
@@ -187,46 +171,47 @@ def _shade(
         aspect="auto",
         interpolation="bilinear",
     )
+    _draw_boundaries(ax, across, up, log_posterior)
+    ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
+
+
+def _log_posterior(estimator: GaussianClassifier, rows: np.ndarray) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return estimator.predict_log_proba(rows)
 
 
 def _draw_boundaries(
     ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray
 ) -> None:
-    """A contour about each class's region, where no earlier class has drawn it."""
+    """Draw a contour around the region of each class, unless an earlier class has drawn it."""
     for k in range(log_posterior.shape[-1] - 1):
         others = np.delete(log_posterior, k, axis=-1)
-        # Bounded, for a class of prior zero is infinitely far from the others.
+        # Bounded, because the log-posterior of a class with prior zero is minus infinity.
         lead = np.clip(log_posterior[..., k], -1e6, 0) - np.clip(others.max(axis=-1), -1e6, 0)
         if lead.min() < 0 < lead.max():
             lead = np.ma.masked_where(others.argmax(axis=-1) < k, lead)
             ax.contour(across, up, lead, levels=[0], colors="black", linewidths=1.2)
 
 
-def _draw_ellipses(
-    ax: Axes,
-    means: np.ndarray,
-    covariances: np.ndarray,
-    colours: np.ndarray,
-    deviations: Sequence[float],
-) -> None:
+def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: Sequence[float]) -> None:
+    """Draw the ellipses and the mean of each class."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
-    for mean, covariance, colour in zip(means, covariances, colours, strict=True):
+    for label, mean, covariance, colour in zip(
+        classes.labels,
+        classes.means,
+        classes.covariances,
+        colours_of(classes.labels.size),
+        strict=True,
+    ):
         variances, axes = np.linalg.eigh(covariance)
         angle = math.degrees(math.atan2(axes[1, 1], axes[0, 1]))
         minor, major = 2 * np.sqrt(np.maximum(variances, 0))
+        style: dict[str, Any] = {"fill": False, "edgecolor": 0.6 * colour, "linewidth": 1.5}
         for deviation in deviations:
-            ax.add_patch(
-                Ellipse(
-                    mean,
-                    deviation * major,
-                    deviation * minor,
-                    angle=angle,
-                    fill=False,
-                    edgecolor=0.6 * colour,
-                    linewidth=1.5,
-                )
-            )
+            ax.add_patch(Ellipse(mean, deviation * major, deviation * minor, angle=angle, **style))
+        ax.plot(*mean, "X", color=colour, markeredgecolor="black", markersize=9, label=str(label))
 
 
 def _draw_points(
@@ -234,15 +219,13 @@ def _draw_points(
     points: np.ndarray,
     y: Any,
     labels: np.ndarray,
-    colours: np.ndarray,
     style: dict[str, Any],
 ) -> None:
     style = {"s": 14, "linewidths": 0.4, "edgecolors": "black", "alpha": 0.8} | style
     if y is None:
         style = {"color": "grey"} | style
     else:
-        # White for labels that the estimator does not know. All in one go, so that no class lies
-        # on top of all others.
+        # Unknown labels are white. One call draws all points, so that no class covers the others.
         codes = find(as_labels(np.asarray(y)), labels)
-        style = {"c": np.vstack([colours, [1, 1, 1]])[codes]} | style
+        style = {"c": np.vstack([colours_of(labels.size), [1, 1, 1]])[codes]} | style
     ax.scatter(points[:, 0], points[:, 1], **style)

@@ -1,4 +1,4 @@
-"""Directions that rows are seen along, and what Gaussians look like along them."""
+"""Projections of rows and of Gaussians on directions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streamgda.moments.structure import structure_of
 
 @dataclass(frozen=True)
 class Directions:
-    """What rows are projected on, by inner products.
+    """Directions that rows are projected on, by inner products.
 
     Attributes
     ----------
     vectors : ndarray, shape (n, n_features)
-        Linearly independent.
+        Linearly independent directions.
     names : tuple of str
-        What the axes are called.
+        Labels of the axes.
     """
 
     vectors: np.ndarray
@@ -36,13 +36,13 @@ class Directions:
         vectors: Any,
         default: Sequence[int],
     ) -> Directions:
-        """Those that were asked for: axes of features, or any vectors.
+        """Return the directions of the given features or vectors.
 
         Raises
         ------
         InvalidParameterError
-            For both, for another number of them than by default, for features that the estimator
-            does not have, and for vectors that are of another width or depend on each other.
+            If both are given, their number differs from that of the default, a feature does not
+            exist, or vectors have another width or are linearly dependent.
         """
         n, width = len(default), estimator.n_features_in_
         if features is not None and vectors is not None:
@@ -52,32 +52,34 @@ class Directions:
             good = len(set(numbers)) == len(numbers) == n and all(0 <= f < width for f in numbers)
             if not good:
                 raise InvalidParameterError(
-                    f"features={numbers}; expected {n} different of 0 to {width - 1}"
+                    f"features={numbers}; expected {n} different indices from 0 to {width - 1}"
                 )
             return cls(np.eye(width)[numbers], tuple(_name(estimator, f) for f in numbers))
         vectors = np.asarray(vectors, np.float64)
         if vectors.shape != (n, width) or not np.isfinite(vectors).all():
             raise InvalidParameterError(
-                f"directions have shape {vectors.shape}; expected {n} of {width} finite numbers"
+                f"directions of shape {vectors.shape}; expected {n} of {width} finite numbers"
             )
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not lengths.all() or np.linalg.matrix_rank(vectors / lengths) < n:
-            raise InvalidParameterError("directions depend on each other, or are zero")
+            raise InvalidParameterError(
+                "directions are zero or linearly dependent; expected independent directions"
+            )
         names = ("direction",) if n == 1 else tuple(f"direction {i}" for i in range(1, n + 1))
         return cls(vectors, names)
 
     def project(self, rows: np.ndarray) -> np.ndarray:
-        """Inner products of rows with the directions, shape (n_rows, n)."""
+        """Return the inner products of rows with the directions, shape (n_rows, n)."""
         return rows @ self.vectors.T
 
     def lift(self, points: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The rows that are projected to the points and differ from `at` along the directions."""
+        """Return the rows that project to the points and differ from `at` in the span only."""
         return at + (points - self.project(at)) @ np.linalg.pinv(self.vectors).T
 
     def covariances(self, estimator: GaussianClassifier) -> np.ndarray:
-        """Of each class's projected rows, shape (n_classes, n, n)."""
+        """Return the covariance of each class's projected rows, shape (n_classes, n, n)."""
         D, values = self.vectors, covariance_values(estimator)
-        if values.ndim < 3:  # variances, of each feature or the same of all
+        if values.ndim < 3:  # variances, one per feature or one for all
             values = np.broadcast_to(values.T, (D.shape[1], values.shape[0])).T
             projected = (D * values[:, None, :]) @ D.T
         else:
@@ -85,18 +87,56 @@ class Directions:
         return np.broadcast_to(projected, (estimator.classes_.size, *projected.shape[1:]))
 
 
+@dataclass(frozen=True)
+class ProjectedClasses:
+    """Projections of the classes that have rows.
+
+    Attributes
+    ----------
+    seen : ndarray of bool, shape (n_classes,)
+        True for the estimator's classes that have rows.
+    labels : ndarray, shape (n,)
+        Labels of these classes.
+    priors : ndarray, shape (n,)
+        Prior probabilities.
+    means : ndarray, shape (n, n_directions)
+        Projected class means.
+    covariances : ndarray, shape (n, n_directions, n_directions)
+        Projected covariances.
+    """
+
+    seen: np.ndarray
+    labels: np.ndarray
+    priors: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+    @classmethod
+    def of(cls, estimator: GaussianClassifier, directions: Directions) -> ProjectedClasses:
+        """Return the projected classes of an estimator."""
+        moments = estimator.moments_
+        seen = moments.class_count > 0
+        return cls(
+            seen,
+            moments.classes[seen],
+            estimator.model_.priors[seen],
+            directions.project(moments.means[seen]),
+            directions.covariances(estimator)[seen],
+        )
+
+
 def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
-    """Regularised covariances, or variances: one for each class, or a single one.
+    """Return the regularised covariances or variances, one per class or a single one.
 
     Raises
     ------
     InvalidParameterError
-        For an estimator that has none.
+        If the estimator has none.
     """
     if not isinstance(estimator, GaussianClassifier):
         raise InvalidParameterError(
-            f"{type(estimator).__name__} has no covariances to show; expected a Gaussian estimator "
-            f"of this package"
+            f"{type(estimator).__name__} has no covariances; expected a Gaussian estimator of this "
+            f"package"
         )
     values = getattr(estimator, "covariance_", None)
     values = np.asarray(estimator.var_ if values is None else values)

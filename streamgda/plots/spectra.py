@@ -1,4 +1,4 @@
-"""Spectra of covariances."""
+"""Eigenvalue spectra of covariances."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 def plot_spectra(
     estimator: GaussianClassifier, ax: Axes | None = None, *, n: int | None = None, **kwargs: Any
 ) -> Axes:
-    """Show the variances along the principal axes of each class's covariance, or of the common one.
+    """Plot the variances along the principal axes of each covariance.
 
     Parameters
     ----------
     estimator : GaussianClassifier
-        Fitted; covariances are as it regularises them.
+        Fitted estimator; its covariances include the regularisation.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; those of a new figure by default.
     n : int, optional
-        How many axes, those of the largest variances; all by default.
+        Number of axes, from the largest variance; all by default.
     **kwargs
-        For `matplotlib.axes.Axes.plot`.
+        Passed to `matplotlib.axes.Axes.plot`.
 
     Returns
     -------
     matplotlib.axes.Axes
-        A line for each covariance, with a logarithmic scale; variances of zero are not on it.
+        The axes, with one line per covariance on a logarithmic scale, without zero variances.
 
     Raises
     ------
     InvalidParameterError
-        Where `n` is below one, or the estimator has no covariances.
+        If `n` is below one, or the estimator has no covariances.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def plot_spectra(
         else:
             variances = np.sort(np.broadcast_to(covariance, estimator.n_features_in_))
         variances = variances[::-1][:n]
-        # What is no more than rounding is no variance.
+        # Values below rounding error are shown as gaps.
         shown = np.where(variances > variances[0] * 1e-15, variances, np.nan)
         style = {"marker": "." if shown.size <= 50 else "", "color": colour, "label": label}
         ax.plot(np.arange(1, shown.size + 1), shown, **style | kwargs)
