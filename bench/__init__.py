@@ -1,1 +1,1 @@
-"""Benchmarks: streamgda beside its peers, in one run, on the same data, as ratios."""
+"""Benchmarks: streamgda and its peers, timed in one run on the same data."""

@@ -1,4 +1,7 @@
-"""Run the benchmarks: ``python -m bench [suite ...] [--repeats N] [--save] [--readme]``."""
+"""Run the benchmarks: ``python -m bench [suite ...] [--repeats N] [--save] [--readme]``.
+
+``python -m bench --readme`` alone renders the tables again from the saved results.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from bench import limits, peers, report
 from bench.measure import Plan, reason
 from streamgda.runtime import threads
 
-# Suites in the order of their tables, and the modules that measure them.
+# Suites in the order of their tables, with the modules that run them.
 SUITES = {
     "fit": "fit",
     "score": "score",
@@ -45,16 +48,18 @@ PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PA
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", default=[], help=f"some of {', '.join(SUITES)}")
+    parser.add_argument("suites", nargs="*", default=[], help=f"suites to run: {', '.join(SUITES)}")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to try it out")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, for a trial run")
     parser.add_argument("--save", action="store_true", help=f"write bench/{RESULTS.name}")
-    parser.add_argument("--readme", action="store_true", help="renew the tables made from it")
+    parser.add_argument(
+        "--readme", action="store_true", help="update README.md and RESULTS.md from it"
+    )
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):
-        parser.error(f"unknown suites {sorted(unknown)}; there are {', '.join(SUITES)}")
+        parser.error(f"unknown suites {sorted(unknown)}; expected {', '.join(SUITES)}")
     if options.quick and (options.save or options.readme):
-        parser.error("figures of tiny sizes are not saved")
+        parser.error("results of --quick are not saved")
     failed = []
     if options.suites or options.save or not options.readme:
         plan = Plan(options.repeats, options.quick, limits.measured(options.quick))
@@ -66,7 +71,7 @@ def main() -> None:
 
 
 def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
-    """Run suites and print their tables; save them beside the others'; the suites that failed."""
+    """Run suites, print and save their tables, and return the names of suites that failed."""
     console = Console(width=max(WIDTH, Console().width))
     kept: report.Rows = []
     if results and results.exists():
@@ -76,12 +81,12 @@ def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
         rows: report.Rows = []
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # on constant pixels, ours and the peers'
+                warnings.simplefilter("ignore")  # constant pixels; peers warn too
                 for row in import_module(f"bench.{SUITES[suite]}").run(plan):
                     rows.append({"suite": suite, **row.as_dict()})
                     line = report.table_of(suite, rows[-1:]).rows[0][:5]
                     console.print("  ".join(line), highlight=False, markup=False)
-        except Exception as error:  # the other suites' rows are not to be lost
+        except Exception as error:  # keep the rows of the other suites
             console.print_exception()
             rows.append({"suite": suite, "failed": reason(error)})
         if any("failed" in row or row.get("missing", "").startswith("ours") for row in rows):
@@ -101,7 +106,7 @@ def show(console: Console, title: str, table: report.Table) -> None:
 
 
 def as_saved(rows: report.Rows, machine: limits.Limits) -> dict[str, Any]:
-    """What is kept of a run."""
+    """Return the results of a run for JSON."""
     about = {
         "date": date.today().isoformat(),
         "machine": (
@@ -123,7 +128,7 @@ def version_of(package: str) -> str:
 
 
 def renew(results: Path, readme: Path, everything: Path) -> None:
-    """Write the saved figures into the README, between its marks, and all into RESULTS.md."""
+    """Write the saved results to the tables of the README and to RESULTS.md."""
     saved = json.loads(results.read_text())
     readme.write_text(report.readme(readme.read_text(), saved))
     everything.write_text(report.results(saved))

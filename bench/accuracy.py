@@ -1,4 +1,4 @@
-"""Suite `accuracy`: accuracy on the test images of MNIST, after one pass over a zarr store."""
+"""Suite `accuracy`: test accuracy on MNIST of models fitted in one pass over a zarr store."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from streamgda import (
 )
 from streamgda.datasets import convert
 
-HELD_OUT = 10_000  # training images that smoothing is chosen on
+HELD_OUT = 10_000  # training images used to choose the smoothing
 SMOOTHINGS = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3)
 COMPONENTS = 50
 
 
 @dataclass
 class Accuracy:
-    """A model, what it was fitted to, and the share of test images that it classifies correctly."""
+    """Accuracy of a model on the test images."""
 
     model: str
     rows: str
     accuracy: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 

@@ -1,7 +1,7 @@
-"""What a fit on a cluster costs: ``python -m bench.cost [--save] [--readme]``.
+"""Estimate the cost of a fit on a cluster: ``python -m bench.cost [--save] [--readme]``.
 
-The rates of one worker are measured; seconds and bytes of many follow from them, from how
-`streamgda.distributed` cuts the rows into parts, and from the depth of the tree they are merged in.
+The rates of one worker are measured. The time and traffic of many workers follow from them, from
+the parts into which `streamgda.engine.dask` cuts the rows, and from the depth of the merge tree.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Rates:
-    """What one worker of one thread does, and what lies between two of them.
+    """Rates of one worker with one thread, and of the connection between two workers.
 
     Attributes
     ----------
     rows : float
-        Rows a second: read from zarr, decoded and taken into full moments.
+        Rows per second: read from zarr, decoded and added to full moments.
     merge : float
         Seconds to merge two states.
     bandwidth : float
-        Bytes a second of a state that goes from one worker to another over loopback.
+        Bytes per second of a state sent from one worker to another over loopback.
     """
 
     rows: float
@@ -55,17 +55,18 @@ class Rates:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one fit.
+    """Cost of one fit.
 
     Attributes
     ----------
     parts : int
+        Number of parts into which the rows are cut.
     reading, merging, moving : float
-        Seconds of the busiest worker.
+        Seconds on the busiest worker.
     last : float
-        Seconds of what waits for the last part: a path through the tree, and the way back.
+        Seconds after the last part: one path through the merge tree, and the result to the client.
     moved : float
-        Bytes that go between machines: moments, never rows.
+        Bytes sent between machines: moments, never rows.
     """
 
     parts: int
@@ -77,18 +78,18 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """From beginning to end."""
+        """Total time."""
         return self.reading + self.merging + self.moving + self.last
 
 
 def cost(rates: Rates, workers: int, rows: int = ROWS) -> Cost:
-    """The cost of a fit to that many uint8 rows on so many workers."""
+    """Return the cost of a fit to uint8 rows on a number of workers."""
     state = structure_of("full").state_bytes(CLASSES, FEATURES)
     part_rows = part_bytes(rows * FEATURES, state) / FEATURES
     parts = math.ceil(rows / part_rows)
-    each = math.ceil(parts / workers)  # of the busiest worker
+    each = math.ceil(parts / workers)  # on the busiest worker
     moves = state / rates.bandwidth
-    elsewhere = 1 - 1 / workers  # the chance that the other of a pair is on another worker
+    elsewhere = 1 - 1 / workers  # probability that a pair is on two workers
     return Cost(
         parts,
         each * part_rows / rates.rows,
@@ -103,7 +104,7 @@ def cost(rates: Rates, workers: int, rows: int = ROWS) -> Cost:
 
 
 def measured() -> Rates:
-    """The rates of this machine."""
+    """Measure the rates of this machine."""
     _, X, y, _, _ = data.mnist(False)
     with tempfile.TemporaryDirectory() as folder, threads.limit(1):
         convert(X, Path(folder) / "rows.zarr", labels=y)
@@ -125,7 +126,7 @@ def _fastest(call: Callable[[], object]) -> float:
 
 
 def _moved(state: streamgda.ClassMoments) -> float:
-    """Seconds that a state takes from a worker to another, with all that is done to send it."""
+    """Return the seconds to send a state from one worker to another, with serialization."""
     from distributed import Client, LocalCluster, wait
 
     def fetched(value: Any) -> float:
@@ -152,15 +153,15 @@ def _moved(state: streamgda.ClassMoments) -> float:
 
 
 def table(rates: Rates) -> str:
-    """The cost on each number of workers, as Markdown."""
+    """Return the cost for each number of workers as Markdown."""
     head = (
         "workers",
         "seconds",
-        "of them reading",
+        "reading",
         "merging",
-        "moving",
-        "the end",
-        "moments moved",
+        "sending",
+        "last merges",
+        "moments sent",
     )
     lines = []
     for workers in WORKERS:
@@ -171,16 +172,16 @@ def table(rates: Rates) -> str:
     return report.Table(head, lines).markdown()
 
 
-def said(rates: Rates) -> str:
-    """What the table is made from."""
+def caption(rates: Rates) -> str:
+    """Return the measured rates that the table is computed from."""
     found = cost(rates, 1)
     return (
-        f"Measured on one thread: {rates.rows:,.0f} rows a second read from zarr, decoded and "
-        f"taken in, {report.quantity(rates.merge, 's')} to merge two moments of 49 MB, "
-        f"{readable(rates.bandwidth)} a second of moments from a worker to another over loopback. "
+        f"Measured on one thread: {rates.rows:,.0f} rows per second read from zarr, decoded and "
+        f"added, {report.quantity(rates.merge, 's')} to merge two moments of 49 MB, and "
+        f"{readable(rates.bandwidth)} per second from one worker to another over loopback. "
         f"The rows, {readable(ROWS * FEATURES)} before compression, are cut into {found.parts:,} "
-        f"parts, each of which is read once. What the store can give to all workers together is "
-        f"not in the table, nor is the scheduler's own time."
+        f"parts, each of which is read once. The table does not include the bandwidth limit of "
+        f"the store or the time of the scheduler."
     )
 
 
@@ -189,16 +190,16 @@ def main() -> None:
     parser.add_argument(
         "--save", action="store_true", help=f"measure, and write bench/{SAVED.name}"
     )
-    parser.add_argument("--readme", action="store_true", help="renew the table from what is saved")
+    parser.add_argument("--readme", action="store_true", help="update the README from saved rates")
     options = parser.parse_args()
     if options.save or not options.readme:
-        warnings.simplefilter("ignore")  # on constant pixels
+        warnings.simplefilter("ignore")  # constant pixels
         rates = measured()
         if options.save:
             SAVED.write_text(json.dumps(asdict(rates), indent=1) + "\n")
     else:
         rates = Rates(**json.loads(SAVED.read_text()))
-    text = f"{table(rates)}\n\n{said(rates)}"
+    text = f"{table(rates)}\n\n{caption(rates)}"
     print(text)
     if options.readme:
         README.write_text(report.between(README.read_text(), "cost", text))

@@ -1,4 +1,4 @@
-"""Suite `curves`: time per row over the number of features, and over that of classes."""
+"""Suite `curves`: time per row as a function of the number of features or of classes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from streamgda import ClassMoments, GaussianDiscriminantAnalysis
 FEATURES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 FEATURES += (127, 128, 129, 255, 256, 784, 785)
 CLASSES = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
-K, D = 10, 16  # classes where features vary, features where classes do
-N, NUMBERS = 200_000, 10_000_000  # rows of a measurement, and numbers in them, at most
+K, D = 10, 16  # classes when features vary, and features when classes vary
+N, NUMBERS = 200_000, 10_000_000  # limits of a measurement: rows, and values
 ROUNDS = 3
-FEWER = 8  # times fewer rows are scored, which is more work a row
+FEWER = 8  # scoring takes longer per row, so it uses this many times fewer rows
 
 
 @dataclass
 class Curve:
-    """Seconds per row of one operation over the number of features, or of classes.
+    """Seconds per row of one operation as a function of the number of features or classes.
 
-    `jump` is the largest factor between neighbours that the number of operations does not explain,
-    either way, and `where` the neighbours: 1 means that there is none.
+    `jump` is the largest factor between neighbouring points, in either direction, that the number
+    of operations does not explain (1 if there is none), and `where` the two points.
     """
 
     work: str
@@ -38,7 +38,7 @@ class Curve:
     where: tuple[int, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
@@ -54,7 +54,7 @@ def curves(
 ) -> Iterator[Curve]:
     seconds: dict[str, dict[int, float]] = {}
     operations: dict[str, dict[int, float]] = {}
-    # The least of several rounds: what a busy machine adds for a while would look like a jump.
+    # The minimum of several rounds, because a machine that is busy for a while shows as a jump.
     for _ in range(min(plan.repeats, ROUNDS)):
         for value in at:
             for name, took, work in points(plan, *shape(value)):
@@ -67,10 +67,10 @@ def curves(
 
 
 def points(plan: Plan, d: int, n_classes: int) -> Iterator[tuple[str, float, float]]:
-    """Names of operations, and what each takes a row on this shape: seconds, multiply-adds."""
+    """Yield the name, seconds per row and multiply-adds per row of each operation."""
     n = plan.rows(min(N, NUMBERS // d))
     few = n // FEWER
-    # Every class has its share of the rows that are scored, which are the first.
+    # The first rows are scored; they contain all classes equally.
     y = np.concatenate([np.arange(few), np.arange(n - few)]) % n_classes
     numbers = np.random.default_rng(0).integers(0, 256, (n, d)).astype(np.uint8)
     products = d * (d + 1) / 2
@@ -86,16 +86,16 @@ def points(plan: Plan, d: int, n_classes: int) -> Iterator[tuple[str, float, flo
 
 
 def least(call: Call) -> float:
-    """Seconds of the faster of two calls: the first may have to load or to compile."""
+    """Return the seconds of the faster of two calls; the first may compile or load kernels."""
     return min(seconds_of(call), seconds_of(call))
 
 
 def largest_jump(
     seconds: dict[int, float], operations: dict[int, float]
 ) -> tuple[float, tuple[int, int]]:
-    """The largest factor between neighbours that is not explained, and those neighbours.
+    """Return the largest unexplained factor between neighbouring points, and the points.
 
-    Going up, time may grow as the operations do; it may never be less where there are more.
+    Time may grow in proportion to the operations, and should not fall when they grow.
     """
     jumps = {}
     for a, b in pairwise(seconds):

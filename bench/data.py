@@ -1,4 +1,4 @@
-"""The data that is timed on: MNIST, or a stand-in of its shape and kind; and synthetic rows."""
+"""Benchmark data: MNIST or a stand-in of the same shape, and synthetic rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STAND_IN = "stand-in for MNIST"
 Images = tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _SIDE, _BLOBS, _MARGIN = 28, 5, 1
-_SHARE_OF_INK = 0.19  # MNIST's pixels that are not zero
-_BLOCK = 1 << 16  # rows that are drawn from one stream of random numbers
+_SHARE_OF_INK = 0.19  # fraction of MNIST's pixels that are not zero
+_BLOCK = 1 << 16  # rows drawn from one random generator
 
 
 def mnist(quick: bool = False) -> Images:
-    """Name, training images and labels, test images and labels; images uint8, (n, 784)."""
+    """Return name, training images, labels, test images, labels; images are uint8, (n, 784)."""
     if quick:
         return "few images", *stand_in(1000, 100)
     return _mnist()
@@ -34,7 +34,7 @@ def _mnist() -> Images:
 
 
 def stand_in(n_train: int, n_test: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Smooth strokes of ink that differ by class and by image, on pages with an empty margin."""
+    """Generate smooth strokes that differ by class and image, with an empty margin."""
     random = np.random.default_rng(0)
     n = n_train + n_test
     y = random.integers(0, 10, n).astype(np.uint8)
@@ -54,7 +54,7 @@ def stand_in(n_train: int, n_test: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @lru_cache(maxsize=3)
 def rows(n_rows: int, n_features: int, n_classes: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian rows in classes a few standard deviations apart."""
+    """Generate Gaussian rows in classes a few standard deviations apart."""
     random = np.random.default_rng(0)
     y = random.integers(0, n_classes, n_rows)
     means = 2 * random.standard_normal((n_classes, n_features), dtype=np.float32)

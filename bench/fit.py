@@ -1,4 +1,4 @@
-"""Suite `fit`: arrays in memory to fitted models, and to moments alone."""
+"""Suite `fit`: moments and fitted models of arrays in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.peers import dask_ml, one_dal
 from streamgda import ClassMoments
 
 READ = "reading X on all threads"
-# Of BLAS's time, for moments of MNIST.
+# Target fractions of the time of BLAS for moments of MNIST.
 MNIST_SHARES = {
     ("uint8", "full"): 0.5,
     ("uint8", "tied"): 0.35,
@@ -26,21 +26,21 @@ MNIST_SHARES = {
     ("float64", "full"): 1.15,
 }
 BESIDE_PRODUCTS = (
-    "pixels that are zero in a whole block are left out already; beside the products, rows are "
-    "packed, and the products of each block are added to the matrix, column by column"
+    "pixels that are zero in a whole block are skipped already; besides the products, the rows are "
+    "packed, and the products of each block are added to the matrix"
 )
 ALGEBRA = (
-    "the moments are half of it or more; the rest is rounding them, and LAPACK's factors and "
-    "inverses of 717 x 717 matrices"
+    "half of the time or more goes to the moments; the rest is rounding them, and factorising and "
+    "inverting 717 x 717 matrices in LAPACK"
 )
 SUMS_IN_THE_CACHE = (
-    "the 44 sums of a row are 14 vectors of its class, each of which is loaded, added to and stored"
+    "each row updates 44 sums of its class: 14 vectors that are loaded, added to and stored"
 )
 
 
 SMALL_STATES = (
-    "moments that take little memory are summed in float64 whatever the rows are, at half the rate "
-    "of float32; and rows are centred and packed beside the products"
+    "small moments are summed in float64 for rows of any type, at half the rate of float32, and "
+    "the rows are centred and packed"
 )
 
 
@@ -52,7 +52,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def mnist_moments(plan: Plan) -> Iterator[Row]:
-    """Moments alone, against BLAS on data that is already cast and not centred."""
+    """Compare moments with BLAS on data that is already cast and not centred."""
     name, X, y, _, _ = data.mnist(plan.quick)
     for kind in ("uint8", "float32", "float64"):
         rows = X if kind == "uint8" else X.astype(kind)
@@ -71,7 +71,7 @@ def mnist_moments(plan: Plan) -> Iterator[Row]:
 
 
 def moments(plan: Plan) -> Iterator[Row]:
-    """The same on rows of few features, of many, and of many classes."""
+    """Compare moments of few features, of many, and of many classes."""
     target = {"OpenBLAS": of_its_time(1.3, SMALL_STATES)}
     for n, d, n_classes, structure, kinds, targets in (
         (500_000, 64, 10, "full", ("float32", "float64"), target),
@@ -92,13 +92,13 @@ def moments(plan: Plan) -> Iterator[Row]:
 
 
 def syrk(X: np.ndarray) -> dict[str, Call]:
-    """BLAS's product of X with itself: neither classes nor centring."""
+    """Return BLAS's product of X with itself, without classes or centring."""
     name, function = ("ssyrk", blas.ssyrk) if X.dtype == np.float32 else ("dsyrk", blas.dsyrk)
     return {f"OpenBLAS {name}": lambda: function(1.0, X.T, lower=1)}
 
 
 def mnist_models(plan: Plan) -> Iterator[Row]:
-    """Array in, fitted model out; scikit-learn is given float64, cast beforehand."""
+    """Compare fitted models of MNIST; scikit-learn gets float64, cast beforehand."""
     name, X, y, _, _ = data.mnist(plan.quick)
     real = X.astype(np.float64)
     yield from compare(
@@ -130,7 +130,7 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
 
 
 def models(plan: Plan) -> Iterator[Row]:
-    """Array in, fitted model out, on rows of few features."""
+    """Compare fitted models of rows with few features."""
     few = {
         "scikit-learn": faster(20, SUMS_IN_THE_CACHE),
         READ: of_its_time(1.5, SUMS_IN_THE_CACHE),
@@ -170,20 +170,20 @@ def naive_bayes(
 
 
 def sklearn_qda(X: np.ndarray, y: np.ndarray, regularised: bool = False) -> dict[str, Call]:
-    """scikit-learn's QDA by each solver, with what that solver takes against singularity."""
+    """Return scikit-learn's QDA for each solver, with that solver's regularisation if needed."""
     settings: dict[str, dict[str, Any]] = {"svd": {"reg_param": 0.1}, "eigen": {"shrinkage": 0.1}}
     return {
-        f"scikit-learn QDA ({solver})": lambda s=solver, mends=mends: (
-            sklearn.QuadraticDiscriminantAnalysis(solver=s, **(mends if regularised else {})).fit(
+        f"scikit-learn QDA ({solver})": lambda s=solver, params=params: (
+            sklearn.QuadraticDiscriminantAnalysis(solver=s, **(params if regularised else {})).fit(
                 X, y
             )
         )
-        for solver, mends in settings.items()
+        for solver, params in settings.items()
     }
 
 
 def sklearn_lda(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
-    """scikit-learn's LDA by each solver."""
+    """Return scikit-learn's LDA for each solver."""
     return {
         f"scikit-learn LDA ({solver})": lambda s=solver: sklearn.LinearDiscriminantAnalysis(
             solver=s, shrinkage=None if s == "svd" else 1e-3

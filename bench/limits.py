@@ -1,4 +1,4 @@
-"""What the machine can do, measured once a run, and how long a piece of work must take on it."""
+"""Measured limits of the machine, and lower bounds of the time for a task."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ INTEGER = "integer"
 
 @dataclass(frozen=True)
 class Work:
-    """The least that a piece of work has to move and to compute.
+    """Memory traffic and arithmetic that a task needs at least.
 
     Attributes
     ----------
     n_bytes : float
-        Read and written, each once.
+        Bytes read and written, each once.
     multiply_adds : dict of str to float
-        By the kind of number: float32, float64 or integer.
+        Number of multiply-adds for each of float32, float64 and integer.
     calls : int
-        Calls from Python into compiled code.
+        Number of calls from Python into compiled code.
     """
 
     n_bytes: float = 0.0
@@ -37,18 +37,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine can do, on all allowed threads.
+    """Limits of the machine with all allowed threads.
 
     Attributes
     ----------
     bandwidth : float
-        Bytes read from memory, a second.
+        Bytes read from memory per second.
     rates : dict of str to float
-        Multiply-adds a second, by the kind of number.
+        Multiply-adds per second for each of float32, float64 and integer.
     call : float
-        Seconds of calling a compiled function that does nothing from Python.
+        Seconds to call an empty compiled function from Python.
     integer : str
-        What the rate of integers is.
+        Explanation of the integer rate.
     """
 
     bandwidth: float
@@ -57,7 +57,7 @@ class Limits:
     integer: str
 
     def of(self, work: Work) -> tuple[float, str]:
-        """Seconds that the work takes at the least, and what bounds it."""
+        """Return the lower bound of the time in seconds, and its cause."""
         bounds = {
             "memory": work.n_bytes / self.bandwidth,
             "arithmetic": sum(n / self.rates[kind] for kind, n in work.multiply_adds.items()),
@@ -68,7 +68,7 @@ class Limits:
 
 
 def measured(quick: bool = False) -> Limits:
-    """Measure this machine; `quick` gives rough figures, for trying the benchmarks out."""
+    """Measure this machine; with `quick`, roughly."""
     memory = np.ones(1 << (20 if quick else 26))  # 512 MiB: more than any cache holds
     size = 512 if quick else 2048
     rates = {}
@@ -84,14 +84,14 @@ def measured(quick: bool = False) -> Limits:
         rates=rates,
         call=best(lambda: [_nothing(one, one) for _ in range(calls)]) / calls,
         integer=(
-            f"{factor} x that of float32: its vector instruction multiplies and adds "
-            f"{factor} integers where that of float32 does one number"
+            f"{factor} x that of float32: one vector instruction multiplies and adds {factor} "
+            f"integers in the space of one float32"
         ),
     )
 
 
 def best(call: Callable[[], object], repeats: int = 5) -> float:
-    """Seconds of the fastest of some calls, after one that is not counted."""
+    """Return the seconds of the fastest call, after one call that is not counted."""
     call()
     times = []
     for _ in range(repeats):
@@ -102,7 +102,7 @@ def best(call: Callable[[], object], repeats: int = 5) -> float:
 
 
 def read(X: np.ndarray) -> None:
-    """Read an array once on all threads, and do nothing with it but add it up."""
+    """Read an array once on all threads, and sum it."""
     words = X.reshape(-1).view(np.uint8)
     words = words[: words.size // 8 * 8].view(np.int64)
     cuts = np.linspace(0, words.size, 4 * threads.n_threads() + 1).astype(int)
@@ -126,14 +126,14 @@ def _nothing(X, y):
 
 
 def kind_of(X: np.ndarray) -> str:
-    """The kind of number that rows of this type are multiplied in."""
+    """Return the kind of arithmetic used for rows of this type."""
     return X.dtype.name if X.dtype.kind == "f" else INTEGER
 
 
 def moments(
     X: np.ndarray, y: np.ndarray, n_classes: int, structure: str = "full", chunks: int = 1
 ) -> Work:
-    """Count, mean and scatter of each class; what is kept of them is written for each chunk."""
+    """Return the work of moments; the state is written once per chunk."""
     n, d = X.shape
     products = d if structure == "diag" else d * (d + 1) / 2
     state = (1 if structure == "tied" else n_classes) * (d if structure == "diag" else d * d)
@@ -142,7 +142,7 @@ def moments(
 
 
 def fit(X: np.ndarray, y: np.ndarray, n_classes: int, structure: str) -> Work:
-    """Moments, and a Cholesky factor of each covariance."""
+    """Return the work of moments and of a Cholesky factor of each covariance."""
     work = moments(X, y, n_classes, structure)
     factors = {"full": n_classes, "tied": 1, "diag": 0}[structure] * X.shape[1] ** 3 / 6
     adds = dict(work.multiply_adds)
@@ -153,7 +153,7 @@ def fit(X: np.ndarray, y: np.ndarray, n_classes: int, structure: str) -> Work:
 def score(
     X: np.ndarray, d: int, n_classes: int, structure: str, probabilities: bool = False
 ) -> Work:
-    """A triangle (full), a vector (tied) or two (diag) of `d` features, by row and class."""
+    """Return the work of scores: per row and class, a triangle (full) or vectors (tied, diag)."""
     n = len(X)
     products = {"full": d * (d + 1) / 2, "tied": d, "diag": 2 * d}[structure]
     written = 8 * n * (n_classes if probabilities else 1)

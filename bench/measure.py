@@ -1,4 +1,4 @@
-"""Timing in turn: every repeat runs ours and each peer, so that drift of the machine cancels."""
+"""Interleaved timing: every repeat runs streamgda and each peer, so that drift cancels."""
 
 from __future__ import annotations
 
@@ -14,29 +14,26 @@ from bench.limits import Limits, Work
 
 Call = Callable[[], object]
 OURS = "ours"
-FEWEST = 3  # repeats of what is slow
-PATIENCE = 10.0  # seconds after which a piece of work is slow
+FEWEST = 3  # repeats of slow tasks
+SLOW = 10.0  # seconds after which a task counts as slow
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a run measures: how often, on how much, and against which limits."""
+    """Settings of a run: repeats, size, and limits of the machine."""
 
     repeats: int
     quick: bool
     limits: Limits
 
     def rows(self, n: int) -> int:
-        """That many rows, or few where the benchmarks are only tried out."""
+        """Return the number of rows to use: `n`, or few in a quick run."""
         return min(n, 1000) if self.quick else n
 
 
 @dataclass(frozen=True)
 class Target:
-    """The least ratio that is asked for, in the words that ask for it, and why it is not reached.
-
-    `why` is shown only where the ratio is less.
-    """
+    """Target ratio with its description, and the reason if it is not reached."""
 
     ratio: float
     text: str
@@ -44,22 +41,22 @@ class Target:
 
 
 def faster(times: float, why: str = "") -> Target:
-    """At least so many times as fast as the peer."""
+    """Return a target: at least `times` as fast as the peer."""
     return Target(times, f">= {times:g}x", why)
 
 
 def of_its_time(share: float, why: str = "") -> Target:
-    """At most that share of the peer's time."""
+    """Return a target: at most `share` of the peer's time."""
     return Target(1 / share, f"<= {share:g} of its time", why)
 
 
 @dataclass
 class Row:
-    """One line of the table: a piece of work, ours against a peer.
+    """Row of a table: one task, timed for streamgda and a peer.
 
-    `ratio` is the median over repeats of the peer's time divided by ours: above 1, we are faster.
-    `limit` is what `ours` could be at the least, and `bound` what it is the limit of. Where there
-    is no figure, `missing` says why.
+    `ratio` is the median over repeats of the peer's time divided by ours; above 1, streamgda is
+    faster. `limit` is a lower bound of `ours`, and `bound` its cause. `missing` is the reason if
+    there is no result.
     """
 
     work: str
@@ -78,23 +75,23 @@ class Row:
     headline: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
 def seconds(call: Call) -> float:
-    """Wall time of one call."""
+    """Return the wall time of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def in_turn(calls: dict[str, Call], repeats: int) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Times of all calls, called once a repeat; and what went wrong in those that cannot be timed.
+    """Return the times of all calls, one per repeat, and the errors of calls that fail.
 
-    Each is called once before, uncounted: caches are filled then, and what is missing is found.
-    Where that takes long, the peers' is counted, for a cold start makes little of what is slow;
-    ours, which may have had to compile, is called again.
+    Each call runs once before, without being counted, to fill caches and to find missing peers.
+    If that takes long, the peers' first run counts, because a cold start matters little then;
+    streamgda, which may have compiled kernels, runs again.
     """
     times: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
@@ -102,15 +99,15 @@ def in_turn(calls: dict[str, Call], repeats: int) -> tuple[dict[str, list[float]
     for name, call in calls.items():
         try:
             times[name] = [seconds(call)]
-        except Exception as error:  # a peer may be missing or broken in any way
+        except Exception as error:  # a peer may be missing or broken
             missing[name] = reason(error)
     done = 1
-    if time.perf_counter() - start < PATIENCE:
+    if time.perf_counter() - start < SLOW:
         start, done = time.perf_counter(), 0
         times = {name: [] for name in times}
     elif OURS in times:
         times[OURS] = [seconds(calls[OURS])]
-    while done < repeats and (done < FEWEST or time.perf_counter() - start < PATIENCE):
+    while done < repeats and (done < FEWEST or time.perf_counter() - start < SLOW):
         for name, taken in times.items():
             taken.append(seconds(calls[name]))
         done += 1
@@ -118,7 +115,7 @@ def in_turn(calls: dict[str, Call], repeats: int) -> tuple[dict[str, list[float]
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in a line."""
+    """Return an error as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
@@ -131,10 +128,10 @@ def compare(
     targets: dict[str, Target] | None = None,
     headline: bool = False,
 ) -> list[Row]:
-    """Rows of ours against each peer.
+    """Time streamgda and its peers; return one row per peer.
 
-    A target is for the fastest of the peers whose names begin with its key. With `headline`, rows
-    with a target stand in the README.
+    A target applies to the fastest peer whose name starts with its key. With `headline`, rows with
+    a target appear in the README.
     """
     times, missing = in_turn({OURS: ours, **peers}, plan.repeats)
     return rows_of(title, plan.limits.of(work), times, missing, targets, headline)
@@ -149,7 +146,7 @@ def rows_of(
     headline: bool = False,
     unit: str = "s",
 ) -> list[Row]:
-    """Rows from what was measured, ours and the peers', repeat by repeat."""
+    """Return one row per peer from the times of each repeat."""
     missing = dict(missing or {})
     rows = {}
     for name in dict.fromkeys([*times, *missing]):

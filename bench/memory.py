@@ -14,7 +14,7 @@ from bench import data
 from bench.measure import OURS, Plan, Row, rows_of
 from streamgda.datasets import convert
 
-# VmHWM is the process's own peak; ru_maxrss would begin at that of the process that starts it.
+# VmHWM is the peak of this process; ru_maxrss would start at that of the parent process.
 _CHILD = """
 import sys, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
@@ -41,18 +41,18 @@ def run(plan: Plan) -> Iterator[Row]:
             found = [_peak(store) for _ in range(min(plan.repeats, 2))]
         peaks = [peak for peak, _ in found]
         yield from rows_of(
-            f"{name} x {times} from zarr, QDA fit: peak above imports",
+            f"{name} x {times} from zarr, QDA fit: peak memory above imports",
             (found[0][1], "the moments"),
             {
                 OURS: peaks,
-                "the rows themselves (as uint8)": [times * X.nbytes / 2**20] * len(peaks),
+                "size of the rows (uint8)": [times * X.nbytes / 2**20] * len(peaks),
             },
             unit="MiB",
         )
 
 
 def _peak(store: Path) -> tuple[float, float]:
-    """MiB of the peak, and of the moments that are kept."""
+    """Return the peak memory and the size of the moments, in MiB."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, str(store)], check=True, capture_output=True, text=True
     )

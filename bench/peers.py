@@ -1,7 +1,7 @@
-"""The peers that may be missing: each function gives a call to time.
+"""Optional peers: each function returns a call to time.
 
-They are imported by the call itself. So one that is not installed, or does not work with the
-others' versions, says so when it is called, and gets a row without a figure.
+The call itself imports the peer. If the peer is not installed, or does not work with the installed
+versions, its row shows the error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ONE_DAL, DASK_ML, RIVER = "oneDAL incremental covariance", "dask-ml GaussianNB",
 
 
 def one_dal(X: np.ndarray) -> dict[str, Call]:
-    """One covariance of all rows, by scikit-learn-intelex (scikit-learn itself is not patched)."""
+    """Return the covariance of all rows by scikit-learn-intelex, without patching scikit-learn."""
 
     def covariance() -> object:
         from sklearnex.covariance import IncrementalEmpiricalCovariance
@@ -27,11 +27,11 @@ def one_dal(X: np.ndarray) -> dict[str, Call]:
 
 
 def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
-    """Naive Bayes from dask arrays over the same memory, on as many threads."""
+    """Return naive Bayes of dask arrays over the same memory, with the same threads."""
     import dask
     import dask.array as da
 
-    # A few chunks a thread: more of them cost dask more than they gain.
+    # A few chunks per thread; more would cost dask more than they gain.
     n_rows = max(1, -(-len(y) // (4 * threads.n_threads())))
     rows = da.from_array(X, chunks=(n_rows, X.shape[1]))
     labels = da.from_array(y, chunks=n_rows)
@@ -47,7 +47,7 @@ def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
 
 
 def river(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
-    """Naive Bayes of one row at a time; the rows are made dicts beforehand."""
+    """Return naive Bayes of one row at a time; rows are converted to dicts beforehand."""
     stream = list(zip([dict(enumerate(row)) for row in X.tolist()], y.tolist(), strict=True))
 
     def learn() -> object:

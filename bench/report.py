@@ -1,4 +1,4 @@
-"""What was measured as tables: for the terminal, the README and RESULTS.md."""
+"""Tables of the results for the terminal, the README and RESULTS.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ TIMED = ("fit", "score", "stream", "zarr", "startup", "skew", "scale", "select")
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text under their heads."""
+    """Table of text."""
 
     head: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
     def markdown(self) -> str:
-        """As Markdown."""
+        """Return the table as Markdown."""
         lines = [self.head, tuple("---" for _ in self.head), *self.rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -29,7 +29,7 @@ class Table:
 
 
 def table_of(suite: str, rows: Rows) -> Table:
-    """All that is known of a suite's rows."""
+    """Return the full table of a suite."""
     forms: dict[str, Callable[[Rows], Table]] = {"accuracy": accuracies, "curves": curves}
     made = [row for row in rows if "failed" not in row]
     table = forms.get(suite, ratios)(made)
@@ -39,29 +39,29 @@ def table_of(suite: str, rows: Rows) -> Table:
 
 
 def times(ratio: float) -> str:
-    """Two digits, and no exponent."""
+    """Format a ratio with two digits and without exponent."""
     return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:.0f}"
 
 
 def ratios(rows: Rows) -> Table:
-    """Ours against a peer, with the target and the limit."""
+    """Return a table of ratios to peers, with targets and limits."""
     head = (
-        "work",
-        "ours",
-        "against",
-        "theirs",
+        "task",
+        "streamgda",
+        "peer",
+        "peer's time",
         "ratio",
-        "least to most",
+        "range",
         "target",
         "reached",
-        "limit",
-        "ours is at",
+        "lower bound",
+        "bound / streamgda",
     )
     return Table(head, [_ratio(row) for row in rows])
 
 
 def short(rows: Rows) -> Table:
-    """The same without targets and limits."""
+    """Return the table of ratios without targets and limits."""
     table = ratios(rows)
     return Table(table.head[:5], [row[:5] for row in table.rows])
 
@@ -69,7 +69,7 @@ def short(rows: Rows) -> Table:
 def _ratio(row: dict[str, Any]) -> tuple[str, ...]:
     unit = row["unit"]
     if row["ratio"] is None:
-        ratio, spread = f"no figure ({row['missing']})", ""
+        ratio, spread = f"no result ({row['missing']})", ""
     else:
         ratio, spread = f"**{times(row['ratio'])}**", " to ".join(map(times, row["spread"]))
     reached = {True: "yes", False: "no", None: ""}[row["reached"]]
@@ -92,7 +92,7 @@ def _ratio(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def accuracies(rows: Rows) -> Table:
-    """Models and what they tell right."""
+    """Return a table of models and their accuracies."""
     return Table(
         ("model", "fitted to", "accuracy"),
         [(row["model"], row["rows"], f"{100 * row['accuracy']:.1f} %") for row in rows],
@@ -100,9 +100,9 @@ def accuracies(rows: Rows) -> Table:
 
 
 def curves(rows: Rows) -> Table:
-    """A line for each curve: time per row at each point, after its largest jump."""
+    """Return a table of curves: the largest jump, and the time per row at each point."""
     return Table(
-        ("time per row", "largest jump not explained", "at"),
+        ("time per row", "largest unexplained jump", "measurements"),
         [
             (
                 f"{row['work']}, over {row['over']}",
@@ -118,14 +118,14 @@ def curves(rows: Rows) -> Table:
 
 
 def skews(rows: Rows) -> Table:
-    """The slowest of each skewed case."""
+    """Return a table of the lowest ratio of each skewed case."""
     slowest: dict[str, dict[str, Any]] = {}
     for row in rows:
         case = row["work"].split(":")[0]
         if row["ratio"] is not None:
             slowest[case] = min(slowest.get(case, row), row, key=lambda row: row["ratio"])
     return Table(
-        ("rows", "least ratio to balanced classes", "found at"),
+        ("rows", "lowest ratio to balanced classes", "measured on"),
         [
             (case, f"**{times(row['ratio'])}**", row["work"].split(": ")[1])
             for case, row in slowest.items()
@@ -134,7 +134,7 @@ def skews(rows: Rows) -> Table:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A number with its unit; seconds in a unit that suits them."""
+    """Format a number with its unit; seconds in a suitable unit."""
     if value is None:
         return ""
     if unit == "s":
@@ -153,7 +153,7 @@ def _digits(value: float) -> str:
 
 
 def readme(text: str, saved: dict[str, Any]) -> str:
-    """The README with its tables renewed; a table without any figures stays as it is."""
+    """Return the README with updated tables; tables without results stay unchanged."""
     rows = by_suite({**saved, "rows": _made(saved["rows"])})
     timed = [row for suite in TIMED for row in rows.get(suite, [])]
     targets = [row for row in timed if row["target"]]
@@ -165,7 +165,7 @@ def readme(text: str, saved: dict[str, Any]) -> str:
         "accuracy": accuracies(rows.get("accuracy", [])),
     }
     reach = f"{reached} of {len(targets)} targets are reached."
-    after = {"speed": f"\n\n{reach} {said(saved['about'])}"}
+    after = {"speed": f"\n\n{reach} {environment(saved['about'])}"}
     for mark, table in tables.items():
         if table.rows:
             text = between(text, mark, table.markdown() + after.get(mark, ""))
@@ -173,43 +173,42 @@ def readme(text: str, saved: dict[str, Any]) -> str:
 
 
 def results(saved: dict[str, Any]) -> str:
-    """RESULTS.md: everything that was measured."""
+    """Return RESULTS.md with all results."""
     about, machine = saved["about"], saved["limits"]
     parts = [
         "# Benchmark results",
-        "Made by `python -m bench --save --readme` from `results.json`. A ratio is the peer's "
-        "time divided by ours: above 1, streamgda is faster. A limit is the time that the machine "
-        "needs at the least to move the bytes or to do the multiply-adds, whichever takes longer; "
-        '"ours is at" is the limit\'s share of our time.',
-        said(about),
+        "Generated by `python -m bench --save --readme` from `results.json`. A ratio is the peer's "
+        "time divided by streamgda's; above 1, streamgda is faster. A lower bound is the time that "
+        "the machine needs to move the bytes or to do the multiply-adds, whichever takes longer.",
+        environment(about),
     ]
     if machine:
         rates = ", ".join(f"{kind} {rate / 1e9:.3g}" for kind, rate in machine["rates"].items())
         parts.append(
-            f"Limits: {machine['bandwidth'] / 1e9:.3g} GB/s read from memory; {rates} thousand "
-            f"million multiply-adds a second (the rate of integers is {machine['integer']}); "
-            f"{quantity(machine['call'], 's')} a call."
+            f"Limits: {machine['bandwidth'] / 1e9:.3g} GB/s read from memory; {rates} billion "
+            f"multiply-adds per second (the integer rate is {machine['integer']}); "
+            f"{quantity(machine['call'], 's')} per call."
         )
     for suite, rows in by_suite(saved).items():
         parts += [f"## {suite}", table_of(suite, rows).markdown()]
     return "\n\n".join(parts) + "\n"
 
 
-def said(about: dict[str, Any]) -> str:
-    """Where and with what it was measured."""
+def environment(about: dict[str, Any]) -> str:
+    """Return date, machine and versions of a run."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     return f"{about['date']}, {about['machine']}, Python {about['python']}, {versions}."
 
 
 def by_suite(saved: dict[str, Any]) -> dict[str, Rows]:
-    """Rows by their suites, in the order of the suites."""
+    """Return the rows of each suite, in the order of the suites."""
     return {
         suite: [row for row in saved["rows"] if row["suite"] == suite] for suite in saved["suites"]
     }
 
 
 def between(text: str, mark: str, what: str) -> str:
-    """The text with what stands between two marks replaced."""
+    """Replace the text between two markers."""
     start, end = f"<!-- {mark}: start -->", f"<!-- {mark}: end -->"
     head, rest = text.split(start)
     return f"{head}{start}\n{what}\n{end}{rest.split(end)[1]}"

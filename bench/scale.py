@@ -1,8 +1,8 @@
-"""Suite `scale`: a store much larger than what a process may take; two workers against one.
+"""Suite `scale`: a store much larger than the memory budget; two workers against one.
 
-The store is made once, by seeded generators, and deleted afterwards: 20 GB of uint8 rows with 784
-features, compressed as zarr does it. Each pass over it is a process of its own, whose memory and
-time are its own.
+The store is generated once and deleted afterwards: 20 GB of uint8 rows with 784 features, in
+zarr's default compression. Each pass runs in a separate process, so that its memory and time can
+be measured.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from bench.measure import OURS, Plan, Row, Target, in_turn, rows_of
 BYTES = 20 * 10**9
 CHUNK_ROWS = 4096
 MAX_MEMORY = 512 * 10**6
-WORKERS_ROWS = 2_000_000  # of the store, for workers of a cluster
+WORKERS_ROWS = 2_000_000  # rows for the cluster
 EFFICIENCY = 0.9
 
-# What a pass does; `rows` are those of a slab under the budget.
+# Code of each pass; slab() returns the rows of a slab under the budget.
 _PASSES = {
     "full moments": "moments = streamgda.accumulate(X, y, max_memory=allowed)\nmoments.save(kept)",
     "reading": "rows = slab()\nfor i in range(0, X.shape[0], rows):\n    X[i : i + rows]",
@@ -38,7 +38,7 @@ _PASSES = {
         "streamgda.engine.score(lda.model_.predict, X, out, max_memory=allowed)"
     ),
 }
-# VmHWM is the process's own peak; ru_maxrss would begin at that of the process that starts it.
+# VmHWM is the peak of this process; ru_maxrss would start at that of the parent process.
 _CHILD = """
 import json, sys, time, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
@@ -58,7 +58,7 @@ warnings.simplefilter("ignore")
 folder, allowed = sys.argv[1], int(sys.argv[2])
 kept, out = folder + "/moments.zip", folder + "/labels.zarr"
 X, y = streamgda.open_store(folder + "/rows.zarr")
-streamgda.accumulate(X[:100], y[:100])  # kernels are compiled, or loaded
+streamgda.accumulate(X[:100], y[:100])  # compiles or loads the kernels
 before, start = peak(), time.perf_counter()
 {work}
 print(json.dumps([time.perf_counter() - start, peak() - before]))
@@ -77,10 +77,10 @@ def run(plan: Plan) -> Iterator[Row]:
             yield from rows_of(
                 f"{title}, {what}",
                 (None, ""),
-                {OURS: [seconds], "only reading it": [reading]},
+                {OURS: [seconds], "reading alone": [reading]},
             )
             yield from rows_of(
-                f"{title}, {what}: peak above imports",
+                f"{title}, {what}: peak memory above imports",
                 (None, ""),
                 {OURS: [peak / 2**20], "max_memory": [MAX_MEMORY / 2**20]},
                 targets={"": Target(1.0, "<= max_memory")},
@@ -90,7 +90,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def make(path: Path, n_rows: int, quick: bool) -> None:
-    """Images of MNIST, or of its stand-in, drawn at random with replacement."""
+    """Write images of MNIST, or of its stand-in, drawn at random with replacement."""
     _, images, digits, _, _ = data.mnist(quick)
     group = zarr.create_group(path)
     X = group.create_array("X", shape=(n_rows, 784), chunks=(CHUNK_ROWS, 784), dtype="u1")
@@ -105,7 +105,7 @@ def make(path: Path, n_rows: int, quick: bool) -> None:
 
 
 def _pass(work: str, folder: Path) -> tuple[float, float]:
-    """Seconds, and bytes of the peak above imports, of a process that does the work."""
+    """Run a process; return its seconds and its peak memory above imports in bytes."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD.format(work=work), str(folder), str(MAX_MEMORY)],
         check=True,
@@ -117,7 +117,7 @@ def _pass(work: str, folder: Path) -> tuple[float, float]:
 
 
 def workers(plan: Plan, path: Path) -> Iterator[Row]:
-    """Two worker processes of one thread each against one."""
+    """Compare two worker processes of one thread each with one."""
     import streamgda
 
     X, y = streamgda.open_store(path)
@@ -145,7 +145,7 @@ def workers(plan: Plan, path: Path) -> Iterator[Row]:
 
 
 def _cluster(n_workers: int) -> Any:
-    """A client of workers of one thread, which is closed with its cluster."""
+    """Return a client of workers with one thread; closing it closes the cluster."""
     from distributed import Client
 
     with warnings.catch_warnings():

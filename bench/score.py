@@ -13,10 +13,10 @@ import streamgda
 from bench import data, limits
 from bench.measure import Plan, Row, compare, faster
 
-SHARE_OF_PREDICT = 0.8  # what is asked of predict_proba, of what is asked of predict
+SHARE_OF_PREDICT = 0.8  # target ratio of predict_proba, as a fraction of that of predict
 WHERE_TIME_GOES = (
-    "beside the distances, rows are packed and scores compared; exponentials, and probabilities "
-    "written row by row, take longer than the distances"
+    "besides the distances, rows are packed and scores compared; exponentials and writing the "
+    "probabilities row by row take longer than the distances"
 )
 
 
@@ -26,14 +26,14 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def images(plan: Plan) -> Iterator[Row]:
-    """QDA of many features."""
+    """Compare models of many features."""
     name, X, y, test, _ = data.mnist(plan.quick)
     ours = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2).fit(X, y)
-    # How many rows it was fitted to makes no difference to scoring.
+    # The number of training rows makes no difference to scoring.
     few = slice(None, None, 1 if plan.quick else 6)
     theirs = sklearn.QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
     theirs.fit(X[few].astype(np.float64), y[few])
-    varying = int((X[0] != X).any(axis=0).sum())  # what is constant is no part of a density
+    varying = int((X[0] != X).any(axis=0).sum())  # constant features are left out
     for kind, times in (("float64", 2.5), ("float32", 5)):
         rows = test.astype(kind)
         yield from compare(
@@ -58,7 +58,7 @@ def images(plan: Plan) -> Iterator[Row]:
 
 
 def few_features(plan: Plan) -> Iterator[Row]:
-    """Every kind of model on many rows of few features."""
+    """Compare models of few features on many rows."""
     X, y = data.rows(plan.rows(2_000_000), 8, 10, "float64")
     for title, structure, times, ours, theirs in (
         (
@@ -80,7 +80,7 @@ def few_features(plan: Plan) -> Iterator[Row]:
         ours.fit(X, y)
         theirs.fit(X, y)
         if not np.array_equal(ours.predict(X[:1000]), theirs.predict(X[:1000])):
-            raise AssertionError(f"{title}: ours and scikit-learn's do not agree")
+            raise AssertionError(f"{title}: streamgda and scikit-learn do not agree")
         for method in ("predict", "predict_proba"):
             labels = method == "predict"
             yield from compare(

@@ -1,4 +1,4 @@
-"""Suite `select`: many models from one pass, and the choice among them, against refitting each."""
+"""Suite `select`: many models from one pass, and model selection, against refitting each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from bench import data, limits
 from bench.measure import Plan, Row, compare, faster
 
 CALLS = (
-    "of 50 times ten covariances of 32 x 32, each is inverted on its own, and most of that is "
-    "calls of LAPACK and numpy"
+    "each of the 500 covariances (32 x 32) is inverted separately, and most of that time is the "
+    "overhead of calls of LAPACK and NumPy"
 )
-SCORES = (
-    "50 models are made as well, and distances of 32 features are far from the rate of the limit"
-)
+SCORES = "50 models are computed as well, and distances of 32 features are far from the peak rate"
 SHRINKAGES = np.geomspace(1e-3, 0.9, 50)
 
 

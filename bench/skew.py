@@ -1,4 +1,4 @@
-"""Suite `skew`: classes of very different sizes and orders, against classes that are balanced."""
+"""Suite `skew`: classes of very different sizes or in sorted order, against balanced classes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ N, CHUNK = 100_000, 4000
 K, MANY = 10, 1000
 BALANCED = "balanced classes"
 STATE = (
-    "four rows a class and chunk: the moments of 1,000 classes leave the near caches, and each "
-    "chunk walks through them all"
+    "each chunk has four rows per class and updates the moments of all 1,000 classes, which do not "
+    "fit in the inner caches"
 )
 
 
@@ -25,7 +25,7 @@ def run(plan: Plan) -> Iterator[Row]:
     balanced = random.permutation(np.arange(n) % K)
     few = np.where(balanced == 0, 1, balanced)
     few[:3] = 0
-    # Rows that come in chunks, to moments that have seen all classes.
+    # Labels, and rows per chunk; the moments know all classes already.
     cases = {
         "a class with 3 rows": (few, n),
         "all rows in one class": (np.zeros(n, np.int64), n),
@@ -53,7 +53,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def updates(structure: str, X: np.ndarray, y: np.ndarray, size: int) -> Call:
-    """A call that shows all chunks to moments which know the classes already."""
+    """Return a call that updates moments, which know the classes already, with all chunks."""
     moments = ClassMoments(structure).update(X, y)
     chunks = [slice(start, start + size) for start in range(0, len(y), size)]
 

@@ -1,4 +1,4 @@
-"""Suite `startup`: importing, and first use with and without compiled kernels in the cache."""
+"""Suite `startup`: import time, and first use with and without cached kernels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from bench.measure import OURS, Plan, Row, Target, of_its_time, rows_of
 
 IMPORTS = "numpy, numba, scipy.linalg, sklearn.base"
-COMPILING, LOADING = 12.0, 0.5  # seconds that a first use may take above a later one
+COMPILING, LOADING = 12.0, 0.5  # allowed seconds of a first use above a later one
 
-OWN_MODULES = "its own modules, and scipy's and scikit-learn's that the base has not loaded"
+OWN_MODULES = (
+    "streamgda's modules, and modules of scipy and scikit-learn that the dependencies alone do not "
+    "load"
+)
 COMPILER = (
-    "LLVM's time: one kernel takes rows in, all else inlined into it, and is half of a first fit; "
-    "each type of rows has its own"
+    "time of LLVM: one kernel with everything inlined takes half of a first fit, and each type of "
+    "rows needs a separate kernel"
 )
 
 _KINDS = ["QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"]
@@ -56,18 +59,18 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def imports(plan: Plan) -> list[Row]:
-    """`import streamgda` beside what it stands on, which is also the least that it can take."""
+    """Compare `import streamgda` with its dependencies, which are also its lower bound."""
     names = {OURS: "streamgda", f"importing {IMPORTS}": IMPORTS}
     times: dict[str, list[float]] = {name: [] for name in names}
     for repeat in range(plan.repeats + 1):
         for name, modules in names.items():
             took = child(_IMPORT.format(modules))
-            if repeat:  # the first reads the files from disk
+            if repeat:  # the first repeat reads the files from disk
                 times[name].append(took)
     least = statistics.median(times[f"importing {IMPORTS}"])
     return rows_of(
         "import streamgda",
-        (least, "what it imports"),
+        (least, "dependencies"),
         times,
         targets={"importing": of_its_time(1.1, OWN_MODULES)},
         headline=True,
@@ -75,7 +78,7 @@ def imports(plan: Plan) -> list[Row]:
 
 
 def first_use(plan: Plan) -> Iterator[Row]:
-    """What a first fit and predict take more than the second, in one process."""
+    """Measure the time of a first fit and predict minus that of the second, in one process."""
     for title, kinds, types in (
         ("first use of QDA on float64", _KINDS[:1], 1),
         ("first use of QDA, LDA and GaussianNB on float64 and uint8", _KINDS, 2),
@@ -87,25 +90,25 @@ def first_use(plan: Plan) -> Iterator[Row]:
                 compiling.append(child(code, cache))
                 loading += [child(code, cache) for _ in range(2)]
         for state, times, bound in (
-            ("nothing compiled before", compiling, COMPILING),
-            ("compiled kernels in the cache", loading, LOADING),
+            ("empty kernel cache", compiling, COMPILING),
+            ("cached kernels", loading, LOADING),
         ):
             yield from rows_of(
-                f"{title} less second use, {state}",
+                f"{title} minus second use, {state}",
                 (None, ""),
-                {OURS: times, "the time allowed for it": [bound] * len(times)},
+                {OURS: times, "allowed time": [bound] * len(times)},
                 targets={"": Target(1.0, f"< {bound:g} s", COMPILER)},
             )
 
 
 def child(code: str, cache: str | None = None) -> float:
-    """The seconds that a process of its own prints."""
+    """Run code in a new process, and return the seconds that it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         check=True,
         capture_output=True,
         text=True,
-        # As pip leaves a package: with its bytecode.
+        # With bytecode, as pip installs a package.
         env={
             **os.environ,
             "PYTHONDONTWRITEBYTECODE": "",

@@ -1,4 +1,4 @@
-"""Suite `stream`: rows that come a few at a time."""
+"""Suite `stream`: rows that arrive a few at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamgda import ClassMoments
 
 D, K = 20, 10
 SKLEARN = "scikit-learn GaussianNB.partial_fit"
-CALLS = "most of a call is Python's: checks of rows and labels, and finding the classes"
+CALLS = "most of a call is Python: checking rows and labels, and looking up the classes"
 Batches = list[tuple[np.ndarray, np.ndarray]]
 
 
@@ -54,13 +54,13 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def cut(X: np.ndarray, y: np.ndarray, size: int) -> Batches:
-    """The rows in batches of that size."""
+    """Cut rows into batches of the given size."""
     cuts = [*range(0, len(y), size), len(y)]
     return [(X[a:b], y[a:b]) for a, b in pairwise(cuts)]
 
 
 def partial_fit(kind: Callable[[], Any], batches: Batches) -> Call:
-    """A call that shows an estimator all batches."""
+    """Return a call that fits an estimator to all batches."""
 
     def learn() -> None:
         model = kind()
@@ -78,5 +78,5 @@ def update(structure: str, batches: Batches) -> None:
 
 
 def work_of(X: np.ndarray, batches: Batches) -> Work:
-    """Rows so few are in the cache: calling is what cannot be avoided."""
+    """Return the work of batches, whose lower bound is often that of the calls."""
     return Work(X.nbytes, {"float64": X.size}, len(batches))

@@ -1,4 +1,4 @@
-"""Suite `zarr`: fitting from a store, and scoring into one, against their parts each alone."""
+"""Suite `zarr`: fitting from a store and scoring into one, against the separate steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bench.measure import OURS, Call, Plan, Row, in_turn, of_its_time, rows_of
 from streamgda.datasets import convert
 from streamgda.runtime import threads
 
-# What a store may cost above its parts, each done alone.
+# Allowed time, relative to the sum of the separate steps.
 OVERHEAD = 1.05
-# Where the parts leave this share of the cores idle or more, overlapping them must gain something.
+# If the steps leave at least this fraction of the cores idle, overlapping them must save time.
 IDLE = 0.1
 LITTLE_IS_IDLE = (
-    "decoding and arithmetic share two cores that reading alone keeps busy for the most part; the "
-    "first slab is read, and the last one used, with nothing beside it"
+    "decoding and arithmetic share two cores that reading alone keeps mostly busy; nothing "
+    "overlaps reading the first slab and using the last one"
 )
 
 
@@ -38,7 +38,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[Row]:
-    """Rows for one store, which is written once."""
+    """Yield the rows of one store, which is written once."""
     with tempfile.TemporaryDirectory() as folder:
         convert(X, Path(folder) / "rows.zarr", labels=y)
         stored, labels = streamgda.open_store(Path(folder) / "rows.zarr")
@@ -50,11 +50,11 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
             f"{title}, QDA fit",
             lambda: model.fit(stored, labels),
             {
-                "only reading it": lambda: read(slab, stored, labels),
-                "fitting from memory": lambda: model.fit(X, y),
+                "reading": lambda: read(slab, stored, labels),
+                "fitting in memory": lambda: model.fit(X, y),
             },
         )
-        # LDA says most rows a second: reading and writing weigh most there.
+        # LDA scores the most rows per second, so that reading and writing matter most.
         linear = streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y)
         predicted = linear.predict(X)
         files = (Path(folder) / f"{number}.zarr" for number in count())
@@ -63,15 +63,15 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
             f"{title}, LDA predict into zarr",
             lambda: linear.predict(stored, out=next(files)),
             {
-                "only reading it": lambda: read(slab, stored),
+                "reading": lambda: read(slab, stored),
                 "scoring in memory": lambda: linear.predict(X),
-                "only writing": lambda: write(slab, predicted, next(files)),
+                "writing": lambda: write(slab, predicted, next(files)),
             },
         )
 
 
 def row(plan: Plan, title: str, ours: Call, parts: dict[str, Call]) -> Row:
-    """Ours against the sum of the parts; the limit is all cores busy with them all the time."""
+    """Compare with the sum of the separate steps; the lower bound keeps all cores busy."""
     times, missing = in_turn({OURS: ours, **parts}, plan.repeats)
     whole = " + ".join(parts)
     if missing:
@@ -94,7 +94,7 @@ def row(plan: Plan, title: str, ours: Call, parts: dict[str, Call]) -> Row:
 
 
 def slab_rows(X: Any, y: Any) -> int:
-    """Rows that streamgda reads at a time."""
+    """Return the number of rows that streamgda reads at a time."""
     done: list[int] = []
     streamgda.accumulate(
         X, y, covariance_type="diag", progress=lambda rows, total: done.append(rows)

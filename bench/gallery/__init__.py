@@ -1,1 +1,1 @@
-"""The figures and tables of the documents that this package implements, beside ours."""
+"""Gallery: figures and tables of the documents that this package implements, with ours."""

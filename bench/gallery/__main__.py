@@ -1,4 +1,4 @@
-"""The figures and tables of the documents beside ours: ``python -m bench.gallery [--save]``."""
+"""Draw the figures and tables of the documents: ``python -m bench.gallery [--save]``."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ SECTIONS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.gallery", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rows, to try it out")
+    parser.add_argument("--quick", action="store_true", help="few rows, for a trial run")
     parser.add_argument(
         "--save",
         action="store_true",
-        help=f"write {PAGE}, the pictures and the README's part of them",
+        help=f"write {PAGE}, the pictures, and the excerpt in the README",
     )
     options = parser.parse_args()
     if options.quick and options.save:
-        parser.error("pictures of few rows are not saved")
+        parser.error("results of --quick are not saved: few rows")
     try:
         material = materials.stand_in() if options.quick else materials.real()
     except FileNotFoundError as error:
@@ -49,12 +49,12 @@ def main() -> None:
 
 
 def made(material: materials.Material, folder: Path) -> list[Section]:
-    """All sections; their pictures are in the folder."""
-    mpl.use("Agg")  # there may be no screen
+    """Return all sections, and write their pictures to the folder."""
+    mpl.use("Agg")  # works without a screen
     folder.mkdir(parents=True, exist_ok=True)
     sections = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on constant pixels
+        warnings.simplefilter("ignore")  # constant pixels
         for name in SECTIONS:
             section = import_module(f"bench.gallery.{name}").section(material)
             for item in section.items:
@@ -64,7 +64,7 @@ def made(material: materials.Material, folder: Path) -> list[Section]:
 
 
 def save(material: materials.Material, root: Path) -> None:
-    """Write pictures, page, and what the README shows of them, below a folder."""
+    """Write the pictures, the page, and the excerpt in the README, below a folder."""
     for old in (root / PICTURES).glob("*.png"):
         old.unlink()
     sections = made(material, root / PICTURES)

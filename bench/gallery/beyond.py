@@ -1,4 +1,4 @@
-"""What the documents do not show."""
+"""Figures beyond the documents."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ def learning(material: Material) -> Item:
     varying = int((few.min(axis=0) < few.max(axis=0)).sum())
     return Item(
         "Learning curves over a stream",
-        "None of the documents asks how many images it takes.",
+        "None of the documents studies the number of training images.",
         "learning",
         figure,
-        "Each model reads the training images once, in batches, and says what it knows so far. "
-        f"LDA of a covariance that is hardly shrunk does worst after {worst:,} images, in which "
-        f"{varying:,} pixels vary: with no more images than pixels, such a covariance is nearly "
-        "singular.",
-        caption="What models know of the test images while the others stream by: "
+        "Each model reads the training images once, in batches, and is evaluated in between. LDA "
+        f"with little shrinkage is worst after {worst:,} images, in which {varying:,} pixels vary: "
+        "with about as many images as pixels, such a covariance is nearly singular.",
+        caption="Accuracy on the test images while the training images stream by: "
         "`plot_learning_curve(model, batches, X, y)`.",
     )

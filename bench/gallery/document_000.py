@@ -11,12 +11,12 @@ from bench.report import Table
 from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, QuadraticDiscriminants
 from streamgda.plots import plot_decision_boundary
 
-# As the document states them; of the right plot it lists two means for class 1, the second counts.
+# As in the document. For class 1 of the right plot it lists two means; the second one is used.
 GIVEN = {
     "left": ([0.5, 0.5], [[0, 2], [3, 4]], [np.eye(2), np.eye(2)]),
     "right": ([0.6, 0.4], [[0, 1], [4, 5]], [[[2.5, 2], [2, 3]], np.eye(2)]),
 }
-ROWS = 600  # the document does not say how many
+ROWS = 600  # not given in the document
 
 
 def section(material: Material) -> Section:
@@ -41,17 +41,17 @@ def boundaries() -> Item:
             lines.append((side, name, *terms, numbers([2 * c])))
     return Item(
         "Decision boundary and probability plots",
-        "Two pairs of Gaussians in the plane, shaded by the posterior, the boundary white. Left: "
-        "priors 0.5, means (0, 2) and (3, 4), unit covariances; the boundary of the fitted model "
-        "is 'almost linear'. Right: priors 0.6 and 0.4, means (0, 1) and (4, 5), covariances "
+        "Two pairs of Gaussians in the plane, shaded by the posterior, with a white boundary. "
+        "Left: priors 0.5, means (0, 2) and (3, 4), unit covariances; the boundary of the fitted "
+        "model is 'almost linear'. Right: priors 0.6 and 0.4, means (0, 1) and (4, 5), covariances "
         "[[2.5, 2], [2, 3]] and the unit matrix; the boundary is curved.",
         "000-boundaries",
         figure,
-        "The same parameters, other rows: the document gives neither its seed nor how many there "
-        "are. On the left the boundary bends by what two estimated covariances differ; as given, "
-        "A is zero. The table has the boundary's coefficients by eq. 26-28 (ours times two, for "
-        "the document leaves out a factor 1/2); with the prior term of eq. 24, positive where "
-        "class 1 is the more probable.",
+        "The same parameters but other rows, because the document gives neither its seed nor the "
+        "number of rows. On the left, the boundary bends because the two estimated covariances "
+        "differ; with the given parameters, A is zero. The table shows the coefficients of the "
+        "boundary by eq. 26-28 (twice ours, because the document omits a factor 1/2), with the "
+        "prior term of eq. 24; they are positive where class 1 is more probable.",
         Table(("plot", "parameters", "A: xx, xy, yy", "b", "c"), lines),
     )
 
@@ -64,10 +64,10 @@ def digits(material: Material) -> Item:
     mean = (nb.theta_ / 255 - low) / scale
     variance = np.maximum(nb.var_ - nb.epsilon_, 0) / (255 * scale) ** 2
     noise = np.random.default_rng(0).standard_normal(mean.shape)
-    spreads = {"normal(mu, var)": variance, "normal(mu, sd)": np.sqrt(variance)}
+    deviations = {"normal(mu, var)": variance, "normal(mu, sd)": np.sqrt(variance)}
     figure, axes = plt.subplots(2, 10, figsize=(11, 2.6), layout="constrained")
-    for row, (name, spread) in zip(axes, spreads.items(), strict=True):
-        for ax, image in zip(row, mean + spread * noise, strict=True):
+    for row, (name, deviation) in zip(axes, deviations.items(), strict=True):
+        for ax, image in zip(row, mean + deviation * noise, strict=True):
             ax.imshow(image.reshape(material.shape), cmap="gray_r", vmin=0, vmax=1)
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
@@ -79,9 +79,9 @@ def digits(material: Material) -> Item:
         "000-digits",
         figure,
         "The document's program calls `np.random.normal(mu, var)`, whose second argument is a "
-        "standard deviation. Above: as it does, with a noise of "
-        f"{variance[ink].mean():.3f} in the pixels that vary; below: right, with "
-        f"{np.sqrt(variance[ink]).mean():.3f}. The independent pixels of the model are as noisy as "
-        "that. Both are of the same random numbers and the same pass over the images.",
+        "standard deviation. Top: the same call, with a mean standard deviation of "
+        f"{variance[ink].mean():.3f} in the pixels that vary. Bottom: the correct call, with "
+        f"{np.sqrt(variance[ink]).mean():.3f}; the model's independent pixels are this noisy. Both "
+        "rows use the same random numbers and the same pass over the images.",
         grey=True,
     )

@@ -13,7 +13,7 @@ from bench.report import Table
 from streamgda import FisherDiscriminant, LinearDiscriminantAnalysis, LinearDiscriminants
 from streamgda.plots import plot_confusion_matrix, plot_decision_boundary, plot_samples
 
-# Figure 3: the share of each digit's test images (down) that is taken for each digit (across).
+# Figure 3: fraction of each digit's test images (rows) classified as each digit (columns).
 FIGURE_3 = np.array(
     [
         [0.96, 0.00, 0.00, 0.00, 0.00, 0.01, 0.01, 0.00, 0.01, 0.00],
@@ -30,7 +30,7 @@ FIGURE_3 = np.array(
 )
 ACCURACY = 0.83  # "the overall classification accuracy is 83%"
 THREE = (3, 5, 8)
-SHOWN = 400  # images as points
+SHOWN = 400  # images shown as points
 
 
 def section(material: Material) -> Section:
@@ -62,26 +62,26 @@ def boundaries(material: Material) -> Item:
     posterior = three.predict_proba(meeting[None])[0]
     return Item(
         "Figures 1 and 2: the boundary of two classes, the boundaries of three",
-        "Figure 1: a line between two classes. Figure 2: three lines, drawn so that they enclose a "
-        "grey region where no class would win; it 'is impossible by construction', for the lines "
-        "must meet in one point.",
+        "Figure 1: a line between two classes. Figure 2: three lines that enclose a grey region "
+        "where no class would win; it 'is impossible by construction', because the lines must meet "
+        "in one point.",
         "001-boundaries",
         figure,
         f"Test images of {THREE[0]} and {THREE[1]}, and of {THREE[0]}, {THREE[1]} and {THREE[2]}, "
-        f"in planes of their {material.X.shape[1]} dimensions. The white point is where "
-        "`LinearDiscriminants.meeting` says that the boundaries meet: there the posteriors of the "
+        f"in planes of the {material.X.shape[1]}-dimensional space. The white point is the meeting "
+        "point of the boundaries by `LinearDiscriminants.meeting`: there, the posteriors of the "
         f"three classes are {numbers(posterior, 6)}.",
-        caption="Test images of three digits, what LDA says of them in the plane of Fisher's two "
-        "directions, and (left) of two digits: `plot_decision_boundary(lda, X, y, "
+        caption="LDA's decision regions for two digits (left) and three digits (right), with test "
+        "images, in planes along Fisher's directions: `plot_decision_boundary(lda, X, y, "
         "directions=fisher.components)`.",
     )
 
 
 class Densities:
-    r"""The lecture's rule to the letter: the class of the largest :math:`f_i(x) \pi_i`.
+    r"""The lecture's rule: the class with the largest :math:`f_i(x) \pi_i`.
 
-    In floating point, and without logarithms; the factor that all classes share is left out, as
-    the lecture does. Where all ten are zero, `argmax` gives the first class.
+    It is evaluated in floating point, without logarithms and without the factor that all classes
+    share, as in the lecture. If all ten values are zero, `argmax` returns the first class.
     """
 
     def __init__(self, lda: LinearDiscriminantAnalysis) -> None:
@@ -93,13 +93,13 @@ class Densities:
         self._root = vectors[:, kept] / np.sqrt(values[kept])
 
     def densities(self, X: np.ndarray) -> np.ndarray:
-        """Shape (n_rows, n_classes)."""
+        """Return the densities times priors, shape (n_rows, n_classes)."""
         white, means = X @ self._root, self._means @ self._root
         distances = np.stack([((white - mean) ** 2).sum(axis=1) for mean in means], axis=1)
         return self._priors * np.exp(-0.5 * distances)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Shape (n_rows,)."""
+        """Return the predicted classes, shape (n_rows,)."""
         return self.classes_[self.densities(X).argmax(axis=1)]
 
 
@@ -114,7 +114,7 @@ def confusions(material: Material) -> Item:
         plot_confusion_matrix(rule, X, y, ax, normalize="true", text_kw={"fontsize": 8})
         shares[name] = np.asarray(ax.images[0].get_array())
         right[name] = float((rule.predict(X) == y).mean())
-        ax.set_title(f"{name}: {percent(right[name])} right")
+        ax.set_title(f"{name}: accuracy {percent(right[name])}")
     lost = float((lecture.densities(X).max(axis=1) == 0).mean())
     same = int((np.abs(shares["densities"] - FIGURE_3) <= 0.005).sum())
     lines = [
@@ -122,26 +122,25 @@ def confusions(material: Material) -> Item:
         for digit in range(10)
     ]
     lines += [
-        (f"{digit}, taken for 0", *(f"{t[digit, 0]:.2f}" for t in (FIGURE_3, *shares.values())))
+        (f"{digit} classified as 0", *(f"{t[digit, 0]:.2f}" for t in (FIGURE_3, *shares.values())))
         for digit in (2, 6)
     ]
-    told = (percent(right[name]) for name in shares)
-    lines.append(("all test images", f"{100 * ACCURACY:.0f} %", *told))
+    accuracies = (percent(right[name]) for name in shares)
+    lines.append(("all test images", f"{100 * ACCURACY:.0f} %", *accuracies))
     return Item(
         "Figure 3: confusion table of LDA on MNIST",
-        f"A table of ten by ten shares and its image, and the accuracy, {100 * ACCURACY:.0f} %. "
-        "Each digit is taken for a 0 far more often than for most others: 12 % of the 6s, 9 % of "
+        f"A ten by ten table of fractions and its image, and the accuracy, {100 * ACCURACY:.0f} %. "
+        "Each digit is classified as 0 far more often than as most others: 12 % of the 6s, 9 % of "
         "the 2s and 7s.",
         "001-confusions",
         figure,
-        f"Ours (left) classifies {percent(right['in logarithms'])} correctly. "
-        "The lecture classifies by the largest density times prior; of images far from all means "
-        "every density is below the least floating-point number, all ten are zero, and the first "
-        "class wins. With "
-        f"densities (right) this happens to {percent(lost)} of the test images, and "
-        f"{percent(right['densities'])} are classified correctly: {same} of the 100 shares of the "
-        "lecture's table agree to its two digits. In logarithms nothing is lost.",
-        Table(("classified correctly", "lecture", "ours", "ours, by densities"), lines),
+        f"Our accuracy (left) is {percent(right['in logarithms'])}. The lecture classifies by the "
+        "largest density times prior. For images far from all means, every density is below the "
+        "smallest floating-point number, all ten are zero, and the first class wins. With "
+        f"densities (right), this happens for {percent(lost)} of the test images, and the accuracy "
+        f"is {percent(right['densities'])}: {same} of the 100 fractions in the lecture's table are "
+        "reproduced to its two digits. With logarithms, nothing underflows.",
+        Table(("correct", "lecture", "ours", "ours, with densities"), lines),
     )
 
 
@@ -154,9 +153,8 @@ def digits(material: Material) -> Item:
         "less so.'",
         "001-digits",
         figure,
-        "The same model: one covariance for all ten digits, shrunk by 0.001; pixels that never "
-        "vary have their value. The noise is the covariance that the digits share, whatever is "
-        "written.",
+        "The same model: one covariance for all ten digits, with a shrinkage of 0.001; constant "
+        "pixels keep their value. The noise has the same covariance for all digits.",
         grey=True,
-        caption="Digits that LDA generates, ten a class: `plot_samples(lda, (28, 28), 10)`.",
+        caption="Digits sampled from LDA, ten per class: `plot_samples(lda, (28, 28), 10)`.",
     )

@@ -25,7 +25,7 @@ def section(material: Material) -> Section:
 
 
 def program(name: str, X: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Posteriors and covariances by the document's program of that name."""
+    """Return posteriors and covariances as the document's program computes them."""
     scores, covariances = [], []
     for c in (0, 1):
         own = X[t == c]
@@ -51,10 +51,10 @@ def models(material: Material) -> Item:
         model = make().fit(X, t)
         plot_decision_boundary(model, X, t, ax, s=10)
         right = model.score(X, t)
-        ax.set(title=f"{name}: {percent(right)} right", xlabel="first", ylabel="second")
+        ax.set(title=f"{name}: accuracy {percent(right)}", xlabel="first", ylabel="second")
         ax.set_aspect("equal")
         posterior, covariances = program(name, X, t)
-        told = posterior.argmax(axis=1)
+        predicted = posterior.argmax(axis=1)
         ours = getattr(model, "var_", None)
         values = model.covariance_ if ours is None else ours
         own = values if name != "LDA" else [values, values]
@@ -62,40 +62,40 @@ def models(material: Material) -> Item:
         lines.append(
             (
                 name,
-                percent((told == t).mean()),
+                percent((predicted == t).mean()),
                 percent(right),
-                str((told != model.predict(X)).sum()),
+                str((predicted != model.predict(X)).sum()),
                 f"{np.abs(posterior - model.predict_proba(X)).max():.4f}",
                 "; ".join(numbers(S[[0, 0, 1], [0, 1, 1]]) for S in covariances),
                 "; ".join(numbers(S[[0, 0, 1], [0, 1, 1]]) for S in shapes),
             )
         )
-    spread = np.array([np.sqrt(t_[0] / t_[1]) for t_ in GaussianNB().fit(X, t).var_])
+    aspect = np.array([np.sqrt(t_[0] / t_[1]) for t_ in GaussianNB().fit(X, t).var_])
     shares, means = np.bincount(t) / t.size, [X[t == c].mean(axis=0) for c in (0, 1)]
     return Item(
         "Figures of the data, the predictions and the decision boundaries",
-        "500 points of two classes; the points by predicted class with the Gaussians of QDA, and "
-        "by true class over its decision boundary; the same of LDA, and of naive Bayes, whose "
+        "500 points of two classes: the points by predicted class with the Gaussians of QDA, and "
+        "by true class over its decision boundary; the same for LDA, and for naive Bayes, whose "
         "'class distributions are completely circular'.",
         "002-models",
         figure,
         f"The same points: priors {numbers(shares, 3)}, means ({numbers(means[0])}) and "
-        f"({numbers(means[1])}) in the document's program and ours. It divides covariances by "
-        "n - 1, we by n (its own eq. 7). Its LDA takes the covariance of all inputs; right is "
-        "that within classes (its eq. 10), which we take. Of two classes the direction of the "
-        "boundary is the same with either, and for equal priors its place; the posteriors are not, "
-        "and for other priors, or of more classes, neither are the predictions. The "
-        "ellipses of naive Bayes have their axes along the features and are no circles: widths to "
-        f"heights are {numbers(spread)}.",
+        f"({numbers(means[1])}) in the document's program and ours. The program divides "
+        "covariances by n - 1, we divide by n (its own eq. 7). Its LDA uses the covariance of all "
+        "inputs; the correct one is that within classes (its eq. 10), which we use. For two "
+        "classes, the boundary has the same direction with either, and for equal priors the same "
+        "position; the posteriors differ, and for other priors or more classes the predictions "
+        "differ too. The ellipses of naive Bayes have their axes along the features and are not "
+        f"circles: the ratios of width to height are {numbers(aspect)}.",
         Table(
             (
                 "model",
-                "document's program, right",
-                "ours, right",
-                "points told otherwise",
-                "largest difference of a posterior",
+                "accuracy of the document's program",
+                "our accuracy",
+                "points predicted differently",
+                "largest difference of posteriors",
                 "its covariances: xx, xy, yy",
-                "ours",
+                "our covariances",
             ),
             lines,
         ),

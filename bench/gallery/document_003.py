@@ -1,4 +1,4 @@
-"""Document 003: formulas, of Gaussians with one covariance and of zeros and ones."""
+"""Document 003: formulas for Gaussians with a common covariance, and for zeros and ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def formulas(material: Material) -> Item:
         w, w0 = LinearDiscriminants.of(lda, origin=0).pair(0, 1)
         weights.append(w)
         offsets.append(w0)
-        # As the document writes it, of the rows themselves.
+        # The document's formula, evaluated on the rows.
         m1, m2 = (X[t == k].mean(axis=0) for k in (0, 1))
         S1, S2 = (np.cov(X[t == k].T, ddof=0) for k in (0, 1))
         n1, n2 = np.bincount(t)
@@ -60,16 +60,18 @@ def formulas(material: Material) -> Item:
     shift = (offsets[1] - offsets[0]) / np.linalg.norm(weights[0])
     return Item(
         "LDA and QDA: the posterior as a sigmoid",
-        "No numbers: p(C1 | x) = sigma(w x + w0), with w = S^-1 (m1 - m2); the priors 'enter only "
+        "No numbers. p(C1 | x) = sigma(w x + w0), with w = S^-1 (m1 - m2); the priors 'enter only "
         "through the bias parameter w0', so that other priors make 'parallel shifts of the "
         "decision boundary'.",
         "003-priors",
         figure,
-        "On the points of document 002: the formula as it is written, of the rows, beside "
-        "`LinearDiscriminants` of the moments. Between the two priors w is the same, and the "
+        "The points of document 002: its formula, evaluated on the rows, and "
+        "`LinearDiscriminants`, computed from the moments. Both priors have the same w, and the "
         f"boundary is shifted by {shift:.2f} along it. (The document's densities lack the minus "
-        "sign in the exponent; its formulas are right.)",
-        Table(("priors", "as written: w; w0", "ours: w; w0", "posteriors differ by"), lines),
+        "sign in the exponent; its formulas are correct.)",
+        Table(
+            ("priors", "document: w; w0", "ours: w; w0", "largest difference of posteriors"), lines
+        ),
     )
 
 
@@ -86,14 +88,14 @@ def bernoulli(material: Material) -> Item:
     K, D = mu.shape
     return Item(
         "Discrete inputs: naive Bayes",
-        "No numbers: for zeros and ones a_k(x) = sum_i x_i ln mu_ki + (1 - x_i) ln(1 - mu_ki) + "
-        "ln p(C_k), with K D parameters in place of 2^D - 1 a class.",
+        "No numbers. For zeros and ones, a_k(x) = sum_i x_i ln mu_ki + (1 - x_i) ln(1 - mu_ki) + "
+        "ln p(C_k), with K D parameters instead of 2^D - 1 per class.",
         "003-bernoulli",
         figure,
-        f"The mu_k of the images' pixels, one where they are above {BLACK}: K D = {K} x {D} = "
-        f"{K * D:,} parameters, from one pass, which tell {percent(right)} of the test images "
-        f"right. Ours are smoothed by one count of each value (the document's maximum likelihood "
-        f"would rule out a class for a single pixel). The sum as it is written, of {n_rows} images "
-        f"and ten classes, differs from ours by {gap:.0e} at most.",
+        f"The mu_k of the images, whose pixels count as ones above {BLACK}: K D = {K} x {D} = "
+        f"{K * D:,} parameters from one pass, with a test accuracy of {percent(right)}. Ours are "
+        "smoothed by one count of each value, because with the document's maximum likelihood a "
+        f"single pixel could rule out a class. For {n_rows} images and ten classes, the document's "
+        f"sum differs from ours by at most {gap:.0e}.",
         grey=True,
     )

@@ -1,4 +1,4 @@
-"""Document 004: Gaussians of every shape, the rules they make, Fisher, and a fitted threshold."""
+"""Document 004: Gaussians of all shapes, their decision rules, Fisher, and a fitted threshold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamgda import (
 from streamgda.plots import plot_decision_boundary, plot_densities, plot_spectra
 
 I2 = np.eye(2)
-# Title, priors, means, covariances: the kinds that the document draws; it gives no numbers.
+# Title, priors, means, covariances of the kinds in the document, which gives no numbers.
 KINDS: list[tuple[str, Any, Any, Any]] = [
     ("common, spherical", [0.5, 0.5], [[0, 0], [3, 1]], [I2, I2]),
     ("common, spherical, class 1 more frequent", [0.95, 0.05], [[0, 0], [3, 1]], [I2, I2]),
@@ -32,7 +32,7 @@ KINDS: list[tuple[str, Any, Any, Any]] = [
     ("a parabola", [0.5, 0.5], [[0, 0], [0, 3]], [np.diag([4.0, 1]), I2]),
     ("three classes, common", [1 / 3] * 3, [[0, 0], [4, 0], [1, 3]], [[[1.5, 0.5], [0.5, 1]]] * 3),
 ]
-SHOWN = 1  # the digit whose threshold is drawn
+SHOWN = 1  # digit whose threshold is drawn
 
 
 def section(material: Material) -> Section:
@@ -57,16 +57,16 @@ def shapes(material: Material) -> Item:
         model = GaussianDiscriminantAnalysis.from_moments(moments, covariance_type=name)
         plot_decision_boundary(model, X, t, ax, s=10)
         right = percent(model.score(X, t))
-        ax.set(title=f"{name}: {right} right", xlabel="first", ylabel="second")
+        ax.set(title=f"{name}: accuracy {right}", xlabel="first", ylabel="second")
         ax.set_aspect("equal")
     return Item(
         "Spherical, diagonal and general Gaussians",
-        "Level lines of a density: circles; 'axis-aligned ellipsoids centred at mu'; and rotated "
-        "ones, with the eigenvectors of the covariance for axes.",
+        "Contours of a density: circles; 'axis-aligned ellipsoids centred at mu'; and rotated "
+        "ellipsoids, whose axes are the eigenvectors of the covariance.",
         "004-shapes",
         figure,
-        "The three covariance types on the points of document 002, one pass for all. (The density "
-        "of the document has |S|^(p/2) where |S|^(1/2) is right.)",
+        "The three covariance types on the points of document 002, from one pass. (The document's "
+        "density has |S|^(p/2) instead of |S|^(1/2).)",
     )
 
 
@@ -85,9 +85,9 @@ def spectra(material: Material) -> Item:
         "004-spectra",
         figure,
         f"The eigenvalues of the ten digits' covariances, in {values.size} dimensions. {n_most} "
-        "axes hold 95 % of the variance within classes; the covariances have ranks of "
-        f"{min(ranks)} to {max(ranks)}, so that none has an inverse: the floor at the right is "
-        "the var_smoothing that makes them invertible.",
+        "axes hold 95 % of the variance within classes. The covariances have ranks of "
+        f"{min(ranks)} to {max(ranks)}, so that none has an inverse; var_smoothing adds the floor "
+        "on the right.",
     )
 
 
@@ -114,19 +114,19 @@ def one_dimension() -> Item:
         lines.append((name, formula, numbers(found, 4)))
     return Item(
         "Thresholds in one dimension",
-        "Two densities over a line: with equal priors the threshold x0 lies where they cross; with "
-        "pi_1 > pi_2 it 'is closer to the mean of class 2'; with different variances 'you may "
+        "Two densities over a line: with equal priors, the threshold x0 is where they cross; with "
+        "pi_1 > pi_2, it 'is closer to the mean of class 2'; with different variances 'you may "
         "have two decision thresholds'.",
         "004-thresholds",
         figure,
-        "Means 0 and 2 (the document gives none), and 2,000 rows drawn from each model. The "
+        "Means 0 and 2 (the document gives none), and 2,000 rows sampled from each model. The "
         "formula is (m1 + m2) / 2 + s^2 ln(pi_1 / pi_2) / (m2 - m1).",
-        Table(("case", "by formula", "drawn"), lines),
+        Table(("case", "formula", "drawn"), lines),
     )
 
 
 def kind_of(A: np.ndarray) -> str:
-    """The curve on which a quadratic with this matrix is constant."""
+    """Return the kind of curve on which a quadratic form with this matrix is constant."""
     values = np.linalg.eigvalsh(A)
     zero = np.abs(values) < 1e-9 * max(1.0, np.abs(values).max())
     if zero.all():
@@ -157,16 +157,16 @@ def rules() -> Item:
         )
     return Item(
         "Common covariance, different covariances, several classes",
-        "Examples without numbers. Common covariance: a line across the middle; nearer to class 2 "
-        "where pi_1 > pi_2; slanted where the covariance is not spherical. Different covariances: "
-        "a circle about the narrower class; 'a parabolic boundary'; 'many other possibilities'. "
-        "Several classes with one covariance: lines that meet.",
+        "Examples without numbers. Common covariance: a line half-way between the means; closer to "
+        "class 2 if pi_1 > pi_2; slanted if the covariance is not spherical. Different "
+        "covariances: a circle around the narrower class; 'a parabolic boundary'; 'many other "
+        "possibilities'. Several classes with one covariance: lines that meet.",
         "004-rules",
         figure,
-        "One example of each kind, made of moments that have the parameters exactly. The kind of "
-        "curve follows from the eigenvalues of M (ours: A), here of the first two classes: none, "
-        "one, or two that are not zero. The document's x M x + 2 w x has M = (S2^-1 - S1^-1) / 2, "
-        "whose double belongs to 2 w; we return half of eq. 26-27 of document 000, A = M.",
+        "One example of each kind, computed from moments with exactly these parameters. The kind "
+        "of curve follows from the eigenvalues of M (ours: A), here of the first two classes: "
+        "none, one, or two are not zero. The document's x M x + 2 w x has M = (S2^-1 - S1^-1) / 2, "
+        "but 2 w goes with twice this M; we return half of eq. 26-27 of document 000, A = M.",
         Table(("example", "A: xx, xy, yy", "b", "boundaries"), lines),
     )
 
@@ -178,7 +178,9 @@ def fisher() -> Item:
     X, y = model.sample(2000, random_state=0)
     found = FisherDiscriminant.from_moments(moments)
     w, along = found.components[0], np.diff(moments.means, axis=0)[0]
-    along = along / np.sqrt(along @ np.array(covariance) @ along)  # as w: variance one within
+    along = along / np.sqrt(
+        along @ np.array(covariance) @ along
+    )  # unit variance within classes, like w
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
     plot_decision_boundary(model, X[:300], y[:300], axes[0], s=9)
     axes[0].set_aspect("equal")
@@ -201,16 +203,16 @@ def fisher() -> Item:
         "'Look familiar?'",
         "004-fisher",
         figure,
-        "The direction that separates best is not that from mean to mean. Our J counts the "
-        "classes' shares too, and is a quarter of the document's for equal ones; the table has "
-        "the document's. The direction is that of LDA.",
-        Table(("direction", "w, of length 1", "J(w)", "share of rows classified correctly"), lines),
+        "The direction of best separation is not that from mean to mean. Our J includes the class "
+        "frequencies, and is a quarter of the document's if they are equal; the table shows the "
+        "document's. The direction is that of LDA.",
+        Table(("direction", "w, of length 1", "J(w)", "accuracy along it"), lines),
     )
 
 
 def threshold(material: Material) -> Item:
     figure, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
-    lines, told = [], []
+    lines, digits = [], []
     for digit in range(10):
         y, truth = ((labels == digit).astype(int) for labels in (material.y, material.truth))
         fitted = ThresholdClassifier(LinearDiscriminantAnalysis(shrinkage=1e-3)).fit(material.X, y)
@@ -221,35 +223,35 @@ def threshold(material: Material) -> Item:
             for rule in rules
         ]
         lines.append((str(digit), f"{fitted.threshold_:.2f}", *map(percent, errors)))
-        told.append(errors)
+        digits.append(errors)
         if digit == SHOWN:
             odds = fitted.estimator_.decision_function(material.X)[:, None]
             model = LinearDiscriminantAnalysis.from_moments(accumulate(odds, y))
             plot_densities(model, odds, y, ax, bins=120)
             for line in [line for line in ax.lines if line.get_linestyle() == "--"]:
-                line.remove()  # that of the odds' own Gaussians
+                line.remove()  # the threshold of Gaussians fitted to the log-odds
             ax.axvline(0, color="black", linestyle="--", label="the model's threshold")
             ax.axvline(fitted.threshold_, color="black", label="fitted to the rows")
     ax.set(xlabel="w x + w0, the log-odds", yscale="log", ylim=(1e-5, 2))
     ax.legend(title=f"1: the digit {SHOWN}", fontsize=9)
-    means = np.mean(told, axis=0)
+    means = np.mean(digits, axis=0)
     return Item(
         "The rule w x >= theta, with theta fitted",
         "No figure: 'common practice: choose w as above, but fit theta to minimise "
-        "training/validation error', for theta is right only where the model is a perfect fit.",
+        "training/validation error', because theta is correct only if the model fits perfectly.",
         "004-fitted",
         figure,
         "Each digit against the others, which are not Gaussian: one pass for w, and one for theta. "
-        f"Over the ten digits {percent(means[0])} of the training images are misclassified with "
-        f"the model's threshold and {percent(means[1])} with the fitted one; of the test images, "
-        f"which neither has seen, {percent(means[2])} and {percent(means[3])}.",
+        f"On average over the ten digits, the training error is {percent(means[0])} with the "
+        f"model's threshold and {percent(means[1])} with the fitted one; the test error is "
+        f"{percent(means[2])} and {percent(means[3])}.",
         Table(
             (
                 "digit",
                 "fitted threshold on the log-odds",
-                "training errors, model's",
+                "training error, model's",
                 "fitted",
-                "test errors, model's",
+                "test error, model's",
                 "fitted",
             ),
             lines,

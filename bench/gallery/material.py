@@ -1,4 +1,4 @@
-"""What the gallery is drawn of: MNIST, the points of document 002, Gaussians that are given."""
+"""Data of the gallery: MNIST, the points of document 002, and given Gaussians."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from bench import data
 from streamgda import ClassMoments, LinearDiscriminantAnalysis, accumulate
 
-POINTS = "two-gaussians.csv"  # lies in a folder `data` beside that of the MNIST files
+POINTS = "two-gaussians.csv"  # in a folder `data` next to that of the MNIST files
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Material:
     Attributes
     ----------
     name : str
-        Of the images and points.
+        Name of the images and points.
     X, y, test, truth : ndarray
-        Images to learn from and to test with, and their digits.
+        Training and test images, and their digits.
     points, targets : ndarray
-        Of document 002: shape (n, 2) and (n,).
+        Points of document 002, shape (n, 2), and their classes, shape (n,).
     """
 
     name: str
@@ -41,23 +41,23 @@ class Material:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of an image."""
+        """Shape of an image."""
         side = math.isqrt(self.X.shape[1])
         return side, side
 
     @cached_property
     def moments(self) -> ClassMoments:
-        """Of the images: all models of them are made of these."""
+        """Moments of the training images, from which all models are computed."""
         return accumulate(self.X, self.y)
 
     @cached_property
     def lda(self) -> LinearDiscriminantAnalysis:
-        """Of the images."""
+        """LDA of the training images."""
         return LinearDiscriminantAnalysis.from_moments(self.moments, shrinkage=1e-3)
 
 
 def stand_in() -> Material:
-    """A little of the kind, to try the gallery out."""
+    """Return a little data of the same kind, for a trial run."""
     moments = exactly(
         [0.5, 0.5], [[-1, -1], [1, 0]], [[[1, 0.5], [0.5, 1]], [[1, -0.3], [-0.3, 2]]]
     )
@@ -68,19 +68,19 @@ def stand_in() -> Material:
 
 
 def real() -> Material:
-    """MNIST, and the points of document 002.
+    """Return MNIST and the points of document 002.
 
     Raises
     ------
     FileNotFoundError
-        Where they are not there.
+        If a file is missing.
     """
     folder = os.environ.get("STREAMGDA_MNIST")
     path = Path(folder or ".").parent / "data" / POINTS
     if not folder or not path.exists():
         raise FileNotFoundError(
-            f"the gallery is of MNIST, in the folder that STREAMGDA_MNIST names, and of the points "
-            f"of document 002, in ../data/{POINTS} seen from there; --quick does without"
+            f"the gallery needs MNIST in the folder named by STREAMGDA_MNIST, and the points of "
+            f"document 002 in ../data/{POINTS} relative to it; --quick needs neither"
         )
     table = np.loadtxt(path, delimiter=",", skiprows=1)
     _, *images = data.mnist()
@@ -92,9 +92,9 @@ def real() -> Material:
 def exactly(
     priors: Sequence[float], means: Sequence[Sequence[float]], covariances: Sequence[object]
 ) -> ClassMoments:
-    r"""Moments that have these priors, means and covariances; classes 1, 2, ...
+    r"""Return moments with these priors, means and covariances, for classes 1, 2, ...
 
-    A Gaussian has the moments of 2 d points, on either side of its mean along each column of
+    A Gaussian has the moments of 2 d points, on both sides of its mean along each column of
     :math:`\sqrt{d} L`, where :math:`L L^T` is its covariance.
     """
     moments = ClassMoments()

@@ -1,4 +1,4 @@
-"""What the gallery is made of, as Markdown and as small PNG files."""
+"""Sections and items of the gallery, as Markdown and small PNG files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from bench.report import Table
 
 DPI = 80
-COLOURS, GREYS = 256, 16  # of palettes: enough for shading and digits, in a third of the bytes
+COLOURS, GREYS = 256, 16  # palette sizes, enough for shading and digits at a third of the bytes
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,21 @@ class Item:
     Attributes
     ----------
     title : str
-        Which figure or table it is, and where it stands.
+        Name of the figure or table in the document.
     theirs : str
-        What the document's shows, with its numbers.
+        Description of the document's figure, with its numbers.
     name : str
-        Of our picture's file, without its ending.
+        Name of our picture's file, without extension.
     figure : matplotlib.figure.Figure
+        Our figure.
     why : str
-        What differs and why.
+        Differences and their reasons.
     table : Table, optional
-        Numbers, the document's beside ours.
+        Numbers of the document and ours.
     grey : bool
-        Whether the picture has no colours.
+        True if the picture has no colours.
     caption : str
-        Of the picture in the README; empty where it is not shown there.
+        Caption of the picture in the README; empty if it is not shown there.
     """
 
     title: str
@@ -47,21 +48,21 @@ class Item:
     caption: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write the picture, and let go of it."""
+        """Write the picture, and close the figure."""
         import matplotlib.pyplot as plt
         from PIL import Image
 
         with io.BytesIO() as drawn:
             self.figure.savefig(drawn, format="png", dpi=DPI)
             image = Image.open(drawn).convert("RGB")
-        # Of the methods this one keeps the colour of the fewest pixels: markers and their legend.
+        # This method keeps rare colours, such as those of markers and their legend.
         rare = Image.Quantize.MAXCOVERAGE
         image = image.quantize(GREYS if self.grey else COLOURS, method=rare, kmeans=4)
         image.save(folder / f"{self.name}.png", optimize=True)
         plt.close(self.figure)
 
     def markdown(self, pictures: str) -> str:
-        """The item with the document's on the left and ours on the right."""
+        """Return the item with the document on the left and ours on the right."""
         shown = f"![{self.title}: ours]({pictures}/{self.name}.png)"
         theirs = self.theirs.replace("|", r"\|")
         beside = Table(("the document", "ours"), [(theirs, shown)]).markdown()
@@ -71,40 +72,39 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """A document, or what goes beyond them."""
+    """Section on one document, or beyond the documents."""
 
     title: str
     items: list[Item]
 
     def markdown(self, pictures: str) -> str:
-        """Heading and items."""
+        """Return heading and items."""
         return "\n\n".join([f"## {self.title}", *(item.markdown(pictures) for item in self.items)])
 
 
 def page(sections: Iterable[Section], pictures: str, made_of: str) -> str:
-    """The whole gallery."""
+    """Return the whole page."""
     head = (
         "# Gallery\n\nEach figure and table of the five documents that this package implements, "
-        "beside ours. Made by `python -m bench.gallery --save`, numbers and all, from "
-        f"{made_of}. What a document states is quoted; its pictures are its own, and are "
-        "described."
+        "next to ours. `python -m bench.gallery --save` generates this page and its numbers from "
+        f"{made_of}. Statements of the documents are quoted, and their pictures are described."
     )
     return "\n\n".join([head, *(section.markdown(pictures) for section in sections)]) + "\n"
 
 
 def excerpt(sections: Iterable[Section], pictures: str, whole: str) -> str:
-    """What the README shows of it."""
+    """Return the excerpt for the README."""
     items = [item for section in sections for item in section.items if item.caption]
     shown = [f"![{item.title}]({pictures}/{item.name}.png)\n\n{item.caption}" for item in items]
-    last = f"[The gallery]({whole}) has each figure and table of the documents beside ours."
+    last = f"[The gallery]({whole}) has each figure and table of the documents next to ours."
     return "\n\n".join([*shown, last])
 
 
 def percent(share: float) -> str:
-    """A share, to one decimal."""
+    """Format a fraction as per cent with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def numbers(values: Iterable[float], digits: int = 2) -> str:
-    """Numbers in a row."""
+    """Format numbers, separated by commas."""
     return ", ".join(f"{round(float(value), digits) + 0.0:.{digits}f}" for value in values)

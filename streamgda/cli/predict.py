@@ -118,7 +118,7 @@ def _write(
     max_memory: str | None,
     overwrite: bool,
 ) -> Any:
-    """Score the rows into an array; resume what is there, or start again if it does not match."""
+    """Score the rows into an array: resume, or start again if `overwrite` and it does not match."""
     from streamgda import engine  # noqa: PLC0415
 
     def write() -> Any:
