@@ -37,15 +37,6 @@ PENDING = {
     "streamgda.accumulate",
     "streamgda.load",
     "streamgda.open_store",
-    "streamgda.datasets.GaussianStream",
-    "streamgda.datasets.IdxFile",
-    "streamgda.datasets.load_mnist",
-    "streamgda.plots.plot_confusion_matrix",
-    "streamgda.plots.plot_decision_boundary",
-    "streamgda.plots.plot_densities",
-    "streamgda.plots.plot_learning_curve",
-    "streamgda.plots.plot_means",
-    "streamgda.plots.plot_samples",
 }
 
 
