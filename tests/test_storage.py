@@ -252,7 +252,7 @@ def test_an_empty_folder_gives_way_to_a_zip(tmp_path):
 def test_rows_in_zarr_are_not_replaced(tmp_path):
     rows = zarr.create_group(tmp_path / "rows.zarr")
     rows.create_array("X", data=np.eye(3))
-    with pytest.raises(SourceError, match=r"rows.zarr holds something else .*choose a path"):
+    with pytest.raises(SourceError, match=r"rows.zarr holds something else .*choose another path"):
         some_moments().save(tmp_path / "rows.zarr")
     np.testing.assert_array_equal(rows["X"][:], np.eye(3))
 
@@ -543,7 +543,7 @@ def test_triangles():
     for d in (1, 2, 3, 10):
         check_triangles(d)
     for size in (2, 4, 5, 7):
-        with pytest.raises(ValueError, match=f"{size} numbers are no triangle of a matrix"):
+        with pytest.raises(ValueError, match=f"{size} numbers do not fill a triangle of a matrix"):
             storage.unpack_triangles(np.zeros((1, size)))
 
 

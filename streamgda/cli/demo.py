@@ -15,8 +15,9 @@ import typer
 
 from streamgda.cli import screen
 from streamgda.cli.evaluate import Evaluation, count, show_confusion
-from streamgda.cli.paths import refuse_occupied, replacing
+from streamgda.cli.paths import refuse_occupied
 from streamgda.errors import ConstantFeatureWarning
+from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from streamgda.errors import FormatError, InvalidParameterError
@@ -47,20 +43,6 @@ def refuse_other_kind(path: Path, kind: str) -> None:
         raise InvalidParameterError(
             f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
         )
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write a directory to, which takes the place of `path` once all went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        if path.exists():
-            shutil.rmtree(path)
-        partial.replace(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def stored_bytes(path: str | Path) -> int | None:

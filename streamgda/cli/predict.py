@@ -21,7 +21,9 @@ from streamgda.cli.options import (
     XName,
 )
 from streamgda.cli.paths import is_free, refuse_occupied
-from streamgda.errors import CheckpointError, InvalidParameterError
+from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
+from streamgda.storage.opening import open_node
+from streamgda.storage.replacing import move_into_place
 
 
 def predict(
@@ -71,9 +73,7 @@ def predict(
     partial = out.with_name(f"{out.name}.partial")
     resumed = partial.exists()
     written = _write(how, X, partial, {"method": method, "columns": columns}, max_memory, overwrite)
-    if out.exists():
-        shutil.rmtree(out)
-    partial.replace(out)
+    move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(
@@ -145,15 +145,13 @@ def _write(
 
 def _refuse_other_data(out: Path) -> None:
     """Raise InvalidParameterError if `out` exists and does not hold predictions."""
-    import zarr  # noqa: PLC0415
-
     from streamgda.engine.outputs import mark_of  # noqa: PLC0415
 
     if is_free(out):
         return
     try:
-        ours = mark_of(zarr.open_array(out, mode="r")) is not None
-    except Exception:  # zarr raises many types for what is not an array
+        ours = mark_of(open_node(out)) is not None
+    except SourceError:  # zarr raises many types for what is not an array
         ours = False
     if not ours:
         raise InvalidParameterError(

@@ -24,6 +24,7 @@ from streamgda.datasets.tables import (
     with_labels,
 )
 from streamgda.errors import (
+from streamgda.storage.opening import opened_node
     InvalidDataError,
     InvalidParameterError,
     SourceError,
@@ -151,38 +152,23 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
     import zarr  # noqa: PLC0415
 
     if _is_zarr(source):
-        return _zarr(source, stack) if isinstance(source, zarr.abc.store.Store) else source
+        opened = not isinstance(source, zarr.abc.store.Store)
+        return source if opened else stack.enter_context(opened_node(source))
     if not _is_path(source):
         # Arrays in chunks need not fit in memory; all others are in memory already.
         return source if hasattr(source, "chunks") else np.asarray(source)
     if "://" in str(source):
-        return _zarr(source, stack)
+        return stack.enter_context(opened_node(source))
     path, suffix = Path(source), _suffix(source)
     if not path.exists():
         raise SourceNotFoundError(f"{path} does not exist")
     if path.is_dir() or suffix == ".zip":
-        return _zarr(path, stack)
+        return stack.enter_context(opened_node(path))
     if suffix == ".idx":
         return IdxFile(path)
     if suffix in (".npy", ".npz"):
         return _numpy(path, stack)
     raise SourceError(f"the name of {path} does not identify its format; expected {_ACCEPTED}")
-
-
-def _zarr(store: Any, stack: contextlib.ExitStack) -> Any:
-    import zarr  # noqa: PLC0415
-
-    zipped = isinstance(store, Path) and store.is_file()
-    inner = zarr.storage.ZipStore(store, mode="r") if zipped else store
-    try:
-        opened = zarr.open(inner, mode="r")
-    except Exception as error:  # what is wrong depends on the store
-        missing = isinstance(error, FileNotFoundError) and not isinstance(store, Path)
-        kind = SourceNotFoundError if missing else SourceError
-        raise kind(f"{store} is no zarr array or group that can be read: {error}") from error
-    if zipped:
-        stack.callback(inner.close)
-    return opened
 
 
 def _numpy(path: Path, stack: contextlib.ExitStack) -> Any:

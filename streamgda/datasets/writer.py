@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import uuid
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
+from streamgda.storage.opening import locate, open_node, open_zarr
+from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
     import zarr
@@ -44,37 +45,20 @@ def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zar
         yield zarr.create_group(_location(store), overwrite=overwrite)
         return
     _check_path(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stem = f"{path.name}.{uuid.uuid4().hex[:8]}"
-    partial, packed, replaced = (
-        path.with_name(f"{stem}.{what}") for what in ("partial", "packed", "replaced")
-    )
-    try:
-        yield zarr.create_group(partial)
-        if path.suffix == ".zip":
-            # Packed at the end, because an array that grows rewrites its metadata, and the
-            # members of a zip file cannot be written twice.
-            _pack(partial, packed)
-            packed.replace(path)
-        else:
-            if path.exists():
-                path.rename(replaced)
-            partial.rename(path)
-            shutil.rmtree(replaced, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        packed.unlink(missing_ok=True)
+    with replacing(path) as partial:
+        if path.suffix != ".zip":
+            yield zarr.create_group(partial)
+            return
+        # Packed at the end, because an array that grows rewrites its metadata, and the members of
+        # a zip file cannot be written twice.
+        with tempfile.TemporaryDirectory(".partial", f"{path.name}.", path.parent) as folder:
+            yield zarr.create_group(folder)
+            _pack(Path(folder), partial)
 
 
 def reopened(store: Any) -> zarr.Group:
-    """The group that `created` made there, open for reading."""
-    import zarr  # noqa: PLC0415
-
-    path = _local_path(store)
-    if path is None:
-        return zarr.open_group(_location(store), mode="r")
-    zipped = path.suffix == ".zip"
-    return zarr.open_group(zarr.storage.ZipStore(path, mode="r") if zipped else path, mode="r")
+    """Open the group that `created` wrote, for reading."""
+    return open_node(_local_path(store) or store)
 
 
 def _local_path(store: Any) -> Path | None:
@@ -108,10 +92,8 @@ def _check_path(path: Path, overwrite: bool) -> None:
 
 
 def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
-    import zarr  # noqa: PLC0415
-
     try:
-        existing = zarr.open(_location(store), mode="r")
+        existing = open_zarr(store)
     except FileNotFoundError:
         return
     if not overwrite:
@@ -126,9 +108,8 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
 def _store(source: Any) -> Any:
     import zarr  # noqa: PLC0415
 
-    if isinstance(source, str) and "://" in source:
-        source = zarr.open(source, mode="r")
-    return source.store if isinstance(source, zarr.Array | zarr.Group) else source
+    located = isinstance(source, str) and "://" in source
+    return locate(source)[0] if located or isinstance(source, zarr.Array | zarr.Group) else source
 
 
 def _same_store(one: Any, other: Any) -> bool:

@@ -1,9 +1,8 @@
-"""Checkpoints of a pass over rows: a file that is replaced in one step, between slabs only."""
+"""Journals: they write the checkpoints of a pass over rows, between slabs only."""
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from streamgda.errors import (
     InvalidParameterError,
 )
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.storage.replacing import remove_left_overs, replacing
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 KIND = "checkpoint"
@@ -30,45 +30,27 @@ _MOMENTS: dict[str, type[Moments]] = {k.__name__: k for k in (ClassMoments, Pair
 
 
 def as_file(path: Any) -> Path:
-    """The local path of a file that is replaced in one step, without what a killed run left there.
+    """Return the local path of a checkpoint, and remove what killed processes left beside it.
 
     Raises
     ------
     InvalidParameterError
-        For an address, or a path where a directory is.
+        If the path is a URL or a directory.
     """
     if not isinstance(path, str | os.PathLike) or "://" in str(path):
         raise InvalidParameterError(f"checkpoint={path!r}; expected a path on this machine")
     file = Path(path).resolve()
     if file.is_dir():
-        raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; a file is written")
-    for left in file.parent.glob(f"{glob.escape(file.name)}.*.partial*"):
-        left.unlink(missing_ok=True)
+        raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
+    remove_left_overs(file)
     return file
 
 
 def check_interval(seconds: float, name: str) -> float:
-    """The seconds themselves; raise `InvalidParameterError` where they are none."""
+    """Return an interval; raise InvalidParameterError unless it is a number of seconds."""
     if isinstance(seconds, Real) and seconds >= 0:
         return float(seconds)
     raise InvalidParameterError(f"{name}={seconds!r}; expected a number of seconds, 0 or more")
-
-
-@contextlib.contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """A path to write a zip file to, which takes the place of `file` in one step.
-
-    Whenever the process or the machine stops, the one file or the other is there.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial.zip")
-    try:
-        yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @dataclass
@@ -196,7 +178,7 @@ class Journal:
         if self._file is None or self.done == self._written:
             return
         contents = CheckpointContents(self._made_of, self.done, dict(seen), dict(moments))
-        with replacing(self._file) as partial:
+        with replacing(self._file, ".zip") as partial:
             contents.save(partial)
         self._written, self._since = self.done, time.monotonic()
 

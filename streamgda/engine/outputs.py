@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, refuse_others
-from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.storage.opening import open_node
 
 MARK = "streamgda_scores"  # the attribute of the array
 _EVERY = 10.0  # seconds between two marks, at least
@@ -188,11 +189,9 @@ def _replaceable(store: Any) -> bool:
 
 
 def _existing(out: Any) -> Any:
-    import zarr  # noqa: PLC0415
-
     try:
-        return zarr.open_array(out, mode="r+")
-    except Exception:  # none, or none that can be read: creating one will say what is wrong
+        return open_node(out, mode="r+")
+    except (SourceError, SourceNotFoundError):  # creating an array reports what is wrong
         return None
 
 

@@ -1,4 +1,4 @@
-"""Streams: the state and the place in the stream that it belongs to, kept together."""
+"""`Checkpoint`: a file with the state learnt from a stream and the position in the stream."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from typing import Any
 
 from streamgda import storage
 from streamgda.engine.fingerprints import REMEDY
-from streamgda.engine.journal import as_file, check_interval, replacing
+from streamgda.engine.journal import as_file, check_interval
 from streamgda.errors import CheckpointError, FormatError, InvalidParameterError
 from streamgda.estimators.load import load
 from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
+from streamgda.storage.replacing import replacing
 
 
 class Checkpoint:
-    """A file with what was learnt of a stream, and the caller's offset in the stream.
+    """A file that holds the state learnt from a stream, and the position in the stream.
 
-    Both are replaced in one step: whenever the process is killed, the file holds an offset and
-    exactly what came before it. Whoever goes on at that offset counts every row once.
+    Both are replaced in one step: whenever the process is killed, the file holds a position and
+    the state of exactly the rows before it. A process that resumes there counts every row once.
 
     Parameters
     ----------
     path : path
-        Of a zip file. An estimator in it can be loaded with `load`, moments with
-        `ClassMoments.load` and a window with `SlidingWindow.load`.
+        Path of a zip file. `load` also reads an estimator from it, `ClassMoments.load` reads
+        moments, and `SlidingWindow.load` reads a window.
     every : float
-        Seconds after which `due` says that it is time to save again.
+        Seconds between two saves, after which `due` is true.
 
     Attributes
     ----------
     state : estimator, ClassMoments, PairwiseMoments, SlidingWindow or None
-        What was saved; None where nothing was yet.
+        The saved state; None before the first save.
     offset : object
-        What was saved with it.
+        The position that was saved with it.
 
     Raises
     ------
     CheckpointError
-        Where something else is at the path, or what is there is damaged.
+        If the file is damaged, or holds anything else.
 
     Examples
     --------
@@ -87,30 +88,31 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether `every` seconds have passed since it was opened or saved."""
+        """Whether `every` seconds have passed since the checkpoint was opened or saved."""
         return time.monotonic() - self._saved >= self._every
 
     def save(self, state: Any, offset: Any) -> None:
-        """Replace what is kept.
+        """Replace the saved state and its position.
 
         Parameters
         ----------
         state : estimator, ClassMoments, PairwiseMoments or SlidingWindow
+            The state learnt from the rows before `offset`.
         offset : object
-            Where the stream is to be gone on with: anything that JSON can hold.
+            The position at which to resume the stream: any value that JSON can hold.
 
         Raises
         ------
         InvalidParameterError
-            For an offset that JSON cannot hold. The file stays as it was.
+            If JSON cannot hold the offset. The file does not change.
         """
         try:
             json.dumps(offset, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
-                f"offset={offset!r} cannot be kept: {error}. Give what JSON can hold, such as a "
-                f"number, a text, or a dict of them"
+                f"offset={offset!r} cannot be kept: {error}. Give a value that JSON can hold, such "
+                f"as a number, a string, or a dict of them"
             ) from None
-        with replacing(self._file) as partial:
+        with replacing(self._file, ".zip") as partial:
             state.save(partial, offset=offset)
         self.state, self.offset, self._saved = state, offset, time.monotonic()

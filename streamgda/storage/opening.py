@@ -1,8 +1,10 @@
-"""Zarr stores of any kind, opened for reading."""
+"""Zarr stores, groups and arrays of any kind, opened for reading."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,32 +20,36 @@ def open_store(
     missing: Literal["fill", "error"] = "fill",
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """Open a zarr group that holds rows and labels, for reading.
+    """Open the rows and the labels of a zarr group for reading.
 
     Parameters
     ----------
     path : path, URL or zarr store
-        A path that ends in ``.zip`` is a zip file. URLs are read through fsspec: ``http://``,
-        ``s3://`` (with s3fs) and their like.
-    X, y : str
-        Names of the arrays; ``y=None`` where labels are not needed.
+        A file is read as a zip file, a directory as a zarr store. URLs are read through fsspec:
+        ``http://``, ``s3://`` (with s3fs) and others.
+    X : str
+        Name of the array of rows.
+    y : str or None
+        Name of the array of labels; None if labels are not needed.
     missing : {"fill", "error"}
-        What a chunk (or shard) that is not there means: rows of the array's fill value, as zarr has
-        it (which leaves out chunks that hold nothing else), or an error when it is read.
+        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
+        chunks that hold nothing else, or an error when it is read.
     storage_options : dict, optional
-        For the file system of a URL: credentials, an endpoint.
+        Options of the file system of a URL: credentials, an endpoint.
 
     Returns
     -------
     X : zarr.Array, shape (n_rows, n_features)
+        The rows.
     y : zarr.Array, shape (n_rows,), or None
+        The labels.
 
     Raises
     ------
     SourceNotFoundError
-        Where nothing is there.
+        If the store does not exist.
     SourceError
-        Where there is no zarr group, or it lacks one of the arrays.
+        If the store is not a zarr group, or lacks one of the arrays.
     """
     import zarr  # noqa: PLC0415
 
@@ -52,53 +58,182 @@ def open_store(
         if y is None:
             return node, None
         raise SourceError(
-            f"{path} is a zarr array and has no labels with it; expected a group with arrays "
-            f"{X!r} and {y!r}"
+            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
         )
     return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
 
 
-def open_node(
-    path: Any,
-    *,
-    missing: str = "fill",
-    storage_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """Open a zarr group or array for reading; parameters and errors as of `open_store`."""
-    import zarr  # noqa: PLC0415
-
-    if missing not in ("fill", "error"):
-        raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
-    local = isinstance(path, str | Path) and "://" not in str(path)
-    if local and not Path(path).exists():
-        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
-    try:
-        store = zarr.storage.ZipStore(path, mode="r") if str(path).endswith(".zip") else path
-        options = None if storage_options is None else dict(storage_options)
-        node: Any = patiently(lambda: zarr.open(store, mode="r", storage_options=options))
-        if missing == "error":
-            from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
-
-            node = zarr.open(Complete(node.store), path=node.path, mode="r")
-    except Exception as error:  # as many kinds as there are stores
-        if not local and isinstance(error, FileNotFoundError):
-            raise SourceNotFoundError(f"{path} holds no zarr group or array: {error}") from error
-        raise SourceError(f"{path} cannot be opened as zarr: {brief(error)}") from error
-    return node
-
-
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
-    # Asked for by its name: not every store can list what it has.
+    # The array is opened by its name, because some stores cannot list their contents.
     try:
         node = patiently(lambda: group.get(name))
-    except Exception as error:  # as many kinds as there are stores
+    except Exception as error:  # the kind depends on the store
         raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
     if node is not None and hasattr(node, "shape"):
         return node
     if node is not None:
-        raise SourceError(f"{path}: {name!r} is a group, where an array of {what} is due")
+        raise SourceError(f"{path}: {name!r} is a group; expected an array of {what}")
     try:
-        there = ", ".join(sorted(group.array_keys())) or "none at all"
+        others = ", ".join(sorted(group.array_keys())) or "none at all"
     except Exception:
-        there = "others that cannot be listed"
-    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {there}")
+        others = "others that cannot be listed"
+    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
+
+
+def open_node(
+    store: Any,
+    *,
+    missing: str = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+    guard: Callable[[Any], Any] | None = None,
+    mode: Literal["r", "r+"] = "r",
+) -> Any:
+    """Open a zarr group or array.
+
+    Parameters
+    ----------
+    store : path, URL, zarr store or zarr group
+    missing, storage_options
+        As of `open_store`.
+    guard : callable, optional
+        Wraps the zarr store in another one; see `streamgda.storage.guards`.
+    mode : {"r", "r+"}
+        "r+" allows writing to an existing node.
+
+    Returns
+    -------
+    zarr.Group or zarr.Array
+
+    Raises
+    ------
+    SourceNotFoundError, SourceError
+        As of `open_store`.
+    """
+    if missing not in ("fill", "error"):
+        raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
+    if missing == "error":
+        from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
+
+        guard = Complete
+    options: dict[str, Any] = {"storage_options": storage_options, "guard": guard, "mode": mode}
+    try:
+        return patiently(lambda: open_zarr(store, **options))
+    except SourceNotFoundError:
+        raise
+    except FileNotFoundError as error:
+        kind = SourceNotFoundError if local_path(store) is None else SourceError
+        raise kind(f"{store} holds no zarr group or array: {brief(error)}") from error
+    except Exception as error:  # the kind depends on the store
+        raise SourceError(f"{store} cannot be opened as zarr: {brief(error)}") from error
+
+
+@contextlib.contextmanager
+def opened_node(store: Any, **options: Any) -> Iterator[Any]:
+    """Open a zarr group or array as `open_node` does, and close its store on leaving."""
+    node = open_node(store, **options)
+    try:
+        yield node
+    finally:
+        close(store, node.store)
+
+
+@contextlib.contextmanager
+def described(store: Any) -> Iterator[Any]:
+    """Open any zarr group or array, to read its metadata only.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If the store does not exist.
+    SourceError
+        If it is not zarr, or cannot be described.
+    """
+    from streamgda.storage.guards import Described  # noqa: PLC0415  (it needs zarr)
+
+    try:
+        with opened_node(store, guard=Described) as node:
+            yield node
+    except (SourceError, SourceNotFoundError):
+        raise
+    except Exception as error:  # the kind depends on the store
+        raise SourceError(f"{store} cannot be described: {brief(error)}") from error
+
+
+# --- the one way to a zarr store ----------------------------------------------------------------
+
+
+def open_zarr(
+    store: Any,
+    *,
+    guard: Callable[[Any], Any] | None = None,
+    opener: Callable[..., Any] | None = None,
+    mode: str = "r",
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Open a zarr group or array, and let every error of zarr pass.
+
+    Parameters
+    ----------
+    store, guard, mode, storage_options
+        As of `open_node`.
+    opener : callable, optional
+        ``zarr.open`` by default.
+    **options
+        Further arguments of `opener`.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If a local path does not exist.
+    """
+    import zarr  # noqa: PLC0415
+
+    found, inside = locate(store, storage_options, read_only=mode == "r")
+    try:
+        guarded = found if guard is None else guard(found)
+        return (opener or zarr.open)(guarded, path=inside, mode=mode, **options)
+    except BaseException:
+        close(store, found)
+        raise
+
+
+def locate(
+    store: Any, storage_options: Mapping[str, Any] | None = None, *, read_only: bool = True
+) -> tuple[Any, str]:
+    """Return a zarr store and the path of a node in it; parameters as of `open_zarr`."""
+    import zarr  # noqa: PLC0415
+
+    if isinstance(store, zarr.Group | zarr.Array):
+        store = store.store_path
+    if isinstance(store, zarr.storage.StorePath):
+        return store.store, store.path
+    if isinstance(store, dict):
+        return zarr.storage.MemoryStore(store), ""
+    path = local_path(store)
+    if storage_options is not None and not (isinstance(store, str) and path is None):
+        raise InvalidParameterError(f"storage_options are for URLs, and {store} is not a URL")
+    if path is not None:
+        if not path.exists():
+            raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
+        if path.is_file():
+            return zarr.storage.ZipStore(path, mode="r"), ""
+        return zarr.storage.LocalStore(path, read_only=read_only), ""
+    if isinstance(store, str):
+        options = None if storage_options is None else dict(storage_options)
+        url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
+        return url, ""
+    return store, ""
+
+
+def local_path(store: Any) -> Path | None:
+    """Return the local path that a store was given as, if it was."""
+    local = isinstance(store, str | os.PathLike) and "://" not in str(store)
+    return Path(store) if local else None
+
+
+def close(store: Any, found: Any) -> None:
+    """Close a zarr store that was found at a path or a URL; leave the caller's own stores open."""
+    if isinstance(store, str | os.PathLike):
+        with contextlib.suppress(AttributeError):  # zarr raises it for zip files never opened
+            found.close()

@@ -1,0 +1,295 @@
+"""The format of saved objects: arrays and JSON attributes as a versioned zarr group.
+
+A group holds numbers and JSON, in a directory, a zip file or any zarr store. Reading it never
+executes anything, and takes memory in proportion to the bytes that are there, because arrays are
+not compressed. They are small all the same: integers are written in four bytes where all values of
+an array fit. This module knows nothing of what the arrays mean.
+
+Versions
+--------
+Every format version that was ever released stays readable. A change of the format
+
+- increments `VERSION`, and adds a reader for the new version to the table of readers; the readers
+  of older versions stay;
+- adds a folder of golden files to ``tests/golden``, written by ``make.py`` there. The folders of
+  older versions never change, and ``tests/test_golden.py`` reads all of them.
+
+Versions that are not in the table (those of a newer streamgda) are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.runtime.retry import brief, may_pass
+from streamgda.storage.opening import close, local_path, open_zarr
+from streamgda.storage.packing import NUMBERS
+from streamgda.storage.replacing import replacing
+
+if TYPE_CHECKING:
+    import zarr
+
+FORMAT = "streamgda"
+VERSION = 3
+
+_CHUNK_BYTES = 1 << 23
+_FEW_PARTS = 16
+_INT64 = np.dtype(np.int64)
+_NARROW = (np.dtype(np.uint32), np.dtype(np.int32))  # stored types of int64 arrays that fit
+
+
+def write(
+    store: Any, kind: str, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a group of a kind, replacing the saved group that is there.
+
+    Parameters
+    ----------
+    store : path, zarr store or zarr group
+        A path that ends in ``.zip`` becomes a zip file, any other path a directory.
+    kind : str
+        Kind of the saved object, which `read` expects.
+    attributes : dict
+        Values that JSON can hold.
+    arrays : dict of str to ndarray
+        Names may contain slashes: these arrays are written to groups within the group.
+
+    Raises
+    ------
+    SourceError
+        If the store holds anything else, which replacing would delete.
+    """
+    dtypes = {name: array.dtype.newbyteorder("=").str for name, array in arrays.items()}
+    written = {
+        name: _narrowed(np.asarray(a, dtypes[name], order="C")) for name, a in arrays.items()
+    }
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "attributes": dict(attributes),
+        "arrays": {
+            name: [list(a.shape), a.dtype.str, _checksum(a), dtypes[name]]
+            for name, a in written.items()
+        },
+    }
+    description["checksum"] = checksum_of(description)
+    with _created(store, {FORMAT: description}) as group:
+        for name, array in written.items():
+            node = group.create_array(name, **_layout(array.shape, array.dtype))
+            node[...] = array
+
+
+def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a group of a kind.
+
+    Parameters
+    ----------
+    store : path, zarr store or zarr group
+    kind : str
+
+    Returns
+    -------
+    attributes : dict
+    arrays : dict of str to ndarray
+
+    Raises
+    ------
+    SourceNotFoundError
+        If the store does not exist.
+    FormatError
+        If the store holds anything else, has an unknown version, or is damaged.
+    """
+    with _opened(store) as group:
+        head = _description(group, kind)
+        try:
+            arrays = _READERS[head["version"]](group, head["arrays"])
+        except Exception as error:  # a store may raise any kind, and so may impossible numbers
+            if may_pass(error):
+                raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
+            raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
+        return dict(head["attributes"]), arrays
+
+
+def kind_of(store: Any) -> str:
+    """Return the kind of a saved group; errors as of `read`."""
+    with _opened(store) as group:
+        return str(_description(group, None)["kind"])
+
+
+def checksum_of(description: Mapping[str, Any]) -> int:
+    """Return the checksum of a description that does not include its checksum yet."""
+    return zlib.crc32(json.dumps(description, sort_keys=True).encode())
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _opened(store: Any) -> Iterator[zarr.Group]:
+    """Open a group through a store that passes on only what `write` writes."""
+    import zarr  # noqa: PLC0415
+
+    from streamgda.storage.guards import Guarded  # noqa: PLC0415  (it needs zarr)
+
+    options: dict[str, Any] = {"zarr_format": 3, "use_consolidated": False}
+    try:
+        group = open_zarr(store, guard=Guarded, opener=zarr.open_group, **options)
+    except SourceNotFoundError:
+        raise
+    except Exception as error:  # the kind depends on the store and its codecs
+        if local_path(store) is None and may_pass(error):
+            raise ReadError(f"{store} cannot be read: {brief(error)}") from error
+        raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
+    try:
+        yield group
+    finally:
+        close(store, group.store)
+
+
+def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
+    """Return the description of a group, after checking everything but the arrays."""
+    head = group.attrs.get(FORMAT)
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
+    if type(head.get("version")) is not int or head["version"] not in _READERS:
+        raise FormatError(
+            f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
+            f"version {', '.join(map(str, _READERS))}. Update streamgda"
+        )
+    checksum = head.pop("checksum", None)
+    if checksum != checksum_of(head):
+        raise FormatError(f"{group.store_path} is damaged: its description has another checksum")
+    if kind is not None and head.get("kind") != kind:
+        raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
+    if not isinstance(head.get("arrays"), dict) or not isinstance(head.get("attributes"), dict):
+        raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
+    return head
+
+
+def _read_version_3(group: zarr.Group, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: _array(group, name, *spec) for name, spec in arrays.items()}
+
+
+_READERS: dict[int, Callable[[zarr.Group, Mapping[str, Any]], dict[str, np.ndarray]]] = {
+    3: _read_version_3,
+}
+
+
+def _array(
+    group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any, meant: Any
+) -> np.ndarray:
+    if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
+        raise ValueError(f"{name!r} is not a name of an array")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{name!r} has shape {shape!r}")
+    dtype = np.dtype(str(dtype_name))
+    narrow = dtype in _NARROW and meant == _INT64.str
+    if dtype.str != dtype_name or dtype.kind not in NUMBERS or not (narrow or dtype.str == meant):
+        raise ValueError(f"{name!r} has dtype {dtype_name!r} for {meant!r}")
+    guarded: Any = group.store
+    guarded.expect(f"{group.path}/{name}".lstrip("/"), _metadata(tuple(shape), dtype))
+    array = np.asarray(group[name][...], order="C")
+    if _checksum(array) != crc:
+        raise ValueError(f"{name!r} does not match its checksum")
+    return array.astype(_INT64) if narrow else array
+
+
+@lru_cache
+def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """Return zarr's metadata of an array that `write` has written, as JSON holds it."""
+    import zarr  # noqa: PLC0415
+
+    array = zarr.create_array(zarr.storage.MemoryStore(), **_layout(shape, dtype))
+    metadata: dict[str, Any] = json.loads(json.dumps(array.metadata.to_dict()))
+    return metadata
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
+    """Create a group, which at a path replaces the existing one once it is complete."""
+    import zarr  # noqa: PLC0415
+
+    _check_replaceable(store)
+    path = local_path(store)
+    if path is None:
+        target = store.store_path if isinstance(store, zarr.Group) else store
+        yield zarr.create_group(target, attributes=attributes, overwrite=True)
+        return
+    with replacing(path) as partial:
+        if path.suffix == ".zip":
+            with zarr.storage.ZipStore(partial, mode="w") as archive:
+                yield zarr.create_group(archive, attributes=attributes)
+        else:
+            yield zarr.create_group(partial, attributes=attributes)
+
+
+def _check_replaceable(store: Any) -> None:
+    """Raise SourceError if the store holds anything that streamgda did not save."""
+    path = local_path(store)
+    if path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
+        return
+    try:
+        with _opened(store) as group:
+            free = FORMAT in group.attrs or (path is None and not [*group.keys()])
+    except FormatError:
+        free = path is None and not _holds_zarr(store)
+    if not free:
+        raise SourceError(
+            f"{store} holds something else than a saved object of streamgda, and saving would "
+            f"delete it: choose another path, or remove it first"
+        )
+
+
+def _holds_zarr(store: Any) -> bool:
+    try:
+        open_zarr(store)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """Return integers in four bytes each, if all of them fit."""
+    if array.dtype == _INT64 and array.size:
+        low, high = array.min(), array.max()
+        for dtype in _NARROW:
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return array.astype(dtype)
+    return array
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(array.data if array.size else b"")
+
+
+def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """Return the layout of an array: uncompressed, in equal chunks along the first axis."""
+    chunks: tuple[int, ...] = ()
+    if shape:
+        row = max(1, math.prod(shape[1:]) * dtype.itemsize)
+        least = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
+        # The last chunk is written in full too, which matters if there are few.
+        counts = range(least, least + min(least, _FEW_PARTS) + 1)
+        parts = min(counts, key=lambda n: n * -(-shape[0] // n))
+        chunks = (max(1, -(-shape[0] // parts)), *(max(1, n) for n in shape[1:]))
+    return {
+        "shape": shape,
+        "dtype": dtype,
+        "chunks": chunks,
+        "compressors": None,
+        "config": {"write_empty_chunks": True},
+    }
