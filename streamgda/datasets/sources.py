@@ -24,12 +24,12 @@ from streamgda.datasets.tables import (
     with_labels,
 )
 from streamgda.errors import (
-from streamgda.storage.opening import opened_node
     InvalidDataError,
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
 )
+from streamgda.storage.opening import opened_node
 
 _ACCEPTED = (
     "IDX files (named like digits.idx or train-images-idx3-ubyte), .csv and .tsv (not for labels "

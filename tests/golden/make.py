@@ -116,7 +116,10 @@ def batches(data):
 
 def delayed(data):
     """Return the batches as dask would compute them."""
-    return [dask.delayed(batch, traverse=False) for batch in batches(data)]
+    return [
+        dask.delayed(batch, name=f"batch-{number}", traverse=False)
+        for number, batch in enumerate(batches(data))
+    ]
 
 
 def main(folder):
@@ -138,7 +141,10 @@ def main(folder):
         keep(name, scores | described(estimator.moments_))
         if name == "qda":
             estimator.model_.save(folder / "model.zip")
-            keep("model", {"log_density": estimator.model_.log_density(data["X"])})
+            keep("model", {"log_density": estimator.model_.log_density(X)})
+        if name == "bernoulli-nb":
+            estimator.model_.save(folder / "bernoulli.zip")
+            keep("bernoulli", {"log_density": estimator.model_.log_density(X)})
     stream = Checkpoint(folder / "stream.zip")
     stream.save(GaussianNB().fit(data["X"], data["labels"]), {"offset": 17})
     keep("stream", described(stream.state.moments_))

@@ -1,0 +1,158 @@
+"""Files that older releases saved stay readable, with the contents and the scores that they had.
+
+The files in ``golden/`` were written once, by the release that introduced their format version
+(``golden/make.py``). No later change may write them again: their checksums are in
+``golden/SHA256SUMS``. A new version of the format adds a folder and its checksums.
+"""
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import streamgda
+from streamgda import (
+    Checkpoint,
+    ClassMoments,
+    GaussianModel,
+    PairwiseMoments,
+    SlidingWindow,
+    accumulate,
+    storage,
+)
+from streamgda.engine.journal import CheckpointContents
+from streamgda.models.bernoulli import BernoulliModel
+
+GOLDEN = Path(__file__).with_name("golden")
+FOLDERS = sorted(GOLDEN.glob("version*"))
+LOADERS = {
+    "bernoulli": BernoulliModel.load,
+    "checkpoint": CheckpointContents.load,
+    "estimator": streamgda.load,
+    "model": GaussianModel.load,
+    "moments": ClassMoments.load,
+    "pairwise": PairwiseMoments.load,
+    "window": SlidingWindow.load,
+}
+FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
+EVERY_FILE = pytest.mark.parametrize(
+    "file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}"
+)
+EVERY_FOLDER = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+@pytest.fixture(scope="module")
+def make():
+    """Return the program that wrote the files, for the batches of the checkpoints."""
+    sys.path.insert(0, str(GOLDEN))
+    try:
+        import make
+    finally:
+        sys.path.remove(str(GOLDEN))
+    return make
+
+
+def expected_of(folder, name):
+    """Return the arrays that were saved beside a file, by their names."""
+    with np.load(folder / "expected.npz") as arrays:
+        return {
+            key.partition("/")[2]: arrays[key] for key in arrays if key.partition("/")[0] == name
+        }
+
+
+def assert_equal(found, expected):
+    """Integers and labels are exact; another processor may round floats in other ways."""
+    if expected.dtype.kind == "f":
+        scale = max(1.0, np.nanmax(np.abs(expected), initial=0))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * scale)
+    else:
+        np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def assert_holds(moments, expected):
+    """The moments have the classes, counts, means and covariances that were expected."""
+    assert_equal(moments.classes, expected["classes"])
+    assert_equal(moments.class_count, expected["class_count"])
+    if "means" in expected:
+        assert_equal(moments.means, expected["means"])
+        assert_equal(moments.covariance(), expected["covariance"])
+
+
+def test_the_files_are_those_that_were_written():
+    lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
+    listed = {name: digest for digest, name in (line.split() for line in lines)}
+    there = [file for folder in FOLDERS for file in folder.iterdir()]
+    found = {
+        file.relative_to(GOLDEN).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in there
+    }
+    assert found == listed
+
+
+def test_there_are_files_of_the_current_version_and_of_every_kind():
+    newest = GOLDEN / f"version{storage.VERSION}"
+    assert newest in FOLDERS
+    assert {storage.kind_of(file) for file in FILES if file.parent == newest} == LOADERS.keys()
+
+
+@EVERY_FILE
+def test_what_was_saved_is_loaded(file):
+    kind = storage.kind_of(file)
+    loaded, expected = LOADERS[kind](file), expected_of(file.parent, file.stem)
+    if kind == "checkpoint":
+        assert 0 < loaded.done < 8
+        return
+    if kind in ("model", "bernoulli"):
+        rows = expected_of(file.parent, "data")["X" if kind == "model" else "ones"]
+        assert_equal(loaded.log_density(rows), expected["log_density"])
+        return
+    moments = {"estimator": "moments_", "window": "moments"}.get(kind)
+    assert_holds(getattr(loaded, moments) if moments else loaded, expected)
+
+
+@EVERY_FILE
+def test_what_was_saved_is_written_in_the_same_layout(file, tmp_path):
+    kind = storage.kind_of(file)
+    LOADERS[kind](file).save(tmp_path / file.name)
+    (attributes, arrays), (others, other_arrays) = (
+        storage.read(path, kind) for path in (tmp_path / file.name, file)
+    )
+    attributes.pop("offset"), others.pop("offset", None)
+    assert attributes == others
+    assert arrays.keys() == other_arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, other_arrays[name], strict=True)
+
+
+@pytest.mark.parametrize("name", ["qda", "lda", "nb", "gda", "bernoulli-nb", "threshold"])
+@EVERY_FOLDER
+def test_estimators_score_as_they_did(folder, name):
+    loaded, data = streamgda.load(folder / f"{name}.zip"), expected_of(folder, "data")
+    rows = data[{"gda": "bytes", "bernoulli-nb": "ones"}.get(name, "X")]
+    if name == "nb":
+        rows = pd.DataFrame(rows, columns=["length", "width", "height"])
+        assert loaded.feature_names_in_.tolist() == [*rows.columns]
+    expected = expected_of(folder, name)
+    for method in {"predict", "predict_log_proba", "decision_function"} & expected.keys():
+        assert_equal(getattr(loaded, method)(rows), expected[method])
+
+
+@EVERY_FOLDER
+def test_a_stream_has_its_state_and_its_offset(folder, tmp_path):
+    shutil.copy(folder / "stream.zip", tmp_path)
+    checkpoint = Checkpoint(tmp_path / "stream.zip")
+    assert checkpoint.offset == {"offset": 17}
+    assert_holds(checkpoint.state.moments_, expected_of(folder, "stream"))
+
+
+@pytest.mark.parametrize("name", ["pass", "dask"])
+@EVERY_FOLDER
+def test_passes_resume_from_their_checkpoints(folder, name, make, tmp_path):
+    path = shutil.copy(folder / f"{name}.zip", tmp_path)
+    data = expected_of(folder, "data")
+    batches = make.batches(data) if name == "pass" else make.delayed(data)
+    assert_holds(accumulate(batches, checkpoint=path), expected_of(folder, name))
