@@ -430,9 +430,9 @@ def test_open_store(tmp_path):
         open_store(tmp_path / "store")
     with pytest.raises(SourceError, match="lacks rows: it has no array 'rows'"):
         open_store(tmp_path / "store", X="rows")
-    with pytest.raises(SourceError, match="'deeper' is a group, where an array of rows is due"):
+    with pytest.raises(SourceError, match="'deeper' is a group; expected an array of rows"):
         open_store(tmp_path / "store", X="deeper")
-    with pytest.raises(SourceError, match="is a zarr array and has no labels with it"):
+    with pytest.raises(SourceError, match="is a zarr array without labels"):
         open_store(tmp_path / "store" / "X")
     (tmp_path / "text").write_text("hello")
     with pytest.raises(SourceError, match="cannot be opened as zarr"):

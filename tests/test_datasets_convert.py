@@ -190,7 +190,7 @@ class TestErrors:
 
     def test_directories_that_are_not_zarr(self, tmp_path):
         (tmp_path / "folder").mkdir()
-        with pytest.raises(SourceError, match="folder is no zarr"):
+        with pytest.raises(SourceError, match="folder holds no zarr group or array"):
             convert(tmp_path / "folder", tmp_path / "out")
         zarr.create_group(tmp_path / "group").create_group("X")
         with pytest.raises(SourceError, match="cannot read the array 'X'"):
@@ -360,7 +360,7 @@ class TestTarget:
             with pytest.raises(InvalidParameterError, match="memory://"):
                 convert(address, address, **options)
         for nothing in ("memory://streamgda-test-datasets/other", zarr.storage.MemoryStore()):
-            with pytest.raises(SourceNotFoundError, match="is no zarr"):
+            with pytest.raises(SourceNotFoundError, match="holds no zarr group or array"):
                 convert(nothing, zarr.storage.MemoryStore())
 
     def test_default_chunks_are_of_four_mebibytes(self, tmp_path):
