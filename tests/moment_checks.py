@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, parallel
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
+from streamgda.moments.structures import diagonal
+from streamgda.rows import blocks
 from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
@@ -111,9 +113,14 @@ LARGE = [path for path in PATHS if "large" in path]
 
 
 def take_path(path, monkeypatch):
-    for name, value in PATHS[path].items():
-        assert hasattr(sums_module, name)
-        monkeypatch.setattr(sums_module, name, value)
+    set_sizes(PATHS[path], monkeypatch)
+
+
+def set_sizes(sizes, monkeypatch):
+    """Set the sizes from which on rows take another path, in the modules that hold them."""
+    for name, value in sizes.items():
+        (owner,) = (m for m in (sums_module, parallel, blocks) if hasattr(m, name))
+        monkeypatch.setattr(owner, name, value)
 
 
 def watch(patch):
@@ -130,13 +137,13 @@ def watch(patch):
         patch.setattr(owner, name, watching)
 
     for kind in (CentredSums, ExactSums):
-        note("small", kind, "_take_small", lambda _, X, codes, weights, size: (len(X), size))
-        note("large", kind, "_take_large", lambda _, X, *rest: len(X))
+        note("small", kind, "_add_few", lambda _, X, codes, weights, size: (len(X), size))
+        note("large", kind, "_add_many", lambda _, X, *rest: len(X))
     note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
-    note("squares", sums_module, "add_squares", lambda X, *rest: len(X))
-    note("packed", sums_module, "pack_blocks", lambda source, first, *rest: first.size)
-    note("types", sums_module, "add_products", lambda panels, *rest: panels.dtype.name)
-    note("tiles", sums_module, "add_products", lambda *arguments: arguments[5:7])
+    note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
+    note("packed", parallel, "pack_blocks", lambda source, first, *rest: first.size)
+    note("types", parallel, "add_products", lambda panels, *rest: panels.dtype.name)
+    note("tiles", parallel, "add_products", lambda *arguments: arguments[5:7])
     windows = sums_module.blocks
 
     def watching(X, dtype):

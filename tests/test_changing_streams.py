@@ -344,7 +344,7 @@ def test_what_was_not_seen_is_not_forgotten():
     X, y = blobs()
     model = GaussianNB().fit(X[:200], y[:200])
     before = snapshot(model)
-    with pytest.raises(MergeError, match="only what was added can be taken out"):
+    with pytest.raises(MergeError, match="only rows that were added can be subtracted"):
         model.forget(X, y)
     with pytest.raises(MergeError, match=r"subtracting 3 rows of class 9"):
         model.forget(X[:3], [9, 9, 9])

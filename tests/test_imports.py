@@ -46,8 +46,6 @@ LONG = {
     "engine/passes.py: accumulate",
     "estimators/base.py",
     "kernels/narrow.py: _function",
-    "models/gaussian.py",
-    "moments/class_moments.py",
     "plots/densities.py: plot_densities",
     "plots/plane.py: plot_decision_boundary",
 }

@@ -18,7 +18,7 @@ from streamgda.errors import (
 from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models import scores as scores_module
 from streamgda.models.covariance import Regularisation
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 from streamgda.storage.saved import restore, state_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moment_checks import set_sizes
 
 from streamgda.kernels.tiles import has_integer_dot
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, parallel
 from streamgda.moments import exact as exact_module
-from streamgda.moments import sums as sums_module
+from streamgda.moments.structures import matrix
 from streamgda.storage import unpack_triangles
 from streamgda.storage.saved import state_of
 
@@ -50,9 +51,7 @@ def multiply(monkeypatch):
 @pytest.fixture
 def take_path(monkeypatch):
     def take(path):
-        for name, value in PATHS[path].items():
-            assert hasattr(sums_module, name)
-            monkeypatch.setattr(sums_module, name, value)
+        set_sizes(PATHS[path], monkeypatch)
 
     return take
 
@@ -60,14 +59,15 @@ def take_path(monkeypatch):
 @pytest.fixture
 def panel_types(monkeypatch):
     """The data types of all panels that are made from now on."""
-    seen, empty_panels = set(), sums_module.empty_panels
+    seen, empty_panels = set(), parallel.empty_panels
 
     def watching(*arguments):
         panels = empty_panels(*arguments)
         seen.add(panels.dtype.name)
         return panels
 
-    monkeypatch.setattr(sums_module, "empty_panels", watching)
+    for module in (parallel, matrix):
+        monkeypatch.setattr(module, "empty_panels", watching)
     return seen
 
 

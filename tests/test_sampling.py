@@ -16,6 +16,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models import sampling
+from streamgda.moments.structures.cholesky import pivoted_root
 
 N = 5000  # more than two blocks
 
@@ -58,7 +59,7 @@ def test_the_root_of_a_covariance():
     for rank in (1, 3, 6):
         A = random.normal(size=(6, rank)) * 10.0 ** np.arange(-3, 3)[:, None]
         S = A @ A.T
-        L = sampling._root(S, matrix=True)
+        L = pivoted_root(S)
         scale = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
         np.testing.assert_allclose(L @ L.T / scale, S / scale, atol=1e-14)
         assert not L[:, rank:].any()

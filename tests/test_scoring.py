@@ -9,7 +9,7 @@ from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import MAX_FEATURES, ROW_STEP
 from streamgda.kernels.tiles import ROWS, panel_width
 from streamgda.models import scores
-from streamgda.models.scores import Strips
+from streamgda.moments.structures.packing import PackedVectors
 
 FLOATS = ["float32", "float64"]
 EVERY_FLOAT = pytest.mark.parametrize("dtype", FLOATS)
@@ -48,7 +48,7 @@ def test_pack_panels(n, width, dtype):
 @pytest.mark.parametrize("groups", [(), (2,)])
 def test_strips(groups, n, dtype):
     vectors = np.random.default_rng(0).normal(size=(*groups, n, 3))
-    strips = Strips(vectors)[np.dtype(dtype)]
+    strips = PackedVectors(vectors)[np.dtype(dtype)]
     assert strips.shape == (*groups, -(-n // ROWS), 3, ROWS)
     assert strips.dtype == dtype
     for s in range(strips.shape[-3]):
@@ -65,7 +65,7 @@ def test_matrix_distances(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets = np.array([0.5, -np.inf, 2.0])
-    strips = Strips(roots)[np.dtype(dtype)]
+    strips = PackedVectors(roots)[np.dtype(dtype)]
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d)
         out = np.full((3, n), np.nan)
@@ -100,7 +100,7 @@ def test_narrow_matrix_distances(d, tied, dtype, small_panels):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
-    strips = Strips(roots)[np.dtype("float64")]
+    strips = PackedVectors(roots)[np.dtype("float64")]
     for n in FEW_ROWS:
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
@@ -125,7 +125,7 @@ def test_linear_scores(d, n_vectors, dtype):
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d)
         out = np.full((n_vectors, n), np.nan)
-        strips = Strips(vectors)[np.dtype(dtype)]
+        strips = PackedVectors(vectors)[np.dtype(dtype)]
         panels = packed(X, panel_width(dtype), dtype)
         scoring.linear_scores(panels, centre, strips, 2.0, offsets, out)
         for k in range(n_vectors):
@@ -164,12 +164,12 @@ def test_more_panels_than_a_block(monkeypatch):
     panels, offsets = packed(X, 12, "float64"), np.zeros(2)
     monkeypatch.setattr(scoring, "_BLOCK_BYTES", 0)  # effective only without the compiler
     out = np.full((2, n), np.nan)
-    strips = Strips(np.tril(roots))[np.dtype("float64")]
+    strips = PackedVectors(np.tril(roots))[np.dtype("float64")]
     scoring.matrix_distances(panels, centres, strips, 1.0, offsets, out)
     for k in range(2):
         z = (X - centres[k]) @ np.tril(roots[k]).T
         assert (out[k] == (z**2).sum(axis=1)).all()
-    vectors = Strips(roots[0])[np.dtype("float64")]
+    vectors = PackedVectors(roots[0])[np.dtype("float64")]
     out = np.full((3, n), np.nan)
     scoring.linear_scores(panels, centres[0], vectors, 1.0, np.zeros(3), out)
     assert (out == roots[0] @ (X - centres[0]).T).all()

@@ -27,6 +27,7 @@ from streamgda.errors import (
     MergeError,
 )
 from streamgda.models.shrinkage import shrinkage_of
+from streamgda.moments.structures import structure_of
 from streamgda.storage.saved import restore, state_of
 
 RULES = ["ledoit_wolf", "oas"]
@@ -94,8 +95,8 @@ def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
     X = bytes_of(X).astype(dtype)
     weights = np.random.default_rng(0).uniform(0.2, 3, len(y)) if weighted else None
     moments = norm_moments(X, y, weights)
-    for per_class in (True, False):
-        found = shrinkage_of(moments, rule, per_class=per_class)
+    for per_class, name in ((True, "full"), (False, "tied")):
+        found = shrinkage_of(moments, rule, structure_of(name))
         np.testing.assert_allclose(found, expected(rule, X, y, per_class, weights), rtol=1e-10)
 
 
@@ -114,11 +115,11 @@ def test_edges():
     assert QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X[:, :1], y).shrinkage_.max() == 0
     # A class of one row, which has no spread; one of two rows, which is only noise.
     few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
-    assert shrinkage_of(few, "ledoit_wolf", per_class=True).tolist() == [0, 0]
-    assert shrinkage_of(few, "oas", per_class=True).tolist() == [1, 1]
+    assert shrinkage_of(few, "ledoit_wolf", structure_of("full")).tolist() == [0, 0]
+    assert shrinkage_of(few, "oas", structure_of("full")).tolist() == [1, 1]
     # Classes without rows.
     declared = norm_moments(X, y).declare([9])
-    assert shrinkage_of(declared, "ledoit_wolf", per_class=True)[3] == 0
+    assert shrinkage_of(declared, "ledoit_wolf", structure_of("full"))[3] == 0
 
 
 def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():

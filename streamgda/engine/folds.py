@@ -16,7 +16,7 @@ from streamgda.engine.plan import count_classes, plan_rows
 from streamgda.engine.progress import Progress, reporter
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments, add_rows
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels
 from streamgda.rows.sources import RowSource, as_source, check_rows, is_dask, placing
 

@@ -16,7 +16,7 @@ from streamgda.engine.plan import plan_moments, plan_rows
 from streamgda.engine.progress import Progress, reporter
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_rows
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource, as_source, check_rows, is_dask, placing

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments import Moments, planned_bytes
-from streamgda.moments.structure import Structure
+from streamgda.moments.structures import Structure
 from streamgda.rows.labels import as_labels, encode
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
@@ -157,8 +157,7 @@ def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: 
 
 def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
     """Bytes while a model is made of moments: of a copy, centred, through covariances, to roots."""
-    matrix = 8 * n_features ** (2 if structure.matrix else 1)
-    return 4 * state + _MATRICES * threads.n_threads() * matrix
+    return 4 * state + _MATRICES * threads.n_threads() * structure.group_bytes(n_features)
 
 
 def count_classes(labels: RowSource) -> int:

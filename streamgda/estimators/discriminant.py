@@ -110,10 +110,8 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         (K, d, d), (d, d), (K, d), (d,), (K,) or ().
         """
         covariances = self._covariances
-        values = covariances.values
-        if covariances.structure.isotropic:
-            values = values[:, self.model_.features[0]]
-        return values if covariances.structure.per_class else values[0]
+        structure = covariances.structure
+        return structure.ungroup(structure.shown(covariances.values))
 
     @property
     def shrinkage_(self) -> np.ndarray:

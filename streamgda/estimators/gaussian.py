@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.scoring import Blockwise
+from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
-from streamgda.models.gaussian import GaussianModel, check_priors
+from streamgda.models.gaussian import GaussianModel
 from streamgda.models.sampling import Sampler, sample
 from streamgda.rows.labels import as_labels, find, join_labels
 

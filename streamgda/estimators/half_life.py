@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.moments.class_moments import FORGOTTEN
+from streamgda.moments.algebra import FORGOTTEN
 from streamgda.rows.validity import as_weights
 
 

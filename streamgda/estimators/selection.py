@@ -18,7 +18,7 @@ from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.sources import is_dask, is_store
 from streamgda.runtime.memory import allowed_bytes

@@ -1,4 +1,4 @@
-"""Linear and quadratic discriminants as formulas: the coefficients behind a model's predictions."""
+"""Linear and quadratic discriminants: the coefficients of a model's predictions as formulas."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from streamgda.rows.validity import as_matrix
 
 @dataclass(frozen=True)
 class Linear:
-    r""":math:`w^T (x - o) + w_0`, which unpacks as ``w, w0 = ...``.
+    r"""Linear function :math:`w^T (x - o) + w_0`, which unpacks as ``w, w0 = ...``.
 
     Attributes
     ----------
     w : ndarray, shape (n_features,)
     w0 : float
     origin : ndarray, shape (n_features,)
-        The point :math:`o` that rows are measured from.
+        Point :math:`o` that is subtracted from rows.
     """
 
     w: np.ndarray
@@ -33,11 +33,11 @@ class Linear:
 
     @property
     def intercept(self) -> float:
-        """The value at zero: what stands in the place of `w0` for rows that are not shifted."""
+        """Value at zero, which replaces `w0` for rows that are not shifted."""
         return float(self.w0 - self.w @ self.origin)
 
     def __call__(self, X: Any) -> np.ndarray:
-        """The value at each row, shape (n_rows,)."""
+        """Return the value at each row, shape (n_rows,)."""
         return (as_matrix(X) - self.origin) @ self.w + self.w0
 
     def __sub__(self, other: Linear) -> Linear:
@@ -49,7 +49,9 @@ class Linear:
 
 @dataclass(frozen=True)
 class Quadratic:
-    r""":math:`(x - o)^T A (x - o) + b^T (x - o) + c`, which unpacks as ``A, b, c = ...``.
+    r"""Quadratic function :math:`(x - o)^T A (x - o) + b^T (x - o) + c`.
+
+    It unpacks as ``A, b, c = ...``.
 
     Attributes
     ----------
@@ -58,7 +60,7 @@ class Quadratic:
     b : ndarray, shape (n_features,)
     c : float
     origin : ndarray, shape (n_features,)
-        The point :math:`o` that rows are measured from.
+        Point :math:`o` that is subtracted from rows.
     """
 
     A: np.ndarray
@@ -67,7 +69,7 @@ class Quadratic:
     origin: np.ndarray
 
     def __call__(self, X: Any) -> np.ndarray:
-        """The value at each row, shape (n_rows,)."""
+        """Return the value at each row, shape (n_rows,)."""
         rows = as_matrix(X) - self.origin
         return ((rows @ self.A + self.b) * rows).sum(axis=1) + self.c
 
@@ -80,13 +82,13 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Discriminants:
-    """Base of both kinds: one function a class, whose differences are log-odds.
+    """Base of both kinds of discriminants: one function a class, whose differences are log-odds.
 
     Attributes
     ----------
     model : GaussianModel
     origin : ndarray, shape (n_features,)
-        The point that rows are measured from.
+        Point that is subtracted from rows.
     """
 
     model: GaussianModel
@@ -94,15 +96,20 @@ class Discriminants:
 
     @classmethod
     def of(cls, fitted: Any, origin: Any = None) -> Self:
-        """The discriminants of a fitted estimator or of a model.
+        """Return the discriminants of a fitted estimator or of a model.
 
         Parameters
         ----------
         fitted : estimator or GaussianModel
+            Gaussian estimator, fitted, or its model.
         origin : array-like, shape (n_features,), or float; optional
-            The point that rows are measured from. By default the mean of all classes, which keeps
-            the digits of data that lie far from zero; with 0 the formulas are those of the
-            textbooks, term by term.
+            Point that is subtracted from rows. The default is the mean of all classes, which keeps
+            the accuracy of data far from zero; with 0 the formulas are those of the textbooks, term
+            by term.
+
+        Returns
+        -------
+        Discriminants
 
         Raises
         ------
@@ -124,12 +131,21 @@ class Discriminants:
         return self.model.classes
 
     def of_class(self, label: Any) -> Any:
-        """The discriminant of a class: its log-posterior, up to what all classes share.
+        """Return the discriminant of a class: its log-posterior, up to a term that all share.
+
+        Parameters
+        ----------
+        label : label
+            Class label.
+
+        Returns
+        -------
+        Linear or Quadratic
 
         Raises
         ------
         InvalidParameterError
-            For a label that is no class, or a class without rows.
+            For a label that is not a class, or a class without rows.
         """
         number = int(find(np.atleast_1d(np.asarray(label)), self.classes)[0])
         if number < 0 or np.isnan(self.model.means[number, 0]):
@@ -138,19 +154,28 @@ class Discriminants:
         return self._function(number)
 
     def pair(self, a: Any, b: Any) -> Any:
-        r"""The log-odds of class `a` against `b`, :math:`\ln p(a|x) - \ln p(b|x)`.
+        r"""Return the log-odds of class `a` against `b`, :math:`\ln p(a|x) - \ln p(b|x)`.
 
-        It is positive where `a` is the more probable of the two, and zero on their boundary.
+        It is positive where `a` is more probable than `b`, and zero on their boundary.
+
+        Parameters
+        ----------
+        a, b : label
+            Class labels.
+
+        Returns
+        -------
+        Linear or Quadratic
 
         Raises
         ------
         InvalidParameterError
-            As of `of_class`.
+            As for `of_class`.
         """
         return self.of_class(a) - self.of_class(b)
 
     def __call__(self, X: Any) -> np.ndarray:
-        """All classes' discriminants, shape (n_rows, n_classes); -inf for one without rows."""
+        """Return all discriminants, shape (n_rows, n_classes); -inf for classes without rows."""
         X = as_matrix(X)
         values = np.full((X.shape[0], self.classes.size), -np.inf)
         for number in np.flatnonzero(~np.isnan(self.model.means[:, 0])):
@@ -158,33 +183,46 @@ class Discriminants:
         return values
 
     def posterior(self, X: Any) -> np.ndarray:
-        """Probability of each class given the row, shape (n_rows, n_classes)."""
+        """Return the probability of each class given the row.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+        """
         return np.asarray(special.softmax(self(X), axis=1))
 
     def _function(self, number: int) -> Any:
         raise NotImplementedError
 
     def _gap_and_direction(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """A class mean's distance from the origin, and that times the inverse covariance."""
+        """Return a class mean less the origin, and its product with the inverse covariance."""
         model = self.model
         gap = (model.means[number] - self.origin)[model.features]
-        root = model.roots[number if model.structure.per_class else 0]
-        return gap, root.T @ (root @ gap) if model.structure.matrix else root * gap
+        root = model.roots[model.structure.group(number)]
+        return gap, model.structure.solve(root, gap)
 
-    def _spread(self, values: np.ndarray) -> np.ndarray:
-        """One value for each feature, zero for those that are left out of the density."""
+    def _all_features(self, values: np.ndarray) -> np.ndarray:
+        """Return one value for each feature, zero for those left out of the density."""
         full = np.zeros(self.model.n_features)
         full[self.model.features] = values
         return full
 
 
 class LinearDiscriminants(Discriminants):
-    r"""What LDA computes: for class k, measured from the origin :math:`o`,
+    r"""Discriminants of LDA.
+
+    That of class k, about the origin :math:`o`, is
 
     .. math:: w_k = \Sigma^{-1} (m_k - o), \quad
               w_{k0} = -(m_k - o)^T \Sigma^{-1} (m_k - o) / 2 + \ln \pi_k
 
-    and of a pair their differences (documents 001, eq. 13-14 and 22-24, and 003).
+    and that of a pair of classes the difference of theirs (documents 001, eq. 13-14 and 22-24, and
+    003).
 
     Examples
     --------
@@ -202,38 +240,55 @@ class LinearDiscriminants(Discriminants):
 
     @classmethod
     def of(cls, fitted: Any, origin: Any = None) -> Self:
-        """See `Discriminants.of`; the covariance type has to be a tied one."""
-        made = super().of(fitted, origin)
-        structure = made.model.structure
+        """Return the discriminants of a fitted estimator or of a model, of a tied covariance type.
+
+        Parameters
+        ----------
+        fitted : estimator or GaussianModel
+            Gaussian estimator, fitted, or its model.
+        origin : array-like, shape (n_features,), or float; optional
+            Point that is subtracted from rows; see `Discriminants.of`.
+
+        Returns
+        -------
+        LinearDiscriminants
+
+        Raises
+        ------
+        InvalidParameterError
+            For an origin of another shape, or a covariance for each class.
+        """
+        discriminants = super().of(fitted, origin)
+        structure = discriminants.model.structure
         if structure.per_class:
             raise InvalidParameterError(
                 f"covariance_type={structure.name!r} has a covariance for each class, and no "
                 f"linear discriminants; use QuadraticDiscriminants, or a tied covariance type"
             )
-        return made
+        return discriminants
 
     def _function(self, number: int) -> Linear:
         gap, direction = self._gap_and_direction(number)
         w0 = self.model.log_priors[number] - 0.5 * float(gap @ direction)
-        return Linear(self._spread(direction), float(w0), self.origin)
+        return Linear(self._all_features(direction), float(w0), self.origin)
 
     def meeting(self, *labels: Any) -> np.ndarray:
-        """A point where classes are equally probable: there, all their boundaries meet.
+        """Return a point where classes are equally probable, so that all their boundaries meet.
 
         Parameters
         ----------
-        *labels
-            Two classes or more.
+        *labels : label
+            Labels of two classes or more.
 
         Returns
         -------
         ndarray, shape (n_features,)
-            Of all such points the one that is closest to the origin.
+            The one of these points that is closest to the origin.
 
         Raises
         ------
         InvalidParameterError
-            Where there is none, or there are fewer than two labels.
+            If there is none, or there are fewer than two labels.
         """
         if len(labels) < 2:
             raise InvalidParameterError(f"meeting of {labels!r}; expected two classes or more")
@@ -249,15 +304,18 @@ class LinearDiscriminants(Discriminants):
 
 
 class QuadraticDiscriminants(Discriminants):
-    r"""What QDA computes: for class k, measured from the origin :math:`o`,
+    r"""Discriminants of QDA.
+
+    That of class k, about the origin :math:`o`, is
 
     .. math:: A_k = -\Sigma_k^{-1} / 2, \quad b_k = \Sigma_k^{-1} (m_k - o), \quad
               c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
 
-    and of a pair their differences: half of those of document 000 (eq. 26-28), which leaves out
-    the factor 1/2, and those of 001 (eq. 17-19) but for its sign of :math:`\ln(\pi_1 / \pi_2)`.
+    and that of a pair of classes the difference of theirs. It is half of that in document 000
+    (eq. 26-28), which leaves out the factor 1/2, and that in 001 (eq. 17-19) with the other sign
+    of :math:`\ln(\pi_1 / \pi_2)`.
 
-    Any covariance type has them; of a tied one, those of pairs have ``A`` zero.
+    Any covariance type has quadratic discriminants; for a tied one, ``A`` is zero for all pairs.
 
     Examples
     --------
@@ -273,13 +331,12 @@ class QuadraticDiscriminants(Discriminants):
 
     def _function(self, number: int) -> Quadratic:
         model = self.model
-        group = number if model.structure.per_class else 0
+        group = model.structure.group(number)
         gap, direction = self._gap_and_direction(number)
-        root = model.roots[group]
-        inverse = root.T @ root if model.structure.matrix else np.diag(root)
+        inverse = model.structure.inverse(model.roots[group])
         A = np.zeros((model.n_features, model.n_features))
         A[np.ix_(model.features, model.features)] = -0.5 * inverse
         c = -0.5 * (float(gap @ direction) + model.log_determinants[group])
         return Quadratic(
-            A, self._spread(direction), float(c + model.log_priors[number]), self.origin
+            A, self._all_features(direction), float(c + model.log_priors[number]), self.origin
         )

@@ -1,4 +1,4 @@
-"""Fisher's discriminant: the directions along which classes lie furthest apart."""
+"""Fisher's discriminant: the directions along which classes are furthest apart."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from streamgda.errors import InvalidParameterError
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
+from streamgda.moments.structures import pooled
 from streamgda.rows.validity import as_matrix
 
 
 def directions(model: GaussianModel, tol: float = 1e-4) -> tuple[np.ndarray, np.ndarray]:
-    r"""Directions that solve :math:`B w = J W w`, by falling J, from the means of a tied model.
+    r"""Return the directions that solve :math:`B w = J W w`, by falling J.
 
-    B is the covariance of the class means, W the one within classes. In whitened coordinates,
-    where W is the unit matrix, the directions are the principal axes of the means: a singular
-    value decomposition of K rows, which squares nothing.
+    B is the covariance of the class means, W the covariance within classes. In whitened
+    coordinates, where W is the unit matrix, the directions are the principal axes of the means.
+    They come from a singular value decomposition of K rows, which squares nothing.
 
     Parameters
     ----------
     model : GaussianModel
-        Of a tied covariance type.
+        Model of a tied covariance type.
     tol : float
-        Directions are left out whose singular value is no more than this part of the largest.
+        Directions are left out if their singular value is at most this fraction of the largest.
 
     Returns
     -------
     scalings : ndarray, shape (n_features, rank)
         Columns along which the variance within classes is one.
     criteria : ndarray, shape (min(n_classes, d),)
-        :math:`J`, of those left out too.
+        :math:`J` of all directions, also of those left out.
     """
     seen = model.priors > 0
     gaps = (model.means[seen] - model.xbar)[:, model.features]
-    root = model.roots[0] if model.structure.matrix else np.diag(np.sqrt(model.roots[0]))
+    root = model.structure.whitening(model.roots[0])
     white = np.sqrt(model.priors[seen])[:, None] * (gaps @ root.T)
     _, singular, vectors = linalg.svd(white, full_matrices=False)
     rank = int((singular > tol * singular[0]).sum())
@@ -50,28 +51,29 @@ def directions(model: GaussianModel, tol: float = 1e-4) -> tuple[np.ndarray, np.
 
 @dataclass(frozen=True)
 class FisherDiscriminant:
-    r"""The directions w with the largest :math:`J(w) = w^T B w / w^T W w`, from moments alone.
+    r"""Directions w with the largest :math:`J(w) = w^T B w / w^T W w`, from moments alone.
 
     B is the covariance of the class means about their common mean, weighted with the priors, and
-    W the covariance within classes (document 004). Of two classes there is one direction,
+    W the covariance within classes (document 004). Two classes have one direction,
     :math:`w \propto W^{-1} (m_2 - m_1)`, with :math:`J(w) = \pi_1 \pi_2 (w^T m_1 - w^T m_2)^2 /
-    w^T W w`; the factor :math:`\pi_1 \pi_2`, which 004 leaves out, is the same for all w. Of K
-    classes there are at most K - 1.
+    w^T W w`; the factor :math:`\pi_1 \pi_2`, which 004 leaves out, is the same for all w. K
+    classes have at most K - 1 directions.
 
-    Rows of any kind of array are projected by `LinearDiscriminantAnalysis.transform`.
+    `LinearDiscriminantAnalysis.transform` projects rows of any kind of array.
 
     Attributes
     ----------
     components : ndarray, shape (n_components, n_features)
-        By falling J. Along each, the variance within classes is one; between them, there is no
-        covariance.
+        Directions by falling J. The variance within classes along each is one, and the covariance
+        between any two is zero.
     criteria : ndarray, shape (n_components,)
-        J of each.
+        J of each direction.
     mean : ndarray, shape (n_features,)
-        Of the class means, weighted with the priors: projected to zero.
+        Mean of the class means, weighted with the priors; it is projected to zero.
     moments : ClassMoments
-        Tied ones, that all this was made of.
+        Tied moments from which the directions were computed.
     model : GaussianModel
+        Model of these moments.
 
     Examples
     --------
@@ -108,22 +110,25 @@ class FisherDiscriminant:
         Parameters
         ----------
         moments : ClassMoments
-            ``"full"`` or ``"tied"``, or others where features are taken to be uncorrelated.
+            ``"full"`` or ``"tied"``, or another type to treat features as uncorrelated.
         n_components : int, optional
-            How many; by default as many as tell the classes apart.
+            Number of directions; by default all that separate the classes.
         priors, shrinkage, tol
-            As of `LinearDiscriminantAnalysis`.
+            As for `LinearDiscriminantAnalysis`.
+
+        Returns
+        -------
+        FisherDiscriminant
 
         Raises
         ------
         InvalidParameterError
             For more components than there are, and other parameters out of range.
         SingularCovarianceError
-            Where the covariance within classes has no inverse.
+            If the covariance within classes has no inverse.
         """
         how = Regularisation(shrinkage=shrinkage, tol=tol)
-        name = moments.covariance_type
-        tied = name if name.startswith("tied") else {"full": "tied"}.get(name, f"tied_{name}")
+        tied = pooled(moments.covariance_type)
         moments = moments.reduce(tied)
         model = GaussianModel.from_moments(moments, tied, how, priors)
         scalings, criteria = directions(model, tol)
@@ -131,17 +136,19 @@ class FisherDiscriminant:
         wanted: Any = most if n_components is None else n_components
         if not isinstance(wanted, Integral) or not 1 <= int(wanted) <= most:
             raise InvalidParameterError(
-                f"n_components={n_components!r}; {most} directions tell these classes apart"
+                f"n_components={n_components!r}; expected 1 to {most}, the number of directions "
+                f"that separate these classes"
             )
         wanted = int(wanted)
         return cls(scalings[:, :wanted].T, criteria[:wanted], model.xbar, moments, model)
 
     def criterion(self, w: Any) -> np.ndarray:
-        """J of any directions: it is nowhere larger than ``criteria[0]``.
+        """Return J of any directions, which is at most ``criteria[0]``.
 
         Parameters
         ----------
         w : array-like, shape (n_features,) or (n_directions, n_features)
+            Directions.
 
         Returns
         -------
@@ -157,24 +164,34 @@ class FisherDiscriminant:
         varying = w[..., model.features]
         seen = model.priors > 0
         between = ((w @ (model.means[seen] - model.xbar).T) ** 2) @ model.priors[seen]
-        if model.structure.matrix:  # W is the inverse of R^T R, so that w^T W w = |R^-T w|^2
-            spread = linalg.solve_triangular(model.roots[0], varying.T, lower=True, trans="T")
-            within = (spread**2).sum(axis=0)
-        else:
-            within = varying**2 @ (1 / model.roots[0])
+        within = model.structure.variances_along(model.roots[0], varying)
         with np.errstate(invalid="ignore"):
             return np.asarray(between / np.where(within > 0, within, np.nan))
 
     def transform(self, X: Any) -> np.ndarray:
-        """Rows in memory, less the mean, along the directions: shape (n_rows, n_components)."""
+        """Return rows, less the mean, along the directions.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows in memory.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_components)
+        """
         return (as_matrix(X) - self.mean) @ self.components.T
 
     def project(self, moments: ClassMoments) -> ClassMoments:
-        """The moments of the transformed rows, without looking at any row again.
+        """Return the moments of the transformed rows, without reading the rows again.
 
         Parameters
         ----------
         moments : ClassMoments
             ``"full"`` or ``"tied"``, of the same features.
+
+        Returns
+        -------
+        ClassMoments
         """
         return moments.project(self.components, self.mean)

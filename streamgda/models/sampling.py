@@ -1,7 +1,7 @@
-"""Rows drawn from Gaussian classes, block by block: the same bits whoever draws which.
+"""Rows drawn from Gaussian classes, block by block and reproducible to the bit.
 
-The rows come in blocks of a fixed size, each with a random stream of its own. So neither threads,
-nor the chunks of what they are written to, nor what else is drawn has a say in them.
+The rows are drawn in blocks of a fixed size, each from a separate random stream. So they depend
+neither on the threads, nor on the chunks of the array they are written to, nor on other blocks.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import lapack
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
+from streamgda.moments.structures import Structure
 from streamgda.rows.labels import find
 from streamgda.rows.sources import as_source
 from streamgda.runtime import threads
 
 _BLOCK = 1 << 11  # rows that share a random stream
-_SLAB_BYTES = 1 << 22  # of rows that are drawn in one go, at least a block
+_SLAB_BYTES = 1 << 22  # rows that are drawn at a time, at least a block
 
 
 @dataclass(frozen=True)
 class Sampler:
-    r"""Draws :math:`x = m_k + L_k z`, where :math:`L_k L_k^T = \Sigma_k` and z is white noise.
+    r"""Sampler of :math:`x = m_k + L_k z`, where :math:`L_k L_k^T = \Sigma_k` and z is white noise.
 
-    The roots are of the covariances, not of their inverses, so that a covariance may be singular:
-    along what its class does not vary in, neither do its samples.
+    The roots are those of the covariances, not of their inverses, so that a covariance may be
+    singular: samples do not vary in directions in which their class does not.
 
     Attributes
     ----------
@@ -37,35 +37,40 @@ class Sampler:
     means : ndarray, shape (n_classes, n_features)
         NaN for a class without rows.
     features : ndarray of int, shape (d,)
-        Those that vary; the others have the value that they have in the means.
+        Features that vary; the others have the value of the means.
+    structure : Structure
     roots : list of ndarray, shape (d, d) or (d,)
-        One for each class; of a tied covariance the same for all.
+        One root for each covariance; None for a class without rows.
     """
 
     classes: np.ndarray
     priors: np.ndarray
     means: np.ndarray
     features: np.ndarray
-    roots: list[np.ndarray]
+    structure: Structure
+    roots: list[np.ndarray | None]
 
     @classmethod
     def of(cls, covariances: Covariances, means: np.ndarray, priors: np.ndarray) -> Self:
-        """A sampler of classes with these covariances, of features that vary."""
+        """Return a sampler of classes with these covariances, of features that vary."""
         structure = covariances.structure
+
+        def root(covariance: np.ndarray) -> np.ndarray | None:
+            if np.isnan(covariance).any():  # a class without rows, which is never drawn
+                return None
+            return structure.sampling_root(covariance)
+
         with threads.serial_blas():
-            calls = ((value, structure.matrix) for value in covariances.values)
-            roots = threads.run(_root, calls)
-        n = covariances.classes.size
-        roots = roots if structure.per_class else roots * n
-        return cls(covariances.classes, priors, means, covariances.features, roots)
+            roots = threads.run(root, ((value,) for value in covariances.values))
+        return cls(covariances.classes, priors, means, covariances.features, structure, roots)
 
     def codes_of(self, labels: np.ndarray) -> np.ndarray:
-        """Numbers of the classes with those labels.
+        """Return the numbers of the classes with those labels.
 
         Raises
         ------
         InvalidParameterError
-            For labels that are no classes, or of a class without rows.
+            For labels that are not classes, or of a class without rows.
         """
         codes = find(labels, self.classes)
         without = np.isnan(self.means[:, 0])
@@ -80,23 +85,24 @@ class Sampler:
     def draw(
         self, n_rows: int, entropy: list[int], codes: np.ndarray | None, step: int
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Slabs of rows in order, drawn on all threads, few of them at a time.
+        """Yield slabs of rows in order, drawn on all threads, a few at a time.
 
         Parameters
         ----------
         n_rows : int
         entropy : list of int
-            What the random streams are seeded with.
+            Seed of the random streams.
         codes : ndarray of int, shape (n_rows,), optional
             The rows' classes; by default drawn from the priors.
         step : int
-            Rows of a slab. What is drawn does not depend on it.
+            Rows of a slab; the rows drawn do not depend on it.
 
         Yields
         ------
         start : int
             Number of the first row.
-        X : ndarray of float64, shape (step, n_features), or fewer at the end
+        X : ndarray of float64, shape (step, n_features)
+            The last slab may have fewer rows.
         codes : ndarray of int, shape (step,)
         """
 
@@ -116,7 +122,7 @@ class Sampler:
     def _block(
         self, first: int, last: int, entropy: list[int], codes: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of a block, and their classes: those before `last` are the same whatever it is."""
+        """Return rows of a block, and their classes; those before `last` do not depend on it."""
         of_classes, of_rows = (
             np.random.Generator(np.random.Philox(seed))
             for seed in np.random.SeedSequence(entropy, spawn_key=(first // _BLOCK,)).spawn(2)
@@ -126,25 +132,10 @@ class Sampler:
         noise = of_rows.standard_normal((last - first, self.features.size))
         X = self.means[codes]
         for k in np.unique(codes):
-            rows, root = codes == k, self.roots[k]
-            spread = noise[rows] @ root.T if root.ndim == 2 else noise[rows] * root
-            X[np.ix_(rows, self.features)] += spread
+            rows, root = codes == k, self.roots[self.structure.group(k)]
+            assert root is not None  # the class has rows
+            X[np.ix_(rows, self.features)] += self.structure.colour(root, noise[rows])
         return X, codes
-
-
-def _root(covariance: np.ndarray, matrix: bool) -> np.ndarray:
-    """L with L L^T = covariance; by Cholesky's method with pivots, which ends at the rank."""
-    if np.isnan(covariance).any():  # a class without rows, which is never drawn
-        return np.zeros_like(covariance)
-    if not matrix:
-        return np.sqrt(covariance)
-    scale = np.sqrt(covariance.diagonal())
-    divisor = np.where(scale > 0, scale, 1.0)
-    factor, pivots, rank, _ = lapack.dpstrf(covariance / divisor[:, None] / divisor, lower=1)
-    root = np.empty_like(factor)
-    root[pivots - 1] = np.tril(factor)
-    root[:, rank:] = 0
-    return np.ascontiguousarray(root * scale[:, None])
 
 
 def sample(
@@ -161,11 +152,11 @@ def sample(
     sampler : Sampler
     n_rows : int
     random : numpy.random.RandomState
-        Asked once, for a seed.
+        Source of the seed.
     codes : ndarray of int, shape (n_rows,), optional
         The rows' classes; by default drawn from the priors.
     out : numpy.ndarray, zarr.Array, or path or zarr store to create a group in; optional
-        The array gets the rows; the group gets arrays "X" and "y".
+        Rows are written to an array, or to the arrays "X" and "y" of a group.
 
     Returns
     -------
@@ -174,7 +165,7 @@ def sample(
     Raises
     ------
     InvalidDataError
-        For an array that does not take the rows.
+        For an array of another shape or data type.
     """
     shape = (n_rows, sampler.means.shape[1])
     slab_rows = max(1, _SLAB_BYTES // (8 * _BLOCK * shape[1])) * _BLOCK

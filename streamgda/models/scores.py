@@ -1,7 +1,7 @@
-"""What models share: vectors packed for scoring, and what is made of scores.
+"""Scores of rows in chunks, and the answers that are computed from scores.
 
-Scores lie class by class, shape (n_classes, n_rows); whoever makes something of them may overwrite
-them.
+Scores are class by class, shape (n_classes, n_rows). The functions that compute answers from them
+may overwrite them.
 """
 
 from __future__ import annotations
@@ -12,49 +12,21 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
-from streamgda.kernels.tiles import ROWS
 from streamgda.runtime import threads
 
-# A thread has about so many values of rows and scores in hand at a time: between two chunks it has
-# to wait for Python. Of wide rows, so many that the root of a class is used several times while it
-# is in the cache.
+# A chunk has about this many values of rows and scores, because a thread has to wait for Python
+# between two chunks. Chunks of wide rows have enough rows to use the root of a class several times
+# while it is in the cache.
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
-_BLOCK = 96  # rows that chunks are made of, whole panels of every kind
+_BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
-
-class Strips(dict[np.dtype, np.ndarray]):
-    """Vectors packed for `multiply_tile`, once for each type that is asked for.
-
-    Parameters
-    ----------
-    vectors : ndarray, shape (n_vectors, d) or (groups, n_vectors, d)
-
-    Notes
-    -----
-    Shape ([groups,] n_strips, d, ROWS): a strip is `ROWS` vectors side by side, the last filled
-    up with zeros.
-    """
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        super().__init__()
-        self.vectors = vectors
-        self.n_vectors = vectors.shape[-2]
-
-    def __missing__(self, dtype: np.dtype) -> np.ndarray:
-        *groups, n, d = self.vectors.shape
-        strips = np.zeros((*groups, -(-n // ROWS), d, ROWS), dtype)
-        with np.errstate(over="ignore"):
-            for a in range(min(ROWS, n)):
-                rows = self.vectors[..., a::ROWS, :]
-                strips[..., : rows.shape[-2], :, a] = rows
-        self[dtype] = strips
-        return strips
+Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
 
 
 def by_chunks(
     scores_of: Callable[[np.ndarray, int], np.ndarray],
-    finish: Callable[[np.ndarray, np.ndarray], None],
+    finish: Finish,
     X: np.ndarray,
     n_scores: int,
     out: np.ndarray,
@@ -65,16 +37,15 @@ def by_chunks(
     Parameters
     ----------
     scores_of : callable
-        Called as ``scores_of(rows, number of the first)``; gives scores class by class, or what
-        else `finish` takes.
-    finish : callable
-        Called as ``finish(scores, part of out)``.
+        Called as ``scores_of(rows, number of the first row)``; returns scores class by class, or
+        whatever `finish` takes.
+    finish : Finish
     X : ndarray, shape (n_rows, n_features)
     n_scores : int
-        Scores that a row has.
+        Scores of each row.
     out : ndarray, one entry a row
     first_row : int
-        Where the rows stand in a larger array.
+        Number of the first row in a larger array.
     """
     step = max(
         _CHUNK_ELEMENTS // (X.shape[1] + n_scores),
@@ -90,32 +61,20 @@ def by_chunks(
     return out
 
 
-# --- from scores, class by class, to what is said of rows; scores are overwritten ----------------
+# --- answers from scores, which are overwritten --------------------------------------------------
 
 
-def most_probable(classes: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    """What writes the class with the largest score, the first of equal ones."""
-    write = labelled(classes)
-
-    def finish(scores: np.ndarray, out: np.ndarray) -> None:
-        codes = np.empty(out.size, np.int64)
-        scoring.largest(scores, codes)
-        write(codes, out)
-
-    return finish
-
-
-def labelled(classes: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    """What writes the classes that have these numbers."""
+def labelled(classes: np.ndarray) -> Finish:
+    """Return a function that writes the classes with given numbers."""
 
     def finish(codes: np.ndarray, out: np.ndarray) -> None:
-        np.take(classes, codes, out=out, mode="clip")  # without a copy, as other modes are
+        np.take(classes, codes, out=out, mode="clip")  # other modes make a copy
 
     return finish
 
 
 def check_width(X: np.ndarray, n_features: int) -> None:
-    """Raise `InvalidDataError` for rows of another width than the model's."""
+    """Raise `InvalidDataError` unless rows have the width of the model."""
     if X.shape[1] != n_features:
         raise InvalidDataError(
             f"X has {X.shape[1]} features, but this model is expecting {n_features} features as "
@@ -124,22 +83,22 @@ def check_width(X: np.ndarray, n_features: int) -> None:
 
 
 def copied(scores: np.ndarray, out: np.ndarray) -> None:
-    """Scores as they are."""
+    """Write the scores."""
     out[...] = scores.T
 
 
 def difference(scores: np.ndarray, out: np.ndarray) -> None:
-    """Of two classes, how much the second has more."""
+    """Write the score of the second of two classes less that of the first."""
     np.subtract(scores[1], scores[0], out=out)
 
 
 def posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    """Probabilities."""
+    """Write probabilities."""
     scoring.posteriors(scores, out)
 
 
 def _subtract_largest(scores: np.ndarray) -> np.ndarray:
-    """Each row's largest score, which is subtracted; of nothing but -inf, zeros are left."""
+    """Subtract each row's largest score and return it; rows of nothing but -inf become zero."""
     top: np.ndarray = scores.max(axis=0)
     with np.errstate(invalid="ignore"):
         scores -= top
@@ -148,7 +107,7 @@ def _subtract_largest(scores: np.ndarray) -> np.ndarray:
 
 
 def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    """Logarithms of probabilities, exact also where these are rounded to zero."""
+    """Write logarithms of probabilities, exact even where these are rounded to zero."""
     _subtract_largest(scores)
     total = np.empty(out.shape[0])
     scoring.exponentials(scores.copy(), total)
@@ -156,7 +115,7 @@ def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
 
 
 def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
-    """The logarithm of what the classes have together."""
+    """Write the logarithm of the sum over the classes."""
     top = _subtract_largest(scores)
     scoring.exponentials(scores, out)
     np.log(out, out=out)

@@ -1,4 +1,4 @@
-"""How much covariances are to be shrunk, told by the moments themselves."""
+"""Amounts of shrinkage that are computed from the moments."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
-from streamgda.moments.structure import Structure
-from streamgda.moments.variances import symmetric
+from streamgda.moments.structures import Structure
+from streamgda.moments.triangles import symmetric
 
 LEDOIT_WOLF, OAS = "ledoit_wolf", "oas"
 RULES = {"auto": LEDOIT_WOLF, LEDOIT_WOLF: LEDOIT_WOLF, OAS: OAS}
 
 
 def check_rule(rule: str, structure: Structure, pooling: float) -> None:
-    """Raise `InvalidParameterError` where a rule says nothing of such covariances."""
+    """Raise `InvalidParameterError` if a rule does not apply to such covariances."""
     if not structure.matrix:
         raise InvalidParameterError(
-            f"shrinkage={rule!r} is found from covariances between features, which "
-            f"covariance_type={structure.name!r} has not; use 'full' or 'tied', or a number"
+            f"shrinkage={rule!r} is computed from covariances between features, which "
+            f"covariance_type={structure.name!r} does not have; use 'full' or 'tied', or a number"
         )
     if pooling and structure.per_class:
         raise InvalidParameterError(
@@ -27,35 +27,35 @@ def check_rule(rule: str, structure: Structure, pooling: float) -> None:
         )
 
 
-def shrinkage_of(moments: ClassMoments, rule: str, *, per_class: bool) -> np.ndarray:
-    r"""The amount of shrinkage of each class's covariance, or of the pooled one.
+def shrinkage_of(moments: ClassMoments, rule: str, structure: Structure) -> np.ndarray:
+    r"""Return the amount of shrinkage of each class's covariance, or of the pooled one.
 
-    Those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows of the
-    class, or for the rows of all classes, each less its class mean.
+    The amounts are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the
+    rows of the class, or for the rows of all classes, each less its class mean.
 
     Parameters
     ----------
     moments : ClassMoments
-        ``"full"``, or for the pooled covariance ``"tied"``; for Ledoit and Wolf's with norms.
+        ``"full"``, or for the pooled covariance ``"tied"``; with norms for Ledoit and Wolf's.
     rule : {"ledoit_wolf", "auto", "oas"}
-    per_class : bool
+    structure : Structure
+        Structure of the covariances that are shrunk.
 
     Returns
     -------
-    ndarray, shape (n_classes,), or (1,) where pooled
+    ndarray, shape (n_classes,), or (1,) if pooled
         Zero for classes without rows.
 
     Raises
     ------
     InvalidDataError
-        Where norms are needed and not held.
+        If norms are needed and not kept.
     """
     sums = moments.centred()
-    count, scatter = sums.count.astype(np.float64), sums.scatter
+    count = sums.count.astype(np.float64)
     fourth = moments.fourth if RULES[rule] == LEDOIT_WOLF else np.zeros(count.size)
-    if not per_class:
-        count, fourth = count.sum(keepdims=True), fourth.sum(keepdims=True)
-        scatter = scatter.sum(axis=0, keepdims=True)
+    count, fourth = structure.group_sums(count), structure.group_sums(fourth)
+    scatter = structure.reduced(sums.structure, sums.scatter)
     amounts = np.zeros(count.size)
     if sums.n_features > 1:
         for g in np.flatnonzero(count > 0):
@@ -68,7 +68,7 @@ def shrinkage_of(moments: ClassMoments, rule: str, *, per_class: bool) -> np.nda
 
 
 def _ledoit_wolf(covariance: np.ndarray, n: float, fourth: float) -> float:
-    """Ledoit and Wolf (JMVA 2004): the share of the spread about a sphere that is noise."""
+    """Return Ledoit and Wolf's amount (JMVA 2004): share of noise in the dispersion."""
     d = covariance.shape[0]
     squares = float(np.vdot(covariance, covariance))
     spread = squares - covariance.trace() ** 2 / d
@@ -77,7 +77,7 @@ def _ledoit_wolf(covariance: np.ndarray, n: float, fourth: float) -> float:
 
 
 def _oas(covariance: np.ndarray, n: float) -> float:
-    """Chen, Wiesel, Eldar and Hero (IEEE TSP 2010), eq. 23 without its terms 2/d."""
+    """Return the amount of Chen, Wiesel, Eldar and Hero (IEEE TSP 2010, eq. 23, less its 2/d)."""
     d = covariance.shape[0]
     squares, square = float(np.vdot(covariance, covariance)), float(covariance.trace() ** 2)
     spread = (n + 1) * (squares - square / d)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from streamgda.kernels.accumulate import add_centred, first_rows, means_of_sums
-from streamgda.kernels.accumulate_narrow import add_centred_narrow
+from streamgda.kernels.accumulate import first_rows, means_of_sums
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
-from streamgda.kernels.scatter import FEW_ROWS
 from streamgda.kernels.sums import count_rows
-from streamgda.moments.structure import Structure
-from streamgda.moments.sums import NO_PANELS, Sums, check_array
-from streamgda.rows.blocks import read_dtype
+from streamgda.moments.structures import Structure
+from streamgda.moments.sums import Sums, check_array
+from streamgda.rows.dtypes import row_type
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 class CentredSums(Sums):
@@ -43,14 +45,8 @@ class CentredSums(Sums):
         self.scatter = scatter
 
     @classmethod
-    def zeros(
-        cls,
-        structure: Structure,
-        n_classes: int,
-        n_features: int,
-        dtype: np.dtype | None = None,
-    ) -> CentredSums:
-        """Sums of no rows; they take rows of any data type, and `dtype` means nothing to them."""
+    def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> CentredSums:
+        """Return sums of no rows."""
         return cls(
             structure,
             np.zeros(n_classes, np.int64),
@@ -60,21 +56,17 @@ class CentredSums(Sums):
         )
 
     def empty(self, n_classes: int) -> CentredSums:
-        """Sums of no rows, otherwise like these."""
+        """Return sums of no rows, otherwise like these."""
         return CentredSums.zeros(self.structure, n_classes, self.n_features)
 
-    def with_scatter(self, scatter: np.ndarray) -> CentredSums:
-        """The same rows with another scatter of theirs."""
-        return self.with_classes(np.ones(self.count.size, bool), scatter)
-
-    def with_classes(self, kept: np.ndarray, scatter: np.ndarray) -> CentredSums:
-        """Some of the classes, with their scatter."""
+    def with_classes(self, kept: Any, scatter: np.ndarray) -> CentredSums:
+        """Return copies of the counts and means of some classes, with another scatter."""
         return CentredSums(
             self.structure, self.count[kept], self.mean[kept], self.mean_low[kept], scatter
         )
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> CentredSums:
-        """Some of the features, with their scatter."""
+        """Return the sums of some features, with their scatter."""
         return CentredSums(
             self.structure,
             self.count.copy(),
@@ -84,7 +76,7 @@ class CentredSums(Sums):
         )
 
     def check(self, n_classes: int) -> None:
-        """Raise ValueError where shapes or types are not those of such sums."""
+        """Raise ValueError unless the arrays have the shapes and types of such sums."""
         shape = n_classes, self.n_features
         check_array("count", self.count, (n_classes,), self.count.dtype.str[1:])
         check_array("mean", self.mean, shape, "f8")
@@ -94,7 +86,7 @@ class CentredSums(Sums):
             raise ValueError(f"count has dtype {self.count.dtype}")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state by name."""
+        """Return the arrays of the state by name."""
         return {
             "count": self.count,
             "mean": self.mean,
@@ -103,35 +95,26 @@ class CentredSums(Sums):
         }
 
     def class_means(self) -> np.ndarray:
-        """Means, NaN for classes without rows."""
+        """Return the means, NaN for classes without rows."""
         return np.where(self.count[:, None] > 0, self.mean, np.nan)
 
     def centred(self) -> CentredSums:
-        """These sums."""
+        """Return these sums."""
         return self
 
-    def read_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Whole numbers are rare here, and not worth kernels of their own."""
-        read = read_dtype(dtype)
-        return read if read.kind == "f" else np.dtype(np.float64)
+    def _read_dtype(self, dtype: np.dtype) -> np.dtype:
+        return row_type(dtype).floating
 
-    def _take_small(
+    def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
         count = self._count_for(weights.size > 0)
-        state = X, codes, weights, block_rows, count, self.mean, self.mean_low
-        if self._narrow(X.shape[0]):
-            finite = add_centred_narrow(*state, self.scatter)
-        else:
-            # The kernel does not pack a few rows of a class.
-            few = len(self.scatter) > 1 and X.shape[0] <= FEW_ROWS
-            panels = NO_PANELS if few else self._panels(X.shape[0], np.float64)
-            finite = add_centred(*state, panels, self.scatter)
-        if not finite:
+        state = count, self.mean, self.mean_low, self.scatter
+        if not self.structure.add_centred(X, codes, weights, block_rows, *state):
             raise NotFinite
         self.count = count
 
-    def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         number = np.zeros(self.count.size)
         count_rows(codes, weights, number)
         first = np.empty(number.size, np.intp)
@@ -141,15 +124,14 @@ class CentredSums(Sums):
         self._add_sums(X, codes, weights, pivot, sums)
         if not means_of_sums(number, pivot, sums):
             raise NotFinite
-        panel_dtype = np.float32 if self.read_dtype(X.dtype) == np.float32 else np.float64
-        self._add_scatter(X, codes, weights, pivot, sums, panel_dtype)
+        self._add_scatter(X, codes, weights, pivot, sums, self._read_dtype(X.dtype))
         self.count = self._count_for(weights.size > 0)
         self._merge_means(number, pivot, sums)
 
     def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
         """Move the means to those of all rows, and add the distance of the means to the scatter.
 
-        Chan, Golub and LeVeque's update; to the scatter, the distances are rows like others.
+        This is Chan, Golub and LeVeque's update; the distances are added to the scatter like rows.
         """
         gap, weight = np.empty_like(mean), np.empty(number.size)
         everyone = np.arange(number.size)
@@ -159,15 +141,15 @@ class CentredSums(Sums):
         both = np.flatnonzero(weight)
         if both.size:
             zeros = np.zeros_like(gap)
-            self._add_scatter(gap[both], both, weight[both], zeros, zeros, np.float64)
+            self._add_scatter(gap[both], both, weight[both], zeros, zeros, _FLOAT64)
 
     def _count_for(self, weighted: bool) -> np.ndarray:
-        """The count, in a type that weights can be added to where there are some."""
+        """Return the count, as float64 if weights will be added to it."""
         return self.count.astype(np.float64) if weighted else self.count
 
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
-        self._add_scattered(other, at, 1)
+        self.structure.add_groups(self.scatter, other.scatter, at, 1)
         self.count = self._count_for(other.count.dtype.kind == "f")
         merge(
             other.count,
@@ -182,14 +164,14 @@ class CentredSums(Sums):
         )
 
     def subtract(self, other: CentredSums, at: np.ndarray) -> None:
-        """Take `other` out again; its class k is class ``at[k]`` here."""
+        """Subtract `other`, whose class k is class ``at[k]`` here."""
         left = self.count[at] - other.count
         left[left < 1e-12 * self.count[at]] = 0
         safe = np.where(left > 0, left, 1)
         gap = (other.mean - self.mean[at]) + (other.mean_low - self.mean_low[at])
         gap[(other.count == 0) | (left == 0)] = 0
         back = gap * (other.count / safe)[:, None]
-        self._add_scattered(other, at, -1)
+        self.structure.add_groups(self.scatter, other.scatter, at, -1)
         # The distance between the parts' means is gap + back.
         whole = np.where(left > 0, left + other.count, 1)
         coefficients = -(left * other.count / whole)
@@ -203,27 +185,9 @@ class CentredSums(Sums):
         self.mean_low[at] = np.where(gone, 0, low)
         self.count = self.count.astype(np.result_type(self.count, left))
         self.count[at] = left
-        if self.structure.per_class:
-            self.scatter[at[left == 0]] = 0
-        elif not self.count.any():
-            self.scatter[...] = 0
-        variances = self.scatter.diagonal(axis1=1, axis2=2) if self.structure.matrix else None
-        if variances is None:
-            np.maximum(self.scatter, 0, out=self.scatter)
-        elif (variances < 0).any():
-            index = np.arange(self.n_features)
-            self.scatter[:, index, index] = np.maximum(variances, 0)
-
-    def scaled(self, gamma: float) -> CentredSums:
-        """All rows weighing `gamma` times what they weighed."""
-        return CentredSums(
-            self.structure,
-            self.count * float(gamma),
-            self.mean.copy(),
-            self.mean_low.copy(),
-            self.scatter * float(gamma),
-        )
+        self.scatter[self.structure.group_sums(self.count) == 0] = 0
+        self.structure.clip(self.scatter)
 
 
 class NotFinite(Exception):  # noqa: N818
-    """A sum is not finite; whoever knows where the rows came from says which one it was."""
+    """A sum is not finite; the caller knows where the rows came from, and names the value."""

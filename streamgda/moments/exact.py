@@ -6,25 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.kernels.accumulate import add_exact
-from streamgda.kernels.accumulate_narrow import EXACT_NARROW_ROWS, add_exact_narrow
 from streamgda.kernels.merging import two_sum
-from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import count_rows
-from streamgda.kernels.tiles import has_integer_dot
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.structure import Structure
-from streamgda.moments.sums import Sums, check_array, triangle_ranges
-from streamgda.runtime import threads
-
-# The whole number that is taken off the values of each data type: the middle of its range, but
-# of bytes nothing, so that where they are zero they cost nothing.
-ORIGINS = {
-    np.dtype(np.uint8): 0,
-    np.dtype(np.int8): 0,
-    np.dtype(np.uint16): 1 << 15,
-    np.dtype(np.int16): 0,
-}
+from streamgda.moments.structures import Structure
+from streamgda.moments.sums import Sums, check_array
+from streamgda.rows.dtypes import RowType, exact_panel_type, row_type
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
 _EXACT_LIMIT = 1 << 62
@@ -33,20 +20,15 @@ _EXACT_LIMIT = 1 << 62
 _EXACT_ROWS = 1 << 31
 
 
-def _reach(dtype: np.dtype, origin: int) -> int:
-    limits = np.iinfo(dtype)
-    return max(abs(int(limits.min) - origin), abs(int(limits.max) - origin))
-
-
 class ExactSums(Sums):
     """Counts, sums and scatter about one whole number, in int64: no rounding at all.
 
     Attributes
     ----------
     origin : int
-        The number that is taken off every value.
+        The number that is subtracted from every value.
     reach : int
-        How far from the origin a value seen so far can be, by its data type.
+        Largest distance from the origin that a value seen so far can have, by its data type.
     count : ndarray of int64, shape (n_classes,)
     total : ndarray of int64, shape (n_classes, n_features)
         Sums of ``x - origin``.
@@ -71,13 +53,11 @@ class ExactSums(Sums):
         self.scatter = scatter
 
     @classmethod
-    def zeros(
-        cls, structure: Structure, n_classes: int, n_features: int, dtype: np.dtype
-    ) -> ExactSums:
-        """Sums of no rows, for values of that data type."""
+    def zeros(cls, structure: Structure, n_classes: int, n_features: int, origin: int) -> ExactSums:
+        """Return sums of no rows about an origin."""
         return cls(
             structure,
-            ORIGINS[dtype],
+            origin,
             0,
             np.zeros(n_classes, np.int64),
             np.zeros((n_classes, n_features), np.int64),
@@ -85,29 +65,17 @@ class ExactSums(Sums):
         )
 
     def empty(self, n_classes: int) -> ExactSums:
-        """Sums of no rows, otherwise like these."""
-        d = self.n_features
-        return ExactSums(
-            self.structure,
-            self.origin,
-            0,
-            np.zeros(n_classes, np.int64),
-            np.zeros((n_classes, d), np.int64),
-            np.zeros(self.structure.scatter_shape(n_classes, d), np.int64),
-        )
+        """Return sums of no rows, otherwise like these."""
+        return ExactSums.zeros(self.structure, n_classes, self.n_features, self.origin)
 
-    def with_scatter(self, scatter: np.ndarray) -> ExactSums:
-        """The same rows with another scatter of theirs."""
-        return self.with_classes(np.ones(self.count.size, bool), scatter)
-
-    def with_classes(self, kept: np.ndarray, scatter: np.ndarray) -> ExactSums:
-        """Some of the classes, with their scatter."""
+    def with_classes(self, kept: Any, scatter: np.ndarray) -> ExactSums:
+        """Return copies of the counts and sums of some classes, with another scatter."""
         return ExactSums(
             self.structure, self.origin, self.reach, self.count[kept], self.total[kept], scatter
         )
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> ExactSums:
-        """Some of the features, with their scatter."""
+        """Return the sums of some features, with their scatter."""
         return ExactSums(
             self.structure,
             self.origin,
@@ -118,28 +86,28 @@ class ExactSums(Sums):
         )
 
     def check(self, n_classes: int) -> None:
-        """Raise ValueError where shapes or types are not those of such sums."""
+        """Raise ValueError unless the arrays have the shapes and types of such sums."""
         shape = n_classes, self.n_features
         check_array("count", self.count, (n_classes,), "i8")
         check_array("total", self.total, shape, "i8")
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state by name."""
+        """Return the arrays of the state by name."""
         return {"count": self.count, "total": self.total, "scatter": self.scatter}
 
     def class_means(self) -> np.ndarray:
-        """Means, each rounded once; NaN for classes without rows."""
+        """Return the means, each rounded once; NaN for classes without rows."""
         n = np.where(self.count > 0, self.count, 1)[:, None]
         whole = self.total + self.origin * self.count[:, None]
         return np.where(self.count[:, None] > 0, whole / n, np.nan)
 
-    def has_room(self, n_rows: int, dtype: np.dtype) -> bool:
-        """Whether the sums stay within int64 with that many more rows of that type."""
-        return self._stays_exact(n_rows, _reach(dtype, self.origin))
+    def fits(self, n_rows: int, kind: RowType) -> bool:
+        """Return True if the sums stay within int64 with that many more rows of a type."""
+        return self._stays_exact(n_rows, kind.reach(self.origin))
 
     def can_add(self, other: ExactSums) -> bool:
-        """Whether the sums stay within int64 with `other` added."""
+        """Return True if the sums stay within int64 with `other` added."""
         reach = other.reach + abs(other.origin - self.origin)
         return self._stays_exact(int(other.count.sum()), reach)
 
@@ -147,57 +115,43 @@ class ExactSums(Sums):
         rows = int(self.count.sum()) + n_rows
         return rows < _EXACT_ROWS and rows * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
 
-    def _take_small(
+    def _read_dtype(self, dtype: np.dtype) -> np.dtype:
+        return row_type(dtype).dtype
+
+    def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
-        dtype = self._reach_and_panels(X.dtype)
-        origins, centre, zeros = self._centres(dtype)
-        state = X, codes, block_rows, self.count, self.total, origins
-        if self._narrow(X.shape[0]) and X.shape[0] <= EXACT_NARROW_ROWS:
-            add_exact_narrow(*state, self.scatter)
-        else:
-            add_exact(*state, centre, zeros, self._panels(X.shape[0], dtype), self.scatter)
+        panel_dtype = self._widen_reach(X.dtype)
+        state = self.count, self.total, np.full(self.total.shape, self.origin)
+        self.structure.add_exact(X, codes, block_rows, *state, panel_dtype, self.scatter)
 
-    def _take_large(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        dtype = self._reach_and_panels(X.dtype)
-        origins, centre, zeros = self._centres(dtype)
+    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        panel_dtype = self._widen_reach(X.dtype)
+        origins = np.full(self.total.shape, self.origin)
+        centre = self.structure.exact_centre(origins, panel_dtype)
         count_rows(codes, weights, self.count)
         self._add_sums(X, codes, weights, origins, self.total)
-        self._add_scatter(X, codes, weights, centre, zeros, dtype)
+        self._add_scatter(X, codes, weights, centre, np.zeros_like(centre), panel_dtype)
 
-    def _centres(self, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What sums and products are made about, as the kernels want it."""
-        origins = np.full(self.total.shape, self.origin)
-        centre = origins.astype(dtype) if self.structure.matrix else origins
-        return origins, centre, np.zeros_like(centre)
-
-    def _reach_and_panels(self, dtype: np.dtype) -> Any:
-        """Widen the reach to values of a data type, and say in what type products are exact."""
-        reach = _reach(dtype, self.origin)
+    def _widen_reach(self, dtype: np.dtype) -> Any:
+        """Widen the reach to values of a data type; return a type of panels that is exact."""
+        reach = row_type(dtype).reach(self.origin)
         self.reach = max(self.reach, reach)
-        if reach > 255:
-            return np.float64
-        return np.int16 if has_integer_dot() else np.float32
+        return exact_panel_type(reach)
 
-    def _moved_to(self, origin: int) -> ExactSums:
+    def _about(self, origin: int) -> ExactSums:
+        """Return the same moments about another origin."""
         if origin == self.origin:
             return self
         step = self.origin - origin
-        groups = self.structure.groups(self.count.size)
-        n_groups = self.scatter.shape[0]
-        count = np.zeros(n_groups, np.int64)
-        total = np.zeros((n_groups, self.n_features), np.int64)
-        np.add.at(count, groups, self.count)
-        np.add.at(total, groups, self.total)
-        cross = total[:, :, None] + total[:, None, :] if self.structure.matrix else 2 * total
-        constant = count.reshape(-1, *[1] * (self.scatter.ndim - 1)) * step**2
+        total, count = self.structure.group_sums(self.total), self.structure.group_sums(self.count)
         return ExactSums(
             self.structure,
             origin,
             self.reach + abs(step),
             self.count,
             self.total + step * self.count[:, None],
-            self.scatter + step * cross + constant,
+            self.structure.move_origin(self.scatter, step, total, count),
         )
 
     def add(self, other: ExactSums, at: np.ndarray) -> None:
@@ -205,28 +159,25 @@ class ExactSums(Sums):
         self._add_signed(other, at, 1)
 
     def subtract(self, other: ExactSums, at: np.ndarray) -> None:
-        """Take `other` out again; its class k is class ``at[k]`` here."""
+        """Subtract `other`, whose class k is class ``at[k]`` here."""
         self._add_signed(other, at, -1)
 
     def _add_signed(self, other: ExactSums, at: np.ndarray, sign: int) -> None:
-        other = other._moved_to(self.origin)
+        other = other._about(self.origin)
         self.reach = max(self.reach, other.reach)
         np.add.at(self.count, at, sign * other.count)
         np.add.at(self.total, at, sign * other.total)
-        self._add_scattered(other, at, sign)
+        self.structure.add_groups(self.scatter, other.scatter, at, sign)
 
     def centred(self) -> CentredSums:
-        """The same moments as `CentredSums`, every scatter and mean rounded once."""
+        """Return the same moments as `CentredSums`, every scatter and mean rounded once."""
         count = self.count[:, None]
         n = np.where(count > 0, count, 1)
         quotient, rest = np.divmod(self.total, n)
         scatter = np.zeros(self.scatter.shape)
-        sums = self.count, self.total, quotient, rest, self.scatter
-        if self.structure.matrix:
-            strips = triangle_ranges(self.n_features, threads.n_threads())
-            threads.run(lambda i, j: centre_scatter(*sums, i, j, scatter), strips)
-        else:
-            centre_squares(*sums, scatter)
+        self.structure.centre_exact(
+            self.count, self.total, quotient, rest, self.scatter, out=scatter
+        )
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)

@@ -1,8 +1,8 @@
-"""Norms of centred rows: what Ledoit and Wolf's shrinkage needs beside the scatter.
+"""Norms of centred rows, which Ledoit and Wolf's shrinkage needs in addition to the scatter.
 
-Of each class, with t the row less the class mean, the sums of ``w |t|^2 t`` and of ``w |t|^4``:
-shape (n_classes, n_features + 1). Beside the scatter they can be moved to another mean, and so
-they merge.
+For each class, these are the sums of ``w |t|^2 t`` and of ``w |t|^4``, where t is the row less the
+class mean: shape (n_classes, n_features + 1). Together with the scatter they can be moved to
+another mean, and so they can be merged.
 """
 
 from __future__ import annotations
@@ -15,25 +15,30 @@ from scipy.linalg import blas
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.norms import add_norms
 from streamgda.moments.centred import CentredSums
-from streamgda.rows.blocks import as_rows, read_dtype
+from streamgda.rows.blocks import as_rows
+from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
 
-_PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread takes
+_PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread adds
+
+# Sign (1 for rows added, -1 for rows subtracted), norms, sums, and the class that each of their
+# classes becomes.
+NormsOfPart = tuple[int, np.ndarray, CentredSums, np.ndarray]
 
 
 def norms_of_rows(
     X: np.ndarray, codes: np.ndarray, weights: np.ndarray, sums: CentredSums
 ) -> np.ndarray:
-    """The norms of rows whose sums are known.
+    """Return the norms of rows whose sums are known.
 
     Raises
     ------
     InvalidDataError
-        Where they overflow float64.
+        If they overflow float64.
     """
     n_classes, d = sums.mean.shape
     step = max(256, _PART_ELEMENTS // d)
-    dtype = read_dtype(X.dtype)
+    dtype = row_type(X.dtype).dtype
 
     def part(start: int) -> np.ndarray:
         rows = slice(start, start + step)
@@ -53,16 +58,12 @@ def norms_of_rows(
     return total
 
 
-def merge_norms(
-    parts: Sequence[tuple[int, np.ndarray, CentredSums, np.ndarray]], n_classes: int
-) -> np.ndarray:
-    """Norms about the common means of rows that were added and taken out.
+def merge_norms(parts: Sequence[NormsOfPart], n_classes: int) -> np.ndarray:
+    """Return the norms about the common means of rows that were added and subtracted.
 
     Parameters
     ----------
-    parts : sequence of tuples, one or more
-        Sign (1 for rows added, -1 for rows taken out), norms, sums, and the class that each of
-        their classes becomes.
+    parts : sequence of NormsOfPart
     n_classes : int
 
     Returns
@@ -76,23 +77,23 @@ def merge_norms(
             sources.setdefault(int(at[k]), []).append((sign, norms, sums, k))
     for target, own in sources.items():
         weights = np.array([sign * float(sums.count[k]) for sign, _, sums, k in own])
-        if weights.sum() <= 1e-12 * weights.max():  # all are taken out again
+        if weights.sum() <= 1e-12 * weights.max():  # all are subtracted again
             continue
         high = np.array([sums.mean[k] for _, _, sums, k in own])
         low = np.array([sums.mean_low[k] for _, _, sums, k in own])
         gaps = (high - high[0]) + (low - low[0])
         steps = weights @ gaps / weights.sum() - gaps
         for (sign, norms, sums, k), step in zip(own, steps, strict=True):
-            merged[target] += sign * _moved(norms[k], sums.count[k], sums.scatter[k], step)
+            merged[target] += sign * _about(norms[k], sums.count[k], sums.scatter[k], step)
     np.maximum(merged[:, -1], 0, out=merged[:, -1])
     return merged
 
 
-def _moved(norms: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """The norms of one class about its mean plus `step`."""
+def _about(norms: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the norms of one class about its mean plus `step`."""
     if not step.any():
         return norms
-    # The lower triangle of `scatter` is the upper one of what Fortran sees.
+    # The lower triangle of `scatter` is the upper one of Fortran's transposed view.
     product = blas.dsymv(1.0, scatter.T, step, lower=0)
     trace, square = float(scatter.trace()), float(step @ step)
     cubes = norms[:-1] - 2 * product - (trace + count * square) * step

@@ -15,7 +15,8 @@ from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.structure import STRUCTURES
+from streamgda.moments.class_state import from_sums
+from streamgda.moments.structures import STRUCTURES
 from streamgda.moments.sums import check_array
 from streamgda.rows import labels as label_codes
 from streamgda.rows.validity import Invalid, as_matrix, as_weights
@@ -303,7 +304,7 @@ class PairwiseMoments(Moments):
         sums = CentredSums(
             STRUCTURES["full"], held["count"].copy(), mean, mean_low, np.tril(scatter)
         )
-        return ClassMoments._of("full", self._classes, sums).reduce(covariance_type)
+        return from_sums(ClassMoments, "full", self._classes, sums).reduce(covariance_type)
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.moments.structure import structure_of
+from streamgda.moments.structures import structure_of
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import covariance_values
 

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
-from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks, read_dtype
+from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
+from streamgda.rows.dtypes import row_type
 
 _WIDE = 64  # features
 
@@ -135,7 +136,7 @@ class Invalid:
     def rows(self, X: np.ndarray) -> np.ndarray:
         """Numbers of the invalid rows, in order."""
         found = [np.empty(0, np.intp)]
-        for part, block in blocks(X, read_dtype(X.dtype)):
+        for part, block in blocks(X, row_type(X.dtype).dtype):
             bad = np.zeros(len(block), bool)
             if X.dtype.kind == "f" and not all_finite(block):
                 _mark_rows(~np.isfinite(block), bad)
@@ -216,7 +217,7 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
     InvalidDataError
         Always: where all values are finite, their sums overflow.
     """
-    for rows, block in blocks(X, read_dtype(X.dtype)):
+    for rows, block in blocks(X, row_type(X.dtype).dtype):
         bad = np.argwhere(~np.isfinite(block))
         if bad.size:
             r, j = bad[0]

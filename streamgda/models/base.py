@@ -1,0 +1,207 @@
+"""`Model`: base of the models, which score rows in chunks on all threads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels import scoring
+from streamgda.models.scores import (
+    Finish,
+    by_chunks,
+    check_width,
+    copied,
+    difference,
+    labelled,
+    log_posterior,
+    log_sum_exp,
+    posterior,
+)
+from streamgda.rows.validity import as_matrix
+from streamgda.storage.saved import Saved
+
+
+class Model(Saved):
+    """Base of the models: frozen dataclasses that score rows of class-conditional distributions.
+
+    Scores of a chunk of rows are class by class, shape (n_classes, n_rows). The public methods
+    take an array-like of rows, shape (n_rows, n_features), and `first_row`, the number of the
+    first of them in a larger array, from which errors count.
+
+    Attributes
+    ----------
+    classes : ndarray, shape (n_classes,)
+    priors : ndarray of float64, shape (n_classes,)
+    """
+
+    classes: np.ndarray
+    priors: np.ndarray
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without what is derived from them, which keeps pickles small."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    @abstractmethod
+    def packed_bytes(self) -> int:
+        """Bytes that scoring packs of the model, at most."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Width of the rows that are scored."""
+
+    @cached_property
+    def log_priors(self) -> np.ndarray:
+        """Logarithms of the priors, minus infinity where zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.priors)
+
+    # --- scores of a chunk of rows ------------------------------------------------------------
+
+    @abstractmethod
+    def _read(self, X: np.ndarray, first_row: int) -> np.ndarray:
+        """Return rows as the scoring kernels read them; refuse invalid ones."""
+
+    @abstractmethod
+    def _relative_scores(self, X: np.ndarray) -> np.ndarray:
+        """Return joint log-likelihoods, up to a term that all classes of a row share."""
+
+    @abstractmethod
+    def _joint(self, X: np.ndarray) -> np.ndarray:
+        """Return joint log-likelihoods."""
+
+    def _most_probable(self, X: np.ndarray) -> np.ndarray:
+        """Return the number of each row's most probable class, shape (n_rows,)."""
+        codes = np.empty(X.shape[0], np.int64)
+        scoring.largest(self._relative_scores(X), codes)
+        return codes
+
+    # --- scores of arrays ---------------------------------------------------------------------
+
+    def _score(
+        self,
+        X: Any,
+        scores_of: Callable[[np.ndarray], np.ndarray],
+        finish: Finish,
+        out: np.ndarray,
+        first_row: int,
+    ) -> np.ndarray:
+        """Score rows chunk by chunk, on all threads, into `out`."""
+        X = as_matrix(X)
+        check_width(X, self.n_features)
+        return by_chunks(
+            lambda rows, first: scores_of(self._read(rows, first)),
+            finish,
+            X,
+            self.classes.size,
+            out,
+            first_row,
+        )
+
+    def _by_class(
+        self,
+        X: Any,
+        scores_of: Callable[[np.ndarray], np.ndarray],
+        finish: Finish,
+        first_row: int,
+    ) -> np.ndarray:
+        """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
+        out = np.empty((len(X), self.classes.size))
+        return self._score(X, scores_of, finish, out, first_row)
+
+    def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return each row's most probable class.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+        """
+        out = np.empty(len(X), self.classes.dtype)
+        return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
+
+    def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the probability of each class given the row, shape (n_rows, n_classes)."""
+        return self._by_class(X, self._relative_scores, posterior, first_row)
+
+    def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the logarithm of `posterior`, exact even where that is rounded to zero."""
+        return self._by_class(X, self._relative_scores, log_posterior, first_row)
+
+    def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
+        r"""Return :math:`\ln p(x, y=k)`, shape (n_rows, n_classes)."""
+        return self._by_class(X, self._joint, copied, first_row)
+
+    def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return discriminants: joint log-likelihoods, up to a term that all classes share.
+
+        Their shape is (n_rows, n_classes).
+        """
+        return self._by_class(X, self._relative_scores, copied, first_row)
+
+    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the log-odds of the second of two classes, shape (n_rows,)."""
+        return self._score(X, self._relative_scores, difference, np.empty(len(X)), first_row)
+
+    def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
+        r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`, shape (n_rows,)."""
+        return self._score(X, self._joint, log_sum_exp, np.empty(len(X)), first_row)
+
+
+def check_two_classes(classes: np.ndarray, count: np.ndarray) -> None:
+    """Raise `InvalidDataError` unless at least two classes have rows."""
+    present = int((count > 0).sum())
+    if present < 2:
+        named = f" ({classes[count > 0][0]!s})" if present else ""
+        raise InvalidDataError(
+            f"The number of classes has to be greater than one; got {present} class{named} "
+            f"with rows. Give rows of at least one other class"
+        )
+
+
+def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return one prior for each class; by default the classes' shares of the rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        For negative priors, a number of them other than that of the classes, or a sum that is not
+        one.
+    """
+    if priors is None:
+        return np.asarray(count / count.sum(), np.float64)
+    try:
+        values = np.asarray(priors, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameterError(
+            f"priors={priors!r}; expected one number for each of the {classes.size} classes"
+        ) from None
+    if values.shape != (classes.size,):
+        raise InvalidParameterError(
+            f"priors has shape {values.shape}; expected one for each of the {classes.size} classes "
+            f"{classes.tolist()[:20]}"
+        )
+    if not (values >= 0).all():
+        raise InvalidParameterError(f"priors must be non-negative; got {values.tolist()}")
+    if not np.isclose(values.sum(), 1.0):
+        raise InvalidParameterError(
+            f"The sum of the priors should be 1; got {values.sum():.6g}. Divide them by their sum"
+        )
+    without = (values > 0) & (count == 0)
+    if without.any():
+        raise InvalidParameterError(
+            f"class {classes[without][0]!s} has a prior of {values[without][0]:g} but no rows"
+        )
+    return values

@@ -1,0 +1,179 @@
+"""`Algebra`: adding, subtracting and scaling class moments."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError, MergeError
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.class_state import ClassState
+from streamgda.moments.exact import ExactSums
+from streamgda.moments.norms import NormsOfPart, merge_norms
+from streamgda.rows import labels as label_codes
+
+FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
+
+
+class Algebra(ClassState):
+    """Sums, differences and multiples of class moments."""
+
+    def __iadd__(self, other: Self) -> Self:
+        if not isinstance(other, Algebra):
+            return NotImplemented
+        self._check_mergeable(other)
+        if other._sums is None:
+            self._n_skipped += other._n_skipped
+            return self
+        classes = label_codes.join_labels(self._classes, other._classes)
+        at = np.searchsorted(classes, other._classes)
+        norms = self._norms
+        if other._norms is not None:
+            own = np.searchsorted(classes, self._classes)
+            parts = [*self._norms_as_part(1, own), *other._norms_as_part(1, at)]
+            norms = merge_norms(parts, classes.size)
+        mine: Any = self._with_classes(classes)
+        theirs: Any = other._sums
+        if mine is None:
+            mine = theirs.placed(at, classes.size)
+        else:
+            if not _both_exact(mine, theirs) or not mine.can_add(theirs):
+                mine, theirs = mine.centred(), theirs.centred()
+            mine.add(theirs, at)
+        self._classes, self._sums, self._norms = classes, mine, norms
+        self._n_skipped += other._n_skipped
+        return self
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the moments without the rows of `other`, as if these had never been added.
+
+        The result is exact to rounding, or to the bit if both are exact. Classes left without rows
+        are dropped.
+
+        Raises
+        ------
+        MergeError
+            If the widths or the covariance types differ, or `other` holds rows that these moments
+            do not.
+        """
+        if not isinstance(other, Algebra):
+            return NotImplemented
+        self._check_mergeable(other)
+        if other._sums is None or not other._sums.count.any():
+            return self.copy()
+        at = self._check_contains(other)
+        if (at < 0).any():  # classes without rows
+            other, at = other._keep(at >= 0), at[at >= 0]
+        norms = None
+        if self._norms is not None:
+            everyone = np.arange(self._classes.size)
+            parts = [*self._norms_as_part(1, everyone), *other._norms_as_part(-1, at)]
+            norms = merge_norms(parts, everyone.size)
+        theirs: Any = other._sums
+        left: Any = self.copy()._sums
+        if not _both_exact(left, theirs):
+            left, theirs = left.centred(), theirs.centred()
+        left.subtract(theirs, at)
+        result = self._with_sums(self._classes, left, norms)
+        result._n_skipped = max(0, self._n_skipped - other._n_skipped)
+        emptied = np.zeros(self._classes.size, bool)
+        emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
+        return result._keep(~emptied) if emptied.any() else result
+
+    def __mul__(self, gamma: float) -> Self:
+        """Return the moments with every weight multiplied by `gamma`, to forget old rows.
+
+        A class whose weight falls below 1e-250 becomes one without rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `gamma` is negative or not finite.
+        """
+        return self.copy().__imul__(gamma)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, gamma: float) -> Self:
+        if not isinstance(gamma, Real):
+            return NotImplemented
+        if not (math.isfinite(gamma) and gamma >= 0):
+            raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
+        if self._sums is None:
+            return self
+        sums = self._sums.centred()
+        sums.count = sums.count * float(gamma)
+        np.multiply(sums.scatter, float(gamma), out=sums.scatter)
+        gone = sums.count < FORGOTTEN
+        for array in (sums.count, sums.mean, sums.mean_low):
+            array[gone] = 0
+        sums.scatter[self._structure.group_sums(sums.count) == 0] = 0
+        if self._norms is not None:
+            np.multiply(self._norms, float(gamma), out=self._norms)
+            self._norms[gone] = 0
+        self._sums = sums
+        return self
+
+    def copy(self) -> Self:
+        """Return independent moments with the same values."""
+        sums = self._sums
+        if sums is not None:
+            sums = sums.placed(np.arange(self._classes.size), self._classes.size)
+        norms = self._norms.copy() if self._norms is not None else None
+        return self._with_sums(self._classes, sums, norms)
+
+    def _keep(self, kept: np.ndarray) -> Self:
+        """Return the moments of some classes."""
+        assert self._sums is not None
+        dropped = ~kept & (self._sums.count > 0)
+        if dropped.any() and not self._structure.per_class:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} have one scatter for all "
+                f"classes, from which no class can be left out; accumulate "
+                f"{self._structure.kind!r} moments, select, then reduce()"
+            )
+        scatter = self._structure.select_classes(self._sums.scatter, kept)
+        sums = self._sums.with_classes(kept, scatter)
+        norms = self._norms[kept] if self._norms is not None else None
+        return self._with_sums(self._classes[kept], sums, norms)
+
+    def _norms_as_part(self, sign: int, at: np.ndarray) -> list[NormsOfPart]:
+        """Return these moments as one of the parts of `merge_norms`; none if without rows."""
+        if self._sums is None or self._norms is None:
+            return []
+        return [(sign, self._norms, self._sums.centred(), at)]
+
+    def _check_mergeable(self, other: Algebra) -> None:
+        if self.covariance_type != other.covariance_type:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} and "
+                f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
+            )
+        if self.norms != other.norms:
+            raise MergeError(
+                f"moments {'with' if self.norms else 'without'} norms and moments "
+                f"{'with' if other.norms else 'without'} do not combine; make both with "
+                f"norms=True, or both without"
+            )
+        self._check_width(other)
+
+    def _check_contains(self, other: Algebra) -> np.ndarray:
+        """Return the numbers here of the other's classes; refuse rows that are not included."""
+        at = label_codes.find(other._classes, self._classes)
+        held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
+        for label, count, here in zip(
+            other._classes.tolist(), other.class_count, held, strict=True
+        ):
+            if count > here * (1 + 1e-9):
+                raise MergeError(
+                    f"subtracting {count:g} rows of class {label!r} from moments that hold "
+                    f"{here:g} of them: only rows that were added can be subtracted"
+                )
+        return at
+
+
+def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:
+    return isinstance(a, ExactSums) and isinstance(b, ExactSums)

@@ -1,0 +1,207 @@
+"""Covariance matrices, ``"full"`` and ``"tied"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from streamgda import storage
+from streamgda.kernels import narrow_distances, narrow_products, scoring
+from streamgda.kernels.accumulate import add_centred, add_exact
+from streamgda.kernels.accumulate_narrow import (
+    EXACT_NARROW_ROWS,
+    add_centred_narrow,
+    add_exact_narrow,
+)
+from streamgda.kernels.rounding import centre_scatter
+from streamgda.kernels.scatter import FEW_ROWS, empty_panels
+from streamgda.kernels.triangles import select_features
+from streamgda.moments.parallel import add_scatter, triangle_ranges
+from streamgda.moments.structures import cholesky
+from streamgda.moments.structures.base import NO_PANELS, Structure
+from streamgda.moments.structures.packing import PackedVectors, multiply
+from streamgda.moments.triangles import symmetric
+from streamgda.runtime import threads
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+class Matrix(Structure):
+    """A covariance for each pair of features.
+
+    Scatters are lower triangles, covariances whole matrices. The root is the inverse of the lower
+    Cholesky factor.
+    """
+
+    kind = "full"
+    sources = frozenset({"full"})
+    matrix = True
+
+    # --- the scatter of a group ---------------------------------------------------------------
+
+    def shape(self, n_features: int) -> tuple[int, ...]:
+        return n_features, n_features
+
+    def diagonal(self, values: np.ndarray) -> np.ndarray:
+        return np.einsum("gii->gi", values)
+
+    def of_kind(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
+        return scatter
+
+    def covariance(self, scatter: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return symmetric(scatter) / weight[:, None, None]
+
+    def pack(self, values: np.ndarray) -> np.ndarray:
+        return storage.pack_triangles(values)
+
+    def unpack(self, values: np.ndarray) -> np.ndarray:
+        return storage.unpack_triangles(values)
+
+    def select_features(self, scatter: np.ndarray, index: np.ndarray) -> np.ndarray:
+        return np.tril(symmetric(scatter)[:, index[:, None], index])
+
+    def project(self, scatter: np.ndarray, components: np.ndarray) -> np.ndarray:
+        return np.tril(components @ symmetric(scatter) @ components.T)
+
+    # --- adding rows --------------------------------------------------------------------------
+
+    def add_centred(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        block_rows: int,
+        count: np.ndarray,
+        mean: np.ndarray,
+        mean_low: np.ndarray,
+        scatter: np.ndarray,
+    ) -> bool:
+        n_rows, d = X.shape
+        state = X, codes, weights, block_rows, count, mean, mean_low
+        finite: bool
+        if d <= narrow_products.MAX_FEATURES and n_rows > count.size:
+            finite = add_centred_narrow(*state, scatter)
+        else:
+            few = len(scatter) > 1 and n_rows <= FEW_ROWS  # the kernel does not pack them
+            panels = NO_PANELS if few else empty_panels(1, n_rows, d, np.float64)[0]
+            finite = add_centred(*state, panels, scatter)
+        return finite
+
+    def add_exact(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        block_rows: int,
+        count: np.ndarray,
+        total: np.ndarray,
+        origins: np.ndarray,
+        panel_dtype: Any,
+        scatter: np.ndarray,
+    ) -> None:
+        n_rows, d = X.shape
+        state = X, codes, block_rows, count, total, origins
+        if d <= narrow_products.MAX_FEATURES and count.size < n_rows <= EXACT_NARROW_ROWS:
+            add_exact_narrow(*state, scatter)
+            return
+        centre = self.exact_centre(origins, panel_dtype)
+        panels = empty_panels(1, n_rows, d, panel_dtype)[0]
+        add_exact(*state, centre, np.zeros_like(centre), panels, scatter)
+
+    def add_rows(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        centre: np.ndarray,
+        centre_low: np.ndarray,
+        panel_dtype: Any,
+        scatter: np.ndarray,
+    ) -> None:
+        add_scatter(X, codes, weights, centre, centre_low, panel_dtype, scatter)
+
+    def exact_centre(self, origins: np.ndarray, panel_dtype: Any) -> np.ndarray:
+        return origins.astype(panel_dtype)
+
+    def move_origin(
+        self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
+    ) -> np.ndarray:
+        cross = total[:, :, None] + total[:, None, :]
+        return scatter + step * cross + count[:, None, None] * step**2
+
+    def centre_exact(self, *sums: np.ndarray, out: np.ndarray) -> None:
+        ranges = triangle_ranges(out.shape[-1], threads.n_threads())
+        threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
+
+    # --- covariances and their roots ----------------------------------------------------------
+
+    def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
+        select_features(scatter, features, out)
+
+    def unit(self, n_features: int) -> Any:
+        return np.eye(n_features)
+
+    def invert(
+        self, covariances: np.ndarray, tol: float, roots: np.ndarray, log_determinants: np.ndarray
+    ) -> list[int]:
+        ranks = cholesky.inverse_roots(covariances, tol, roots)
+        if min(ranks) == roots.shape[-1]:
+            log_determinants[...] = -2 * np.log(self.diagonal(roots)).sum(axis=1)
+        return ranks
+
+    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        return np.asarray((vectors @ root.T) @ root)
+
+    def inverse(self, root: np.ndarray) -> np.ndarray:
+        return np.asarray(root.T @ root)
+
+    def whitening(self, root: np.ndarray) -> np.ndarray:
+        return root
+
+    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.
+        solved = linalg.solve_triangular(root, directions.T, lower=True, trans="T")
+        return np.asarray((solved**2).sum(axis=0))
+
+    def squared_length(self, root: np.ndarray, vector: np.ndarray) -> float:
+        return float(np.square(root @ vector).sum())
+
+    def trace(self, root: np.ndarray, scatter: np.ndarray) -> float:
+        return float(np.vdot(root @ scatter, root))
+
+    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
+        return cholesky.pivoted_root(covariance)
+
+    def colour(self, root: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return np.asarray(noise @ root.T)
+
+    # --- scores -------------------------------------------------------------------------------
+
+    def pack_roots(self, roots: np.ndarray) -> PackedVectors:
+        return PackedVectors(roots)
+
+    def distances(
+        self,
+        packed: PackedVectors,
+        X: np.ndarray,
+        features: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+    ) -> np.ndarray:
+        if features.size > narrow_distances.MAX_FEATURES:
+            kernel = scoring.matrix_distances
+            return multiply(kernel, X, features, centres, packed, scale, offsets)
+        out = np.empty((offsets.size, X.shape[0]))
+        roots = packed[_FLOAT64]  # for so little work, float32 would save nothing
+        scoring.narrow_matrix_distances(X, features, centres, roots, scale, offsets, out)
+        return out
+
+    def closest(self, *arguments: Any, out: np.ndarray) -> None:
+        packed, X, features, centres, scale, offsets = arguments
+        if features.size > narrow_distances.MAX_FEATURES:
+            super().closest(*arguments, out=out)
+            return
+        roots = packed[_FLOAT64]
+        scoring.narrow_matrix_distances(X, features, centres, roots, scale, offsets, out)

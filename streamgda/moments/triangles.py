@@ -1,0 +1,15 @@
+"""Whole matrices from lower triangles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.kernels.triangles import mirror
+
+
+def symmetric(lower: np.ndarray) -> np.ndarray:
+    """Return the matrices whose lower triangles are given, shape (..., d, d)."""
+    full = np.array(lower, order="C")
+    for matrix in full.reshape(-1, *full.shape[-2:]):
+        mirror(matrix)
+    return full

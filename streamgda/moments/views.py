@@ -1,0 +1,214 @@
+"""`Views`: the moments of other features, classes, labels or projections of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.errors import InvalidParameterError
+from streamgda.moments.algebra import Algebra
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.norms import merge_norms
+from streamgda.moments.structures import check_covers, structure_of
+from streamgda.moments.variances import total_scatter
+from streamgda.rows import labels as label_codes
+
+
+class Views(Algebra):
+    """Views of class moments: new moments, computed without the rows."""
+
+    def reduce(self, covariance_type: str) -> Self:
+        """Return the moments of a simpler covariance type.
+
+        Parameters
+        ----------
+        covariance_type : str
+            ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
+            without a covariance per class, and so on. Norms are only kept if the type is the same.
+
+        Returns
+        -------
+        ClassMoments
+
+        Raises
+        ------
+        MergeError
+            If these moments do not determine it.
+        """
+        wanted = structure_of(covariance_type)
+        check_covers(self._structure, wanted)
+        if covariance_type == self.covariance_type:
+            return self.copy()
+        sums = self._sums
+        if sums is not None:
+            scatter = wanted.reduced(self._structure, sums.scatter)
+            sums = sums.with_scatter(scatter.copy())
+        return self._with_sums(self._classes, sums, covariance_type=covariance_type)
+
+    def select_features(self, index: Any) -> Self:
+        """Return the moments of some of the features, in the order of `index`.
+
+        Parameters
+        ----------
+        index : array-like of int or of bool, or slice
+
+        Returns
+        -------
+        ClassMoments
+        """
+        if self._sums is None:
+            self._refuse_empty()
+        d = self._sums.n_features
+        try:
+            index = np.arange(d)[index if isinstance(index, slice) else np.asarray(index)]
+        except IndexError as error:
+            raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
+        index = np.atleast_1d(index)
+        if index.ndim != 1 or not index.size:
+            raise InvalidParameterError(
+                f"index has shape {index.shape}; expected one feature or more"
+            )
+        scatter = self._structure.select_features(self._sums.scatter, index)
+        return self._with_sums(self._classes, self._sums.with_features(index, scatter))
+
+    def select_classes(self, labels: Any) -> Self:
+        """Return the moments of some of the classes.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels to keep.
+
+        Returns
+        -------
+        ClassMoments
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If the scatter is pooled over all classes.
+        """
+        kept = np.zeros(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = True
+        return self._keep(kept)
+
+    def drop_classes(self, labels: Any) -> Self:
+        """Return the moments of all classes but some; otherwise as `select_classes`.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels to drop.
+
+        Returns
+        -------
+        ClassMoments
+        """
+        kept = np.ones(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = False
+        return self._keep(kept) if self._sums is not None else self.copy()
+
+    def _numbers(self, labels: Any, what: str) -> np.ndarray:
+        """Return the numbers of the classes with these labels; `what` names them in errors."""
+        wanted = label_codes.as_labels(labels, what)
+        at = label_codes.find(wanted, self._classes)
+        if (at < 0).any():
+            raise InvalidParameterError(
+                f"{what} {wanted[at < 0].tolist()} are not among the classes "
+                f"{self._classes.tolist()}"
+            )
+        return at
+
+    def relabel(self, mapping: Mapping[Any, Any]) -> Self:
+        """Return the moments under other labels; classes that get one label become one class.
+
+        Parameters
+        ----------
+        mapping : dict
+            Old label to new label; classes not named keep theirs.
+
+        Returns
+        -------
+        ClassMoments
+        """
+        if not mapping:
+            return self.copy()
+        renamed = self._numbers([*mapping], "labels")
+        new = label_codes.as_labels([*mapping.values()], "new labels")
+        kept = np.delete(np.arange(self._classes.size), renamed)
+        classes = label_codes.join_labels(self._classes[kept], np.unique(new))
+        at = np.empty(self._classes.size, np.int64)
+        at[kept] = label_codes.find(self._classes[kept], classes)
+        at[renamed] = label_codes.find(new, classes)
+        assert self._sums is not None  # there are classes
+        sums = self._sums.placed(at, classes.size)
+        norms = None
+        if self._norms is not None:
+            norms = merge_norms(self._norms_as_part(1, at), classes.size)
+        return self._with_sums(classes, sums, norms)
+
+    def pca(self, n_components: int) -> np.ndarray:
+        """Return the principal components of all rows, from the scatter within and between classes.
+
+        Parameters
+        ----------
+        n_components : int
+            At most the number of features.
+
+        Returns
+        -------
+        ndarray, shape (n_components, n_features)
+            Orthonormal rows, by falling variance; the largest entry of each is positive.
+        """
+        self._structure.check_covariances("pca")
+        sums = self.centred()
+        d = sums.n_features
+        if not 1 <= n_components <= d:
+            raise InvalidParameterError(f"n_components={n_components}; expected 1 to {d}")
+        total = total_scatter(sums)
+        _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
+        components = vectors[:, ::-1].T
+        largest = np.abs(components).argmax(axis=1)
+        signs = np.sign(components[np.arange(n_components), largest])
+        return components * signs[:, None]
+
+    def project(self, components: Any, offset: Any = None) -> Self:
+        """Return the moments of ``(x - offset) @ components.T``, without reading the rows again.
+
+        Parameters
+        ----------
+        components : array-like, shape (n_components, n_features)
+        offset : array-like, shape (n_features,), optional
+
+        Returns
+        -------
+        ClassMoments
+            Moments of n_components features.
+        """
+        self._structure.check_covariances("project")
+        sums = self.centred()
+        components = np.asarray(components, np.float64)
+        if components.ndim != 2 or components.shape[1] != sums.n_features:
+            raise InvalidParameterError(
+                f"components has shape {components.shape}, expected "
+                f"(n_components, {sums.n_features})"
+            )
+        shift = np.zeros(sums.n_features) if offset is None else np.asarray(offset, np.float64)
+        if shift.shape != (sums.n_features,):
+            raise InvalidParameterError(
+                f"offset has shape {shift.shape}, expected ({sums.n_features},)"
+            )
+        mean = ((sums.mean - shift) + sums.mean_low) @ components.T
+        projected = CentredSums(
+            self._structure,
+            sums.count.copy(),
+            mean,
+            np.zeros_like(mean),
+            self._structure.project(sums.scatter, components),
+        )
+        return self._with_sums(self._classes, projected)
