@@ -51,7 +51,8 @@ ESTIMATORS = {
     "BernoulliNB": BernoulliNB(),
 }
 EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
-EVERY_GAUSSIAN = pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "BernoulliNB"])
+GAUSSIANS = [name for name in ESTIMATORS if name != "BernoulliNB"]
+EVERY_GAUSSIAN = pytest.mark.parametrize("name", GAUSSIANS)
 METHODS = [
     "predict",
     "predict_proba",

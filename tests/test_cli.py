@@ -31,7 +31,7 @@ def test_the_way_from_a_table_to_figures(command: Command, tmp_path: Path) -> No
     ended = [
         command("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
         child("fit", store, "--model", model, "--reg-param", "0.25"),
-        child("predict", model, store, "--out", tmp_path / "labels.zarr"),
+        command("predict", model, store, "--out", tmp_path / "labels.zarr"),
         command("evaluate", model, store),
         command("info", model, "--json"),
     ]
@@ -61,8 +61,8 @@ def test_version_costs_no_heavy_import() -> None:
     assert ended.out == f"streamgda {streamgda.__version__}\nset()\n"
 
 
-def test_demo_measures_what_it_prints() -> None:
-    ended = child("demo")
+def test_demo_measures_what_it_prints(command: Command) -> None:
+    ended = command("demo")
     assert (ended.code, ended.err) == (0, "")
     assert "\x1b" not in ended.out
     table = {line.split()[0]: line.split() for line in ended.out.splitlines() if line.strip()}

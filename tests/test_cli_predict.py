@@ -61,16 +61,20 @@ def test_interrupted_scoring_says_what_it_keeps_and_goes_on(
     data: Path, tmp_path: Path, done: Callable[..., str]
 ) -> None:
     program = f"""
-import os, signal, time
+import os, signal, threading
 from streamgda.engine import plan
 from streamgda.rows import sources
 plan._SLAB_BYTES = 50 * 24
-signal.signal(signal.SIGINT, signal.default_int_handler)
+told = threading.Event()
+def interrupt(*_):
+    told.set()
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
 read = sources.RowSource.read
 def interrupted(self, start, stop):
     if start == 150:  # slabs before it have been written
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.5)
+        told.wait(60)
     return read(self, start, stop)
 sources.RowSource.read = interrupted
 {PROGRAM}

@@ -169,7 +169,9 @@ def test_workers_write_where_a_path_says(stored, tmp_path):
         np.testing.assert_array_equal(kept, fitted.predict(X))
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    "n_workers", [1, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7))]
+)
 def test_any_number_of_workers_gives_the_same_bits(
     environment, stored, slabs_of_a_chunk, tmp_path, n_workers
 ):

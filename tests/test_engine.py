@@ -2,13 +2,14 @@
 
 import io
 import sys
-import time
+import threading
 
 import naive
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from grids import pairs
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
@@ -63,8 +64,9 @@ def as_memmap(tmp_path, array):
     return np.memmap(tmp_path / "rows", array.dtype, "r", shape=array.shape)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float64, np.float32])
-@pytest.mark.parametrize("weighted", [False, True])
+ROWS = [np.uint8, np.float64, np.float32], [False, True]
+
+
 class TestMoments:
     @pytest.fixture
     def rows(self, dtype, weighted):
@@ -73,7 +75,7 @@ class TestMoments:
         weights = np.random.default_rng(0).uniform(0, 2, FEW_ROWS) if weighted else None
         return X, y, weights
 
-    @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+    @pairs("dtype, weighted, covariance_type", *ROWS, naive.COVARIANCE_TYPES)
     def test_numpy(self, small_slabs, rows, covariance_type):
         X, y, weights = rows
         expected = ClassMoments(covariance_type).update(X, y, weights)
@@ -87,12 +89,13 @@ class TestMoments:
         )
         assert_same_moments(found, expected)
 
+    @pairs("dtype, weighted", *ROWS)
     def test_memmap(self, small_slabs, tmp_path, rows):
         X, y, weights = rows
         found = accumulate(as_memmap(tmp_path, X), y, sample_weight=weights)
         assert_same_moments(found, ClassMoments().update(X, y, weights))
 
-    @pytest.mark.parametrize("chunks", CHUNKS)
+    @pairs("dtype, weighted, chunks", *ROWS, CHUNKS)
     def test_zarr(self, small_slabs, rows, chunks):
         X, y, weights = rows
         stored = zarr.create_array({}, shape=X.shape, dtype=X.dtype, **CHUNKS[chunks])
@@ -100,9 +103,13 @@ class TestMoments:
         found = accumulate(stored, y, sample_weight=weights)
         assert_same_moments(found, ClassMoments().update(X, y, weights))
 
-    @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
-    @pytest.mark.parametrize("labels", ["numpy", "frame", "zarr"])
-    @pytest.mark.parametrize("names", [None, NAMES])
+    @pairs(
+        "dtype, weighted, kind, labels, names",
+        *ROWS,
+        ["numpy", "frame", "zarr"],
+        ["numpy", "frame", "zarr"],
+        [None, NAMES],
+    )
     def test_labels_and_weights_held_otherwise(self, small_slabs, rows, kind, labels, names):
         X, y, weights = rows
         y = y if names is None else names[y]
@@ -118,6 +125,7 @@ class TestMoments:
             np.testing.assert_array_equal(found.classes, names[np.argsort(names)])
             assert_same_moments(found, expected)
 
+    @pairs("dtype, weighted", *ROWS)
     def test_batches(self, rows):
         X, y, weights = rows
         parts = np.split(np.arange(FEW_ROWS), [1, 7, 7 + 64, 150])
@@ -200,19 +208,21 @@ def test_slabs_are_whole_chunks_read_once(monkeypatch, chunk, shard, slab_bytes,
 def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, 20)
-    done = []
+    done, ahead, read = [], [], threading.Semaphore(0)
     update = ClassMoments._update
 
     def counted(moments, *arguments, **keywords):
-        late = time.monotonic() + 30
-        while len(recorder.reads) < min(25, len(done) + 2) and time.monotonic() < late:
-            time.sleep(1e-4)  # until the slab after this one is read
+        for _ in range(2 if not done else len(done) < 24):  # until the next slab is being read
+            assert read.acquire(timeout=300)
         update(moments, *arguments, **keywords)
         done.append(1)
 
-    ahead = []
+    def note():
+        ahead.append(len(recorder.reads) - len(done))
+        read.release()
+
     monkeypatch.setattr(ClassMoments, "_update", counted)
-    recorder.on_read = lambda: ahead.append(len(recorder.reads) - len(done))
+    recorder.on_read = note
     accumulate(recorder, y)
     assert len(done) == 25
     assert max(ahead) == 1

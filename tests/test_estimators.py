@@ -6,9 +6,12 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from grids import pairs
 from samples import (
+    ESTIMATORS,
     EVERY_ESTIMATOR,
     EVERY_GAUSSIAN,
+    GAUSSIANS,
     METHODS,
     PARAMETERS,
     assert_equal_to_rounding,
@@ -218,10 +221,7 @@ FAILURES_AFTER_OTHER_ROWS = {
 }
 
 
-@EVERY_ESTIMATOR
-@pytest.mark.parametrize("what", FAILURES)
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("fitted", [False, True])
+@pairs("name, what, method, fitted", ESTIMATORS, FAILURES, ["fit", "partial_fit"], [False, True])
 def test_what_fails_leaves_no_trace(name, what, method, fitted):
     X, y = blobs()
     estimator = make(name)
@@ -298,9 +298,7 @@ VIEWS = {
 }
 
 
-@EVERY_GAUSSIAN
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@pairs("name, view, dtype", GAUSSIANS, VIEWS, [np.float64, np.uint8])
 def test_from_moments_that_were_projected_selected_or_merged(name, view, dtype):
     X, y = blobs()
     X = bytes_of(X) if dtype == np.uint8 else X

@@ -32,7 +32,9 @@ from streamgda import (
 from streamgda.errors import FormatError, SourceNotFoundError
 from streamgda.storage.saved import state_of
 
-N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "200"))  # of each saved thing, twice
+THOROUGH = os.environ.get("STREAMGDA_TESTS") == "thorough"
+# Of each saved thing, twice.
+N_CASES = int(os.environ.get("STREAMGDA_FUZZ_CASES", "200" if THOROUGH else "40"))
 NASTY = [
     *(None, True, False, 0, 1, -1, 2, 255, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308),
     *(float("nan"), float("inf"), "", "x", "a" * 1000, "\0", "..", "../count", "/dev/zero", "full"),
@@ -221,6 +223,7 @@ def check(load, store, wanted):
     return False
 
 
+@pytest.mark.thorough
 @EVERY_SUBJECT
 @pytest.mark.parametrize("sealed", [False, True], ids=["damaged", "sealed"])
 def test_in_memory(name, sealed):
@@ -241,6 +244,7 @@ def memory(files):
     return zarr.storage.MemoryStore({k: Buffer.from_bytes(v) for k, v in files.items()})
 
 
+@pytest.mark.thorough
 @EVERY_SUBJECT
 def test_zip_files(name, tmp_path):
     saved, load = subject(name)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from grids import pairs
 from samples import blobs, bytes_of
 
 from streamgda import ClassMoments, GaussianModel
@@ -108,10 +109,11 @@ def test_layout_does_not_matter(covariance_type, n_features):
             np.testing.assert_array_equal(found[method], expected[method], f"{name}: {method}")
 
 
-@EVERY_TYPE
-@pytest.mark.parametrize("n_features", [4, 40])
-@pytest.mark.parametrize(
-    "dtype", [np.float16, np.uint8, np.int8, np.uint16, np.int16, np.int64, np.bool_]
+@pairs(
+    "covariance_type, n_features, dtype",
+    naive.COVARIANCE_TYPES,
+    [4, 40],
+    [np.float16, np.uint8, np.int8, np.uint16, np.int16, np.int64, np.bool_],
 )
 def test_other_types_score_as_their_values_in_float64(covariance_type, n_features, dtype):
     X, y = blobs(200, n_features)
@@ -257,12 +259,10 @@ def test_a_prior_of_zero_is_never_predicted():
 # --- the same bits ----------------------------------------------------------------------------
 
 
-EVERY_FLOAT = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+FLOATS = [np.float32, np.float64]
 
 
-@EVERY_TYPE
-@EVERY_FLOAT
-@pytest.mark.parametrize("n_features", [3, 37])
+@pairs("covariance_type, n_features, dtype", naive.COVARIANCE_TYPES, [3, 37], FLOATS)
 def test_the_place_of_a_row_does_not_matter(covariance_type, n_features, dtype):
     X, y = blobs(400, n_features)
     fitted = fit(X, y, covariance_type)
@@ -277,9 +277,7 @@ def test_the_place_of_a_row_does_not_matter(covariance_type, n_features, dtype):
         assert_same_bits(scores(fitted, X[rows]), part)
 
 
-@EVERY_TYPE
-@EVERY_FLOAT
-@pytest.mark.parametrize("n_features", [3, 37])
+@pairs("covariance_type, n_features, dtype", naive.COVARIANCE_TYPES, [3, 37], FLOATS)
 def test_the_number_of_threads_does_not_matter(
     monkeypatch, use_threads, covariance_type, n_features, dtype
 ):

@@ -5,6 +5,7 @@ import re
 import naive
 import numpy as np
 import pytest
+from grids import pairs
 from moment_checks import (
     DTYPES,
     NATIVE,
@@ -45,9 +46,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("covariance_type", TYPES)
+@pairs("layout, dtype, covariance_type", LAYOUTS, DTYPES, TYPES)
 def test_rows_of_any_kind(covariance_type, dtype, layout, tmp_path):
     X, y = sample(dtype=dtype)
     rows = LAYOUTS[layout](X, tmp_path)
@@ -77,9 +76,7 @@ def test_rows_of_any_kind_in_large_states(covariance_type, dtype, tmp_path, monk
         assert moments.class_count.dtype == np.int64
 
 
-@pytest.mark.parametrize("path", ["whole", "large"])
-@pytest.mark.parametrize("dtype", NATIVE)
-@pytest.mark.parametrize("covariance_type", TYPES)
+@pairs("path, dtype, covariance_type", ["whole", "large"], NATIVE, TYPES)
 def test_big_endian_rows_give_the_same_bits(covariance_type, dtype, path, monkeypatch):
     take_path(path, monkeypatch)
     X, y = sample(dtype=dtype)
@@ -89,9 +86,12 @@ def test_big_endian_rows_give_the_same_bits(covariance_type, dtype, path, monkey
     assert snapshot(a) == snapshot(b)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 12, 13, 15, 16, 17, 24, 25, 63, 64, 65])
-@pytest.mark.parametrize("dtype", NATIVE)
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+@pairs(
+    "d, dtype, covariance_type",
+    [1, 2, 3, 7, 8, 12, 13, 15, 16, 17, 24, 25, 63, 64, 65],
+    NATIVE,
+    ["full", "tied", "diag"],
+)
 def test_any_width(covariance_type, dtype, d, monkeypatch):
     X, y = sample(70, d, dtype=dtype)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
@@ -100,18 +100,19 @@ def test_any_width(covariance_type, dtype, d, monkeypatch):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y, rtol=rtol)
 
 
-@pytest.mark.parametrize("d", [784, 785])
-@pytest.mark.parametrize("dtype", NATIVE)
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pairs("d, dtype, covariance_type", [784, 785], NATIVE, ["full", "tied"])
 def test_any_large_width(covariance_type, dtype, d):
     X, y = sample(13, d, 2, dtype=dtype)
     moments = ClassMoments(covariance_type).update(X, y)
     assert_moments(moments, X, y, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1024, 2000])
-@pytest.mark.parametrize("dtype", ["float64", "uint8"])
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "tied_diag"])
+@pairs(
+    "n, dtype, covariance_type",
+    [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1024, 2000],
+    ["float64", "uint8"],
+    ["full", "tied", "tied_diag"],
+)
 def test_any_number_of_rows(covariance_type, dtype, n, monkeypatch):
     X, y = sample(n, 6, 4, dtype=dtype)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)

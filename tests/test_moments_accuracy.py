@@ -5,6 +5,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
+from grids import pairs
 from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, take_path, variances, watch
 
 from streamgda.kernels.scatter import DEPTH
@@ -72,9 +73,7 @@ def test_classes_far_from_each_other():
     assert_accurate(ClassMoments("tied").update(far, y), expected)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("value", [0.1, 1e8 + 0.3, -7.7e-9, 1e100])
-@pytest.mark.parametrize("covariance_type", TYPES)
+@pairs("weighted, value, covariance_type", [False, True], [0.1, 1e8 + 0.3, -7.7e-9, 1e100], TYPES)
 def test_constant_features_have_no_scatter_at_all(covariance_type, value, weighted):
     X, y = sample(300, 4)
     X[:, 1] = value
@@ -151,9 +150,7 @@ SCALES = {
 }
 
 
-@pytest.mark.parametrize("d", [3, 20, 40])
-@pytest.mark.parametrize("scales", SCALES)
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pairs("d, scales, covariance_type", [3, 20, 40], SCALES, ["full", "tied"])
 def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scales, d, monkeypatch):
     """Whole blocks of 256 rows, so that none is small enough for float32."""
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, snapshot, take_path
+from grids import pairs
+from moment_checks import PATHS, TYPES, assert_moments, sample, snapshot, take_path
 from scipy import sparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
@@ -51,9 +52,7 @@ def test_values_that_are_not_finite(moments, value, name, dtype):
     refuses(moments, "row 0, column 1", with_value(value, 0, dtype=dtype), [0, 1, 0, 7])
 
 
-@EVERY_PATH
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+@pairs("path, value, covariance_type", PATHS, [np.nan, np.inf], ["full", "tied", "diag"])
 def test_values_that_are_not_finite_late_in_a_large_array(
     covariance_type, value, path, monkeypatch, use_threads
 ):

@@ -5,6 +5,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
+from grids import pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import set_sizes
@@ -152,10 +153,13 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-@pytest.mark.parametrize("path", ["small", "large"])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("end", ["min", "max", "both", "one zero"])
+@pairs(
+    "product, path, dtype, end",
+    PRODUCTS,
+    ["small", "large"],
+    DTYPES,
+    ["min", "max", "both", "one zero"],
+)
 def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take_path, panel_types):
     """What float32 and int32 must still add without rounding, in narrow panels and wide ones."""
     multiply(product)
@@ -178,9 +182,7 @@ def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take
     assert panel_types == {PRODUCTS[product] if dtype in ("uint8", "int8") else "float64"}
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pairs("path, dtype, covariance_type", PATHS, DTYPES, ["full", "tied"])
 def test_both_products_give_python_s_integers(
     covariance_type, dtype, path, multiply, take_path, panel_types
 ):
@@ -211,9 +213,12 @@ def test_both_products_give_python_s_integers(
     assert panel_types == (set(PRODUCTS.values()) if byte else {"float64"})
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 15, 16, 17, 23, 24, 25, 63, 64, 65])
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pairs(
+    "product, d, dtype",
+    PRODUCTS,
+    [1, 2, 3, 7, 8, 15, 16, 17, 23, 24, 25, 63, 64, 65],
+    ["uint8", "int8"],
+)
 def test_both_products_at_any_width(dtype, d, product, multiply):
     multiply(product)
     X, y = sample(35, d, dtype)
@@ -461,9 +466,7 @@ def test_exact_less_centred():
 # --- overflow ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows_before", [0, 10, 40])
-@pytest.mark.parametrize("limit", ["_EXACT_LIMIT", "_EXACT_ROWS"])
-@pytest.mark.parametrize("covariance_type", TYPES)
+@pairs("rows_before, limit, covariance_type", [0, 10, 40], ["_EXACT_LIMIT", "_EXACT_ROWS"], TYPES)
 def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monkeypatch):
     """The limit lets 45 rows in; what comes after that is float64, and just as right."""
     monkeypatch.setattr(exact_module, limit, 45 * 255**2 if limit == "_EXACT_LIMIT" else 46)

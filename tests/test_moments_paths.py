@@ -6,9 +6,10 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
+from grids import pairs
 from moment_checks import (
-    EVERY_PATH,
     LARGE,
+    PATHS,
     assert_close,
     assert_moments,
     sample,
@@ -63,9 +64,12 @@ def accuracy(dtype, path, matrix=True):
     return 1e-6 if dtype == "float32" and path in LARGE and matrix else 1e-12
 
 
-@EVERY_PATH
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "tied_spherical"])
+@pairs(
+    "path, dtype, covariance_type",
+    PATHS,
+    ["float64", "float32", "uint8", "weighted"],
+    ["full", "tied", "diag", "tied_spherical"],
+)
 def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads):
     use_threads(2)
     weighted = dtype == "weighted"
@@ -85,9 +89,12 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
         assert snapshot(moments) == snapshot(plain)
 
 
-@EVERY_PATH
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "weighted"])
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pairs(
+    "path, dtype, covariance_type",
+    PATHS,
+    ["float64", "float32", "uint8", "weighted"],
+    ["full", "tied"],
+)
 def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, path, monkeypatch):
     """Constants have no scatter, and duplicates equal scatters to the bit, also after merging."""
     weighted = dtype == "weighted"
@@ -128,7 +135,7 @@ def test_many_segments(covariance_type):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@EVERY_PATH
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float32 and more", "uint8", "weighted"])
 def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
     weighted = dtype == "weighted"

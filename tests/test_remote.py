@@ -33,12 +33,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
 
 
 @pytest.fixture(autouse=True)
-def no_pauses_and_no_connections_left(monkeypatch):
+def no_pauses_and_no_connections_kept(monkeypatch):
     monkeypatch.setattr(retry, "PAUSES", (0, 0, 0))
     yield
     for kind in ("http", "s3"):
         fsspec.get_filesystem_class(kind).clear_instance_cache()
-    gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_connections_left():
+    yield
+    gc.collect()  # which takes seconds
 
 
 @pytest.fixture(scope="module")

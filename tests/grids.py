@@ -1,0 +1,33 @@
+"""Parametrisation over grids of which a few cases do."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+
+def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
+    """Parametrise a test so that any two values of different parameters meet in some case.
+
+    The whole grid runs with ``STREAMGDA_TESTS=thorough`` in the environment.
+    """
+    grid = list(product(*map(list, values)))
+    if os.environ.get("STREAMGDA_TESTS") != "thorough":
+        grid = [grid[case] for case in covering([len(list(v)) for v in values])]
+    return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, grid)(test))
+
+
+def covering(sizes: Sequence[int]) -> list[int]:
+    """Numbers of cases of a grid of these sizes, chosen greedily until all pairs are covered."""
+    cases = list(product(*map(range, sizes)))
+    covers = [
+        {(i, case[i], j, case[j]) for i, j in combinations(range(len(sizes)), 2)} for case in cases
+    ]
+    missing, chosen = set().union(*covers), []
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(covers[number] & missing))
+        chosen.append(best)
+        missing -= covers[best]
+    return sorted(chosen)
