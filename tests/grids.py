@@ -13,10 +13,21 @@ def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
 
     The whole grid runs with ``STREAMGDA_TESTS=thorough`` in the environment.
     """
-    grid = list(product(*map(list, values)))
-    if os.environ.get("STREAMGDA_TESTS") != "thorough":
-        grid = [grid[case] for case in covering([len(list(v)) for v in values])]
-    return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, grid)(test))
+    lists = [list(of_one) for of_one in values]
+    grid = list(product(*lists))
+    return cases(names, grid, [grid[number] for number in covering([len(v) for v in lists])])
+
+
+def in_turn(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
+    """Parametrise a test by every value of each parameter, but not by all pairs of them."""
+    lists = [list(of_one) for of_one in values]
+    turns = range(max(map(len, lists)))
+    return cases(names, product(*lists), [[v[turn % len(v)] for v in lists] for turn in turns])
+
+
+def cases(names: str, grid: Iterable[Any], few: Iterable[Any]) -> Callable[[Callable], Callable]:
+    chosen = list(grid if os.environ.get("STREAMGDA_TESTS") == "thorough" else few)
+    return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, chosen)(test))
 
 
 def covering(sizes: Sequence[int]) -> list[int]:

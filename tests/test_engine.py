@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from grids import pairs
+from grids import in_turn, pairs
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
@@ -247,11 +247,9 @@ def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
 # --- scores -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("full", np.float64), ("LDA", np.uint8), ("GaussianNB", np.uint8)]
-)
-@pytest.mark.parametrize("chunks", CHUNKS)
-def test_scores_from_zarr(small_slabs, name, chunks, dtype):
+@in_turn("chunks, name", CHUNKS, ["full", "LDA", "GaussianNB"])
+def test_scores_from_zarr(small_slabs, name, chunks):
+    dtype = np.float64 if name == "full" else np.uint8
     X, y = blobs(FEW_ROWS, 6)
     X = bytes_of(X) if dtype == np.uint8 else X
     fitted = make(name).fit(X, y)
@@ -261,8 +259,7 @@ def test_scores_from_zarr(small_slabs, name, chunks, dtype):
     assert fitted.score(stored, held(y, "zarr")) == fitted.score(X, y)
 
 
-@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
-@pytest.mark.parametrize("method", METHODS)
+@in_turn("method, kind", METHODS, ["zarr", "numpy", "frame", "zarr"])
 def test_scores_go_where_they_are_sent(small_slabs, tmp_path, kind, method):
     X, y = blobs(FEW_ROWS, 6)
     fitted = make("LDA").fit(X, y)

@@ -195,13 +195,15 @@ def test_the_default_is_what_the_machine_has(monkeypatch):
 CHILD = Path(__file__).with_name("peaks.py")
 
 
-@pytest.fixture(scope="module")
-def peaks(tmp_path_factory):
+@pytest.fixture(
+    scope="module", params=["few cases", pytest.param("every case", marks=pytest.mark.slow)]
+)
+def peaks(request, tmp_path_factory):
     """By case: the planned memory, and the most that a process took beyond what it had before."""
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("peaks are read from Linux's /proc")
     done = subprocess.run(
-        [sys.executable, str(CHILD), str(tmp_path_factory.mktemp("peaks"))],
+        [sys.executable, CHILD, tmp_path_factory.mktemp("peaks"), request.param.split()[0]],
         capture_output=True,
         text=True,
         check=False,
@@ -216,7 +218,7 @@ def peaks(tmp_path_factory):
 
 
 def test_no_case_takes_more_than_was_planned(peaks):
-    assert len(peaks) >= 15
+    assert len(peaks) >= 11
     assert {name: p for name, p in peaks.items() if p[1] > p[0]} == {}
 
 
