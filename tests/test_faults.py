@@ -286,7 +286,7 @@ def test_workers_that_spill_come_and_go(stored, tmp_path):
             events = workers.scheduler.get_events("all")
             came = sum(told["action"] == "add-worker" for _, told in events)
             times += 1
-            assert times < 30
+            assert times < 300
 
 
 @pytest.mark.slow
@@ -300,9 +300,9 @@ def test_a_scheduler_that_is_killed(waiting, tmp_path):
     kept = tmp_path / "kept"
     file = ["--scheduler-file", str(tmp_path / "scheduler.json")]
     scheduler = start("scheduler", "--no-dashboard", "--port", "0", *file)
-    worker = start("worker", "--no-dashboard", "--no-nanny", "--death-timeout", "20", *file)
+    worker = start("worker", "--no-dashboard", "--no-nanny", "--death-timeout", "120", *file)
     try:
-        with Client(scheduler_file=file[1], timeout=5) as client:
+        with Client(scheduler_file=file[1], timeout=20) as client:
             client.wait_for_workers(1)
             once_there(kept, scheduler.kill)
             with pytest.raises(ClusterError, match=r"the scheduler is gone.*run this again") as end:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from grids import pairs
+from grids import in_turn
 from moment_checks import PATHS, TYPES, assert_moments, sample, snapshot, take_path
 from scipy import sparse
 
@@ -52,7 +52,7 @@ def test_values_that_are_not_finite(moments, value, name, dtype):
     refuses(moments, "row 0, column 1", with_value(value, 0, dtype=dtype), [0, 1, 0, 7])
 
 
-@pairs("path, value, covariance_type", PATHS, [np.nan, np.inf], ["full", "tied", "diag"])
+@in_turn("path, value, covariance_type", PATHS, [np.nan, np.inf], ["full", "tied", "diag"])
 def test_values_that_are_not_finite_late_in_a_large_array(
     covariance_type, value, path, monkeypatch, use_threads
 ):
