@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from stops import N_ROWS, SLAB, X, Y, bits, stopped
 
-from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate, load
+from streamgda import (
+    Checkpoint,
+    ClassMoments,
+    GaussianNB,
+    ThresholdClassifier,
+    accumulate,
+    load,
+)
 from streamgda.errors import CheckpointError, InvalidParameterError
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
@@ -87,3 +94,12 @@ def test_a_checkpoint_of_a_pass_is_none_of_a_stream(tmp_path):
         Checkpoint(tmp_path / "text")
     with pytest.raises(InvalidParameterError, match="every"):
         Checkpoint(tmp_path / "other", every=-1)
+
+
+def test_a_threshold_is_kept_with_its_offset(tmp_path):
+    rule = ThresholdClassifier(GaussianNB()).fit(X, Y > 0)
+    Checkpoint(tmp_path / "stream").save(rule, 12)
+    kept = Checkpoint(tmp_path / "stream")
+    assert kept.offset == 12
+    assert kept.state.threshold_ == rule.threshold_
+    np.testing.assert_array_equal(kept.state.predict(X), rule.predict(X))

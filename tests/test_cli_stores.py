@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import streamgda
-from streamgda import GaussianNB, ThresholdClassifier, accumulate
+from streamgda import BernoulliNB, GaussianNB, ThresholdClassifier, accumulate
 from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 3
@@ -240,3 +240,14 @@ def test_thresholds_have_no_probabilities(command, rows, tmp_path):
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels")[:], fitted.predict(X))
     for option in (["--proba"], ["--density"], ["--reject", "0.1"]):
         refused(command(*predict, *option, "--overwrite"), "ThresholdClassifier has no ")
+
+
+def test_info_of_a_bernoulli_model(command, tmp_path):
+    X, y = np.eye(4), np.arange(4) % 2
+    BernoulliNB().fit(X, y).model_.save(tmp_path / "it.zip")
+    code, out, _ = command("info", tmp_path / "it.zip", "--json")
+    described = json.loads(out)
+    assert code == 0
+    assert described["kind"] == "Bernoulli model"
+    assert described["features"] == 4
+    assert described["classes"] == [{"label": 0, "prior": 0.5}, {"label": 1, "prior": 0.5}]

@@ -214,7 +214,9 @@ def test_ctrl_c_cancels_the_work_and_keeps_what_was_done(cluster, client, waitin
             accumulate(X, y, checkpoint=path, checkpoint_every=0.1)
     finally:
         signal.signal(signal.SIGINT, handler)
-    note = r"kept keeps what was done, \d+ of 200 parts: run the same again to go on after them"
+    note = (
+        r"kept keeps what was done, \d+ of 200 parts: run the same call again to resume after them"
+    )
     assert re.search(note, stopped.value.__notes__[0])
     go_on.touch()
     while cluster.scheduler.tasks:  # nothing is left of it

@@ -302,7 +302,7 @@ def test_only_plain_files_are_read(tmp_path, key, become):
     saved, load = subject("moments")
     path = write_directory(tmp_path / "saved", files_of(saved))
     become(path / key)
-    with pytest.raises(FormatError, match="is not a file of its own"):
+    with pytest.raises(FormatError, match="is not a regular file within the directory"):
         load(path)
 
 

@@ -18,6 +18,7 @@ from samples import (
 
 import streamgda
 from streamgda import (
+    BernoulliNB,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
     ThresholdClassifier,
@@ -163,3 +164,27 @@ def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
         storage.write(tmp_path / "it", "estimator", attributes, arrays | {"threshold": wrong})
         with pytest.raises(FormatError, match="no threshold between two classes"):
             streamgda.load(tmp_path / "it")
+
+
+def test_classes_load_their_own_estimators_only(tmp_path):
+    X, y = blobs()
+    GaussianNB().fit(X, y).save(tmp_path / "nb")
+    assert type(GaussianNB.load(tmp_path / "nb")) is GaussianNB
+    with pytest.raises(FormatError, match=r"nb: the saved estimator is of class 'GaussianNB'"):
+        QuadraticDiscriminantAnalysis.load(tmp_path / "nb")
+
+
+def test_bernoulli_models_are_saved(tmp_path):
+    X, y = blobs()
+    model = BernoulliNB(binarize=0.0).fit(X, y).model_
+    model.save(tmp_path / "model.zip")
+    loaded = type(model).load(tmp_path / "model.zip")
+    np.testing.assert_array_equal(loaded.log_density(X), model.log_density(X))
+    assert loaded.threshold == 0
+    attributes, arrays = state_of(model)
+    for name, wrong in (("threshold", "high"), ("log_one", -model.log_one), ("priors", [0.1])):
+        damaged = {name: wrong} if name == "threshold" else {}
+        changed = {} if damaged else {name: np.asarray(wrong)}
+        storage.write(tmp_path / "it", "bernoulli", attributes | damaged, arrays | changed)
+        with pytest.raises(FormatError, match="the saved bernoulli is damaged"):
+            type(model).load(tmp_path / "it")

@@ -14,6 +14,7 @@ from streamgda import GaussianDiscriminantAnalysis, GaussianModel, storage
 from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 from streamgda.moments import ClassMoments
 from streamgda.storage import pack_labels, unpack_labels
+from streamgda.storage.replacing import move_into_place, replacing
 from streamgda.storage.saved import state_of
 
 LABELS = {
@@ -564,3 +565,34 @@ def test_what_is_no_triangle_is_told(tmp_path, shape):
     storage.write(tmp_path / "model", "model", attributes, arrays | {"roots": np.zeros(shape)})
     with pytest.raises(FormatError, match="damaged"):
         GaussianModel.load(tmp_path / "model")
+
+
+# --- replacing in one step --------------------------------------------------------------------
+
+
+def test_a_directory_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch):
+    path, partial = tmp_path / "there", tmp_path / "there.new"
+    for folder in (path, partial):
+        folder.mkdir()
+        (folder / "name").write_text(folder.name)
+    replace = Path.replace
+
+    def failing(self, target):
+        if self == partial:
+            raise OSError("another file system")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(OSError, match="another file system"):
+        move_into_place(partial, path)
+    assert (path / "name").read_text() == "there"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_two_writers_do_not_share_a_temporary_name(tmp_path):
+    with replacing(tmp_path / "file") as first, replacing(tmp_path / "file") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "file").read_text() == "first"  # it left last
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -192,7 +192,7 @@ class Journal:
         if error is not None and self._written:
             error.add_note(
                 f"The checkpoint {self} keeps what was done, {self.kind.format(self._written)}: "
-                f"run the same again to go on after them"
+                f"run the same call again to resume after them"
             )
 
 

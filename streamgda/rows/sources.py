@@ -20,7 +20,7 @@ from streamgda.errors import (
     ReadError,
     SourceError,
 )
-from streamgda.runtime.retry import brief, patiently
+from streamgda.runtime.retry import brief, with_retries
 
 _OBJECT_BYTES = 64  # of a label that is a Python object of its own
 _CHUNK_TASK_BYTES = 1 << 12  # what reading a chunk takes, however small it is
@@ -102,7 +102,7 @@ class RowSource:
         if hasattr(self.values, "iloc"):
             return np.asarray(self.values.iloc[start:stop])
         try:
-            return patiently(lambda: np.asarray(self.values[start:stop]))
+            return with_retries(lambda: np.asarray(self.values[start:stop]))
         except (MemoryError, InvalidDataError):  # rows that were read, and are wrong
             raise
         except Exception as error:  # every store and codec has its own

@@ -1,1 +1,1 @@
-"""The process: threads, LAPACK without the GIL, memory, and retries."""
+"""Resources of the process: threads, LAPACK without the GIL, memory, and retries."""

@@ -1,7 +1,8 @@
 """LAPACK routines on C-contiguous float64 matrices, in place, without holding the GIL.
 
 `scipy.linalg.lapack` has them too, but holds the GIL, so that threads would wait for each other.
-LAPACK thinks in columns: to it, the lower triangle of a matrix in rows is an upper one.
+LAPACK stores matrices by columns: it sees the lower triangle of a C-contiguous matrix as an upper
+one.
 """
 
 from __future__ import annotations
@@ -37,16 +38,21 @@ _dlansy = _routine(
 
 
 def norm(matrix: np.ndarray) -> float:
-    """The 1-norm of a symmetric matrix, given by its lower triangle."""
-    n, room = ctypes.c_int(len(matrix)), np.empty(len(matrix))
-    size: float = _dlansy(b"1", b"U", n, matrix.ctypes.data, n, room.ctypes.data)
+    """Return the 1-norm of a symmetric matrix, given by its lower triangle."""
+    n, work = ctypes.c_int(len(matrix)), np.empty(len(matrix))
+    size: float = _dlansy(b"1", b"U", n, matrix.ctypes.data, n, work.ctypes.data)
     return size
 
 
 def cholesky(matrix: np.ndarray) -> bool:
-    """Replace the lower triangle of a symmetric matrix by its Cholesky factor; whether it has one.
+    """Replace the lower triangle of a symmetric matrix by its Cholesky factor.
 
-    The upper triangle is left alone.
+    The upper triangle does not change.
+
+    Returns
+    -------
+    bool
+        Whether the matrix is positive definite. If it is not, its lower triangle is destroyed.
     """
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
     _dpotrf(b"U", n, matrix.ctypes.data, n, info)
@@ -54,19 +60,19 @@ def cholesky(matrix: np.ndarray) -> bool:
 
 
 def reciprocal_condition(factor: np.ndarray, norm: float) -> float:
-    """An estimate of one over the condition number in the 1-norm, from a Cholesky factor.
+    """Estimate the reciprocal condition number in the 1-norm from a Cholesky factor.
 
     Parameters
     ----------
     factor : ndarray, shape (d, d)
-        As `cholesky` leaves it.
+        A result of `cholesky`.
     norm : float
-        The 1-norm of the matrix that was factored.
+        The 1-norm of the matrix before it was factored.
     """
     d = len(factor)
     n, info = ctypes.c_int(d), ctypes.c_int()
     reciprocal = ctypes.c_double()
-    room, numbers = np.empty(3 * d), np.empty(d, np.intc)
+    work, integer_work = np.empty(3 * d), np.empty(d, np.intc)
     _dpocon(
         b"U",
         n,
@@ -74,14 +80,14 @@ def reciprocal_condition(factor: np.ndarray, norm: float) -> float:
         n,
         ctypes.c_double(norm),
         reciprocal,
-        room.ctypes.data,
-        numbers.ctypes.data,
+        work.ctypes.data,
+        integer_work.ctypes.data,
         info,
     )
     return reciprocal.value
 
 
 def invert_lower(matrix: np.ndarray) -> None:
-    """Replace a lower triangle by that of its inverse; the upper triangle is left alone."""
+    """Replace a lower triangle by its inverse; the upper triangle does not change."""
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
     _dtrtri(b"U", b"N", n, matrix.ctypes.data, n, info)

@@ -1,4 +1,4 @@
-"""How much memory a process may take: of what the machine has available, or a container allows."""
+"""Memory: sizes in bytes, and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def spare_memory() -> int:
-    """Half of the memory that is available, or that a control group allows where that is less.
+    """Return half of the available memory, or half of a control group's limit if that is less.
 
-    Page cache counts as available. Of control groups, versions 1 and 2 are looked at.
+    The page cache counts as available. Control groups (of containers) may have version 1 or 2.
     """
     available: int = psutil.virtual_memory().available
     return min([available, *cgroup_limits(Path("/proc/self/cgroup"), _CGROUPS)]) // 2
 
 
 def cgroup_limits(membership: Path, root: Path) -> list[int]:
-    """Limits in bytes of the control groups that a process is in, and of those around them.
+    """Return the limits in bytes of a process's control groups and of their parents.
 
     Parameters
     ----------
     membership : path
-        A file such as ``/proc/self/cgroup``.
+        The list of the groups of a process, such as ``/proc/self/cgroup``.
     root : path
-        Where the groups are mounted.
+        Mount point of the groups.
     """
     limits: list[int] = []
     with contextlib.suppress(OSError):
@@ -43,13 +43,13 @@ def cgroup_limits(membership: Path, root: Path) -> list[int]:
             name = "memory.limit_in_bytes" if controllers else "memory.max"
             inside = PurePosixPath(path.lstrip("/"))
             for group in (inside, *inside.parents):
-                with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+                with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
                     limits.append(int((mounted / group / name).read_text()))
     return limits
 
 
 def allowed_bytes(max_memory: int | str | None) -> int:
-    """The budget that is meant, which by default is `spare_memory`."""
+    """Return a memory budget in bytes, which is `spare_memory` by default."""
     given = as_bytes(max_memory)
     return spare_memory() if given is None else given
 
@@ -59,12 +59,12 @@ _UNITS |= {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
 def as_bytes(size: int | str | None) -> int | None:
-    """A number of bytes, from one or from a text such as ``"512MB"`` or ``"2GiB"``.
+    """Return a number of bytes, given as an integer or as a string such as ``"512MB"``.
 
     Raises
     ------
     InvalidParameterError
-        For anything else.
+        If the size is anything else.
 
     Examples
     --------
@@ -80,12 +80,12 @@ def as_bytes(size: int | str | None) -> int | None:
     elif isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0:
         return int(size)
     raise InvalidParameterError(
-        f"max_memory={size!r}; expected a number of bytes above 0, or a text such as '512MB'"
+        f"max_memory={size!r}; expected a number of bytes above 0, or a string such as '512MB'"
     )
 
 
 def readable(size: float) -> str:
-    """Bytes as a person would say them.
+    """Return a number of bytes in a unit that is easy to read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Failures of networks and disks: asking again, as they may pass, and saying what they were."""
+"""Retries after failures of networks and disks, which may be temporary."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-PAUSES = (0.1, 0.5, 2.0)  # seconds, before what failed is asked again
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _CLIENTS = {"aiohttp", "botocore", "aiobotocore", "obstore", "requests", "google", "gcsfs"}
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether it was a network or a disk that failed, and not what was read.
+def is_temporary(error: BaseException) -> bool:
+    """Return whether an error may be temporary: that of a network or a disk, not of the data.
 
-    Clients of networks have errors of their own, which are told by the package they come from.
+    Network clients raise their own errors, which are recognised by the package that defines them.
 
     Examples
     --------
-    >>> may_pass(TimeoutError()), may_pass(FileNotFoundError()), may_pass(ValueError())
+    >>> is_temporary(TimeoutError()), is_temporary(FileNotFoundError()), is_temporary(ValueError())
     (True, False, False)
     """
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
@@ -28,20 +28,20 @@ def may_pass(error: BaseException) -> bool:
     return failed and not isinstance(error, _FINAL)
 
 
-def patiently(call: Callable[[], Result]) -> Result:
-    """What a call returns; where it fails and that may pass, it is made again, later and later."""
+def with_retries(call: Callable[[], Result]) -> Result:
+    """Return the result of a call, which is retried after errors that may be temporary."""
     for pause in PAUSES:
         try:
             return call()
         except Exception as error:
-            if not may_pass(error):
+            if not is_temporary(error):
                 raise
             time.sleep(pause)
     return call()
 
 
 def brief(error: BaseException) -> str:
-    """Kind and text of an error on one short line; clients put whole requests into theirs.
+    """Return type and message of an error on one short line; some messages hold whole requests.
 
     Examples
     --------

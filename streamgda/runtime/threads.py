@@ -26,10 +26,10 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def n_threads() -> int:
-    """Threads that the calling thread may use.
+    """Return the number of threads that the calling thread may use.
 
-    As many as the machine has cores for, Numba, the BLAS (so ``threadpoolctl`` limits hold) and
-    `limit` allow.
+    This is the smallest of the number of cores, Numba's number of threads, that of the BLAS (so
+    that ``threadpoolctl`` limits hold), and the number given to `limit`.
     """
     allowed: int = min(numba.config.NUMBA_NUM_THREADS, _cores(), _blas_threads())
     return max(1, min(allowed, getattr(_local, "limit", allowed)))
@@ -37,10 +37,10 @@ def n_threads() -> int:
 
 @contextmanager
 def serial_blas() -> Iterator[None]:
-    """Let BLAS and LAPACK use one thread a call inside the ``with`` block; `run` goes on as before.
+    """Limit BLAS and LAPACK to one thread per call inside the ``with`` block; `run` is not limited.
 
-    The libraries' threads are a setting of the whole process: where blocks overlap in several
-    threads, ``threadpoolctl`` has the first of them set it and put it back.
+    The number of the libraries' threads is a setting of the whole process. If blocks of several
+    threads overlap, ``threadpoolctl`` lets the first of them set and restore it.
     """
     allowed = _blas_threads()
     with _blas().limit(limits=1):
@@ -78,9 +78,9 @@ def limit(n: int) -> Iterator[None]:
 
 
 def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
-    """Call ``function(*arguments)`` for each tuple, on all allowed threads; results in order."""
+    """Call ``function(*arguments)`` on all allowed threads; return the results in order."""
     calls = list(calls)
-    if len(calls) == 1:  # not worth a thread's waking up
+    if len(calls) == 1:  # not worth waking up a thread
         return [function(*calls[0])]
     return list(imap(function, calls, ahead=None))
 
@@ -91,10 +91,10 @@ def imap(
     *,
     ahead: int | None = 0,
 ) -> Iterator[Result]:
-    """Yield the results in order, with at most ``n_threads() + ahead`` calls under way.
+    """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
 
-    Results wait for their turn, so what is folded from them does not depend on which thread was
-    first; ``ahead=None`` submits everything at once.
+    Because of the order, what is computed from the results does not depend on which thread was
+    first. ``ahead=None`` submits all calls at once.
     """
     n = n_threads()
     if n == 1:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
-from streamgda.runtime.retry import brief, may_pass
+from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage.opening import close, local_path, open_zarr
 from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
@@ -115,7 +115,7 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         try:
             arrays = _READERS[head["version"]](group, head["arrays"])
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
-            if may_pass(error):
+            if is_temporary(error):
                 raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
             raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
         return dict(head["attributes"]), arrays
@@ -148,7 +148,7 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
     except SourceNotFoundError:
         raise
     except Exception as error:  # the kind depends on the store and its codecs
-        if local_path(store) is None and may_pass(error):
+        if local_path(store) is None and is_temporary(error):
             raise ReadError(f"{store} cannot be read: {brief(error)}") from error
         raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
     try:

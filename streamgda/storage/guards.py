@@ -1,4 +1,4 @@
-"""Zarr stores that refuse: what streamgda has not written, traps, or to leave out a chunk."""
+"""Zarr stores that check what they read: foreign data, malicious metadata, missing chunks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _KEYS = (
     *("codecs", "storage_transformers"),
 )
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-_WIDEST = 1 << 20  # bytes, or bits, of an element of an array that is described
-_READ_UNSEEN = 1 << 23  # bytes that are asked for before it is known that they are there
+_WIDEST = 1 << 20  # most bytes, or bits, of an element
+_READ_UNSEEN = 1 << 23  # most bytes that are requested before their number is checked
 
 
 class Guarded(WrapperStore):
-    """A store of which only groups, and arrays that were announced, can be read.
+    """A store that allows reading only groups and expected arrays.
 
-    Saved files come from strangers. Their metadata could make a terabyte of fill values out of
-    nothing, name codecs that expand without end, or lead out of the directory by links. So metadata
-    must be what is expected, every chunk must be there in its full length, uncompressed, and arrays
-    are only made once their bytes have been read.
+    Saved files may come from an untrusted source. Their metadata could create a terabyte of fill
+    values from nothing, name codecs that expand without end, or leave the directory through links.
+    Therefore metadata must equal the expected metadata, every chunk must exist in its full length,
+    uncompressed, and arrays are created only after their bytes have been read.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Guarded(WrapperStore):
     Raises
     ------
     FormatError
-        For a zip file whose members are compressed, repeated, or longer than the file.
+        If a zip file has members that are compressed, repeated, or longer than the file.
     """
 
     def __init__(self, store: Any) -> None:
@@ -55,16 +55,16 @@ class Guarded(WrapperStore):
         return str(self._store)
 
     def expect(self, path: str, metadata: dict[str, Any]) -> None:
-        """Let an array be read that has that metadata and is cut along its first axis only."""
+        """Allow reading an array with this metadata, which is chunked along its first axis only."""
         self._expected[path] = metadata
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """What lies at a key, if it is what is expected there.
+        """Return the value of a key.
 
         Raises
         ------
         FormatError
-            Where it is not.
+            If the value is not the expected one.
         """
         if key in self._chunks:
             return self._chunks.pop(key)
@@ -93,8 +93,8 @@ class Guarded(WrapperStore):
         for pause in retry.PAUSES:
             try:
                 return await super().get(key, prototype, byte_range)
-            except Exception as error:  # as many kinds as there are stores
-                if not retry.may_pass(error):
+            except Exception as error:  # the kind depends on the store
+                if not retry.is_temporary(error):
                     raise
                 await asyncio.sleep(pause)
         return await super().get(key, prototype, byte_range)
@@ -108,7 +108,7 @@ class Guarded(WrapperStore):
             key = "/".join([path, "c", *[str(number), *["0"] * len(shape)][: len(shape)]])
             if isinstance(self._store, LocalStore):
                 _check_file(self._store.root, key)
-            # To ask for bytes takes room for them, also where there are fewer.
+            # A request allocates memory for all its bytes, even if fewer exist.
             if n_bytes <= _READ_UNSEEN or await self._store.getsize(key) == n_bytes:
                 chunk = await self._get(key, prototype, RangeByteRequest(0, n_bytes + 1))
                 if chunk is None:
@@ -120,18 +120,18 @@ class Guarded(WrapperStore):
 
 
 class Described(WrapperStore):
-    """A store of anybody's, of which only the metadata can be read, and none that is a trap.
+    """A store of any origin that allows reading its metadata only, if that is harmless.
 
-    Elements of a gigabyte each are one line of metadata, and zarr makes a fill value of them.
+    One line of metadata can declare elements of a gigabyte each, and zarr allocates a fill value.
     """
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """The metadata at a key.
+        """Return the metadata of a key.
 
         Raises
         ------
         FormatError
-            For anything else, for what is no file, and for elements that are too wide.
+            If the key is not metadata or not a file, or if it declares elements that are too wide.
         """
         if key.rpartition("/")[2] not in _METADATA:
             raise FormatError(f"{key} is not metadata")
@@ -146,7 +146,7 @@ class Described(WrapperStore):
 
 
 def _check_elements(metadata: Any, key: str) -> None:
-    """Refuse data types that are wide, wherever they are named."""
+    """Raise FormatError if any part of the metadata declares a wide data type."""
     if isinstance(metadata, list):
         for entry in metadata:
             _check_elements(entry, key)
@@ -163,28 +163,28 @@ def _check_elements(metadata: Any, key: str) -> None:
 
 
 class Complete(WrapperStore):
-    """A store that has no chunk missing: zarr would read fill values in its place."""
+    """A store that raises an error for a missing chunk, for which zarr would read fill values."""
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """What lies at a key.
+        """Return the value of a key.
 
         Raises
         ------
         SourceError
-            Where a chunk is due there, and is not.
+            If it is a chunk that does not exist.
         """
         value = await super().get(key, prototype, byte_range)
-        if not value and key.rpartition("/")[2] not in _METADATA:  # None, or of no bytes
+        if not value and key.rpartition("/")[2] not in _METADATA:  # None, or empty
             raise SourceError(f"{key} is missing")
         return value
 
 
 def _check_file(root: Path, key: str) -> None:
-    """Refuse links, devices, pipes, and keys that lead out of the directory."""
+    """Raise FormatError for links, devices, pipes, and keys that leave the directory."""
     path = root / key
     outside = path.resolve() != root.resolve() / key
     if outside or (path.exists() and not path.is_file()):
-        raise FormatError(f"{path} is not a file of its own")
+        raise FormatError(f"{path} is not a regular file within the directory")
 
 
 def _check_zip(path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from streamgda.errors import InvalidParameterError, SourceError, SourceNotFoundError
-from streamgda.runtime.retry import brief, patiently
+from streamgda.runtime.retry import brief, with_retries
 
 
 def open_store(
@@ -66,7 +66,7 @@ def open_store(
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
     # The array is opened by its name, because some stores cannot list their contents.
     try:
-        node = patiently(lambda: group.get(name))
+        node = with_retries(lambda: group.get(name))
     except Exception as error:  # the kind depends on the store
         raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
     if node is not None and hasattr(node, "shape"):
@@ -117,7 +117,7 @@ def open_node(
         guard = Complete
     options: dict[str, Any] = {"storage_options": storage_options, "guard": guard, "mode": mode}
     try:
-        return patiently(lambda: open_zarr(store, **options))
+        return with_retries(lambda: open_zarr(store, **options))
     except SourceNotFoundError:
         raise
     except FileNotFoundError as error:
