@@ -20,7 +20,6 @@ CHECKS = {
 # Objects whose docstrings are still being completed.
 PENDING = {
     "streamgda.BernoulliNB",
-    "streamgda.Checkpoint",
     "streamgda.ClassMoments",
     "streamgda.FisherDiscriminant",
     "streamgda.GaussianDiscriminantAnalysis",
@@ -35,8 +34,6 @@ PENDING = {
     "streamgda.SlidingWindow",
     "streamgda.ThresholdClassifier",
     "streamgda.accumulate",
-    "streamgda.load",
-    "streamgda.open_store",
 }
 
 

@@ -20,8 +20,6 @@ PENDING_OPENINGS = (
     "streamgda/models",
     "streamgda/moments",
     "streamgda/rows",
-    "streamgda/runtime",
-    "streamgda/storage",
 )
 PENDING_PHRASES = (*PENDING_OPENINGS, "tests")
 

@@ -13,6 +13,7 @@ def load(store: Any) -> Any:
     Parameters
     ----------
     store : path, zarr store or zarr group
+        The store that `save` wrote to.
 
     Returns
     -------

@@ -51,7 +51,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
 
 
 def move_into_place(partial: Path, path: Path) -> None:
-    """Move a complete file or directory to `path`, replacing what is there."""
+    """Move a complete file or directory to `path`, replacing the existing one."""
     if partial.is_file():
         with partial.open("rb+") as written:
             os.fsync(written.fileno())

@@ -52,6 +52,7 @@ class Saved(ABC):
         Parameters
         ----------
         store : path, zarr store or zarr group
+            The store that `save` wrote to.
 
         Returns
         -------
