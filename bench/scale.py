@@ -45,7 +45,7 @@ import numpy, numba, scipy.linalg, sklearn.base, zarr
 import streamgda, streamgda.engine
 from streamgda.engine.plan import plan_rows
 from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import as_source
+from streamgda.rows import as_source
 
 def peak():
     with open("/proc/self/status") as status:

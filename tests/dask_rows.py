@@ -8,7 +8,7 @@ import zarr
 from samples import blobs
 
 from streamgda import accumulate
-from streamgda.engine import dask as streamgda_on_dask
+from streamgda.engine.dask import cuts
 
 N_ROWS = 300
 CHUNK_ROWS = 13  # 24 parts, the last of one row
@@ -26,9 +26,9 @@ EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
 
 
 def use_parts_of(monkeypatch, n_bytes):
-    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", n_bytes)
-    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
-    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", n_bytes)
+    monkeypatch.setattr(cuts, "PART_BYTES", n_bytes)
+    monkeypatch.setattr(cuts, "PART_STATES", (0, 0))
+    monkeypatch.setattr(cuts, "SCORED_BYTES", n_bytes)
 
 
 def in_blocks(chunks, *arrays):

@@ -25,8 +25,8 @@ import zarr
 from distributed import Client
 
 from streamgda import Checkpoint, GaussianNB, accumulate
-from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine import outputs, plan
+from streamgda.engine.dask import cuts
 from streamgda.runtime import threads
 from streamgda.storage.saved import state_of
 
@@ -84,8 +84,8 @@ def scores(folder):
 
 def store(folder):
     """Rows and labels, each chunk of which is a part."""
-    streamgda_on_dask._PART_BYTES = streamgda_on_dask._SCORED_BYTES = 1
-    streamgda_on_dask._PART_STATES = (0, 0)
+    cuts.PART_BYTES = cuts.SCORED_BYTES = 1
+    cuts.PART_STATES = (0, 0)
     plan._SLAB_BYTES = 1
     group = zarr.create_group(folder.parent / "store", overwrite=True)
     group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))

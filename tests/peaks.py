@@ -150,7 +150,7 @@ def main() -> None:
             model, out = fitted.model_.posterior, folder / scored
 
             def score(m: int, X: Any = X, model: Any = model, out: Path = out) -> None:
-                engine.score(model, X, out, out_row_bytes=24, max_memory=m)
+                engine.score(model, X, out, columns=3, max_memory=m)
 
             measure(scored, score)
     gaps = np.where(warm_up < 60, np.nan, warm_up)

@@ -226,7 +226,7 @@ def test_rows_without_labels_or_batches():
         accumulate([(X, y), (X, y), (X[:, :3], y)])
     with pytest.raises(InvalidDataError, match=r"batch 0: X has 0 rows .*at least one"):
         accumulate([(X[:0], y[:0])])
-    with pytest.raises(InvalidDataError, match=r"an iterable of batches holds its own"):
+    with pytest.raises(InvalidDataError, match=r"batches hold their own weights"):
         accumulate([(X, y)], sample_weight=np.ones(300))
 
 
@@ -404,7 +404,7 @@ def test_groups_where_arrays_are_due(fitted):
     X, y = blobs()
     group = zarr.create_group({})
     group.create_array("rows", data=X)
-    match = "X is a zarr group, where an array is due; pass one of its arrays: rows"
+    match = "X is a zarr group; expected an array. Pass one of its arrays: rows"
     refuses(SourceError, match, fitted, "fit", group, y)
     refuses(SourceError, match, fitted, "partial_fit", group, y)
     refuses(SourceError, match, fitted, "predict", group)

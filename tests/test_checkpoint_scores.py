@@ -84,7 +84,7 @@ def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
     half_written(fitted, out)
     other = Rows(np.where(np.arange(N_ROWS)[:, None] == 0, 0.0, X))
     for work, message in (
-        (lambda: make("LDA").fit(X, Y).predict(X, out=out), "begun with model: checksum"),
+        (lambda: make("LDA").fit(X, Y).predict(X, out=out), "started with model: checksum"),
         (lambda: fitted.score_samples(X, out=out), "method: predict; now it is log_density"),
         (lambda: fitted.predict(X[:200], out=out), r"X: shape \(300, 4\)"),
         (lambda: fitted.predict(other, out=out), "other rows: rows 0 to 29"),
@@ -92,7 +92,7 @@ def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
         with pytest.raises(CheckpointError, match=message):
             work()
     array = zarr.open_array(out)
-    with pytest.raises(CheckpointError, match="out was begun with model"):
+    with pytest.raises(CheckpointError, match="out was started with model"):
         make("LDA").fit(X, Y).predict(X, out=array)
     fitted.predict(X, out=array)
     np.testing.assert_array_equal(array[:], fitted.predict(X))

@@ -50,7 +50,7 @@ def test_other_batches_are_refused(tmp_path, given, message):
         accumulate(batches(fail=150), checkpoint=tmp_path / "kept")
     with pytest.raises(CheckpointError, match=message):
         accumulate(given, checkpoint=tmp_path / "kept")
-    with pytest.raises(CheckpointError, match="begun with X: batches"):
+    with pytest.raises(CheckpointError, match="started with X: batches"):
         accumulate(X, Y, checkpoint=tmp_path / "kept")
 
 
@@ -69,7 +69,10 @@ def test_a_stream_is_gone_on_with_at_its_offset(tmp_path, state):
     kept = Checkpoint(path)
     assert kept.offset == {"partition": 3, "position": [7, 100]}
     found = kept.state.moments_ if state == "estimator" else kept.state
-    assert bits(found) == bits(ClassMoments("diag").update(X[:100], Y[:100]))
+    expected = ClassMoments("diag").update(X[:100], Y[:100])
+    if state == "estimator":
+        expected = GaussianNB().partial_fit(X[:100], Y[:100]).moments_
+    assert bits(found) == bits(expected)
     loaded = load(path).moments_ if state == "estimator" else ClassMoments.load(path)
     assert bits(loaded) == bits(found)
     assert [file.name for file in tmp_path.iterdir()] == ["stream"]

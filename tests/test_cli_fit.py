@@ -124,7 +124,7 @@ def test_invalid_rows_are_left_out_and_counted(
     expected = streamgda.GaussianNB().fit(X[good], y[good])
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
     assert (
-        "was begun with nodata: -9999.0"
+        "was started with nodata: -9999.0"
         in command(*fit, "--on-invalid", "skip", "--checkpoint", kept).err
     )
 

@@ -119,7 +119,7 @@ def test_half_written_scores_are_replaced_only_if_asked(
     arguments = "predict", other, data / "rows.zarr", "--out", out
     refused = command(*arguments)
     assert refused.code == 1
-    assert "out.zarr.partial was begun with model: checksum" in refused.err
+    assert "out.zarr.partial was started with model: checksum" in refused.err
     done(*arguments, "--overwrite")
     expected = streamgda.load(other).predict(rows()[0])
     np.testing.assert_array_equal(zarr.open_array(out, mode="r")[:], expected)

@@ -12,11 +12,11 @@ from distributed import Client, LocalCluster
 from samples import assert_equal_to_rounding, assert_same_bits, blobs, bytes_of, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda.engine import accumulation, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import tasks
 from streamgda.errors import InvalidDataError
-from streamgda.rows.slabs import Slabs
 from streamgda.storage.saved import state_of
 
 # --- on every scheduler -----------------------------------------------------------------------
@@ -119,13 +119,16 @@ def test_a_large_model_is_sent_once(monkeypatch):
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")
 def test_workers_read_stores(stored, monkeypatch):
     group, X, y = stored
-    monkeypatch.setattr(Slabs, "read", None)  # not in this process
     weights = np.linspace(0.5, 1, N_ROWS)
-    for labels in (group["y"], y):
-        found = GaussianNB().fit(group["X"], labels, weights)
-        assert_equal_to_rounding(found, GaussianNB().fit(X, y, weights), X)
-    np.testing.assert_array_equal(found.predict(group["X"]), found.predict(X))
-    assert found.score(group["X"], group["y"]) == found.score(X, y)
+    expected = GaussianNB().fit(X, y, weights)
+    for module in (accumulation, scoring):  # not in this process
+        monkeypatch.setattr(module, "reading", None)
+    found = [GaussianNB().fit(group["X"], labels, weights) for labels in (group["y"], y)]
+    np.testing.assert_array_equal(found[0].predict(group["X"]), expected.predict(X))
+    assert found[0].score(group["X"], group["y"]) == expected.score(X, y)
+    monkeypatch.undo()
+    for fitted in found:
+        assert_equal_to_rounding(fitted, expected, X)
 
 
 @pytest.mark.usefixtures("client")

@@ -18,8 +18,7 @@ from samples import (
 )
 
 from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis, accumulate
-from streamgda.engine import dask as streamgda_on_dask
-from streamgda.engine.dask import tasks
+from streamgda.engine.dask import cuts, tasks
 from streamgda.engine.dask.blocks import blocks_of
 from streamgda.errors import InvalidDataError
 from streamgda.storage.saved import state_of
@@ -121,7 +120,7 @@ def test_parts_are_not_changed_when_they_are_merged():
     parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
     before = [state_of(part)[1] for part in parts]
     copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
-    first, second = (tasks.merge(*map(tasks.Taken, parts)).moments for _ in range(2))
+    first, second = (tasks.merge(*map(tasks.PartMoments, parts)).moments for _ in range(2))
     for arrays, copied in zip(before, copies, strict=True):
         assert_same_bits(arrays, copied)
     assert_same_bits(state_of(first)[1], state_of(second)[1])
@@ -217,7 +216,7 @@ def test_delayed_partitions_that_cannot_be_used(in_this_thread):
         accumulate(in_partitions((X, y), X))
     with pytest.raises(InvalidDataError, match=r"partition 1 .*NaN: row 0, column 0"):
         accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
-    with pytest.raises(InvalidDataError, match="holds its own weights"):
+    with pytest.raises(InvalidDataError, match="hold their own weights"):
         accumulate(in_partitions((X, y)), sample_weight=y)
 
 
@@ -241,13 +240,13 @@ def test_blocks_are_made_in_the_task_that_takes_them_in():
 
 def test_small_blocks_are_put_together_and_large_ones_are_not():
     mib = 1 << 20
-    assert streamgda_on_dask._cuts([mib] * 100, 0) == [(0, 64), (64, 100)]
-    assert streamgda_on_dask._cuts([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
-    assert streamgda_on_dask.part_bytes(mib, 49 * mib) == 2 * 49 * mib
-    assert streamgda_on_dask.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
-    assert streamgda_on_dask.part_bytes(1 << 50, 49 * mib) == 1 << 37
-    assert streamgda_on_dask._ranges(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
-    assert streamgda_on_dask._ranges(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
+    assert cuts.cut_blocks([mib] * 100, 0) == [(0, 64), (64, 100)]
+    assert cuts.cut_blocks([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
+    assert cuts.part_bytes(mib, 49 * mib) == 2 * 49 * mib
+    assert cuts.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
+    assert cuts.part_bytes(1 << 50, 49 * mib) == 1 << 37
+    assert cuts.cut_rows(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
+    assert cuts.cut_rows(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
 
 
 def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
@@ -262,7 +261,7 @@ def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_bloc
 def test_errors_of_what_does_not_fit():
     X, y = blobs(N_ROWS)
     blocks, labels = in_blocks("three", X, y)
-    with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one a row"):
+    with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one for each row"):
         accumulate(blocks, labels[:-1])
     with pytest.raises(InvalidDataError, match="X has 300 rows but sample_weight has 299"):
         accumulate(blocks, labels, sample_weight=np.ones(299))

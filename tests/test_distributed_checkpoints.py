@@ -81,12 +81,12 @@ def kept(half_way, tmp_path, client, slabs_of_a_chunk):
 
 
 OTHERS = {
-    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of rows \d+ to \d+ are not"),
+    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of rows \d+ to \d+ have"),
     "labels": (lambda X, y: (X, np.roll(y, 1)), {}, "other labels or weights: those of"),
-    "fewer": (lambda X, y: (X[:280], y[:280]), {}, r"begun with X: shape \(300, 4\)"),
+    "fewer": (lambda X, y: (X[:280], y[:280]), {}, r"started with X: shape \(300, 4\)"),
     "type": (lambda X, y: (X.astype("f4"), y), {}, "float64; now it is shape"),
     "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "labels or weights"),
-    "no weights": (lambda X, y: (X, y), {"sample_weight": None}, "begun with sample_weight"),
+    "no weights": (lambda X, y: (X, y), {"sample_weight": None}, "started with sample_weight"),
     "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
 }
 
@@ -109,10 +109,10 @@ def test_a_checkpoint_of_something_else_is_refused(stored, kept, tmp_path, other
 def test_a_checkpoint_of_other_parts_is_refused(stored, kept, monkeypatch):
     group, _, y = stored
     use_parts_of(monkeypatch, 1000)
-    with pytest.raises(CheckpointError, match=r"begun with parts: 24, with .*; now it is 12, with"):
+    with pytest.raises(CheckpointError, match=r"with parts: 24, with .*; now it is 12, with"):
         accumulate(group["X"], y, **kept)
     with dask.config.set(scheduler="synchronous"):
-        match = r"begun with read by: workers; now it is this process"
+        match = r"started with read by: workers; now it is this process"
         with pytest.raises(CheckpointError, match=match):
             accumulate(group["X"], y, **kept)
 
@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint_is_told(stored, kept, damage):
     path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
     attributes, arrays = storage.read(path, "checkpoint")
     storage.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
-    with pytest.raises(CheckpointError, match=r"kept\.zip is damaged"):
+    with pytest.raises(CheckpointError, match=r"kept\.zip.* is damaged"):
         accumulate(group["X"], y, **(kept | {"checkpoint": path}))
 
 
@@ -147,7 +147,7 @@ def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tm
     with pytest.raises(CheckpointError, match=r"y, by the name that dask gives it"):
         accumulate(rows, y[::-1], checkpoint=path)
     group["X"][...] = X + 1
-    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ are not"):
+    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ have"):
         accumulate(rows, y, checkpoint=path)
     group["X"][...] = X
     assert_same_bits(
@@ -188,7 +188,7 @@ def test_scores_on_a_cluster_are_gone_on_with(stored, tmp_path, monkeypatch, chu
     with pytest.raises(SourceError, match="half-written"):
         accumulate(half, y)
     group["X"][217, 1] = X[217, 1]
-    with pytest.raises(CheckpointError, match="begun with model"):
+    with pytest.raises(CheckpointError, match="started with model"):
         make("LDA").fit(X, y).predict_proba(group["X"], out=half)
     group["X"][0] = 0
     with pytest.raises(CheckpointError, match="other rows: rows 0 to"):

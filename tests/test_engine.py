@@ -4,6 +4,7 @@ import io
 import sys
 import threading
 
+import dask
 import naive
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from grids import in_turn, pairs
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda.engine import plan
+from streamgda.engine import fingerprints, journal, plan
 from streamgda.runtime import retry
 from streamgda.storage.saved import state_of
 
@@ -242,6 +243,35 @@ def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
         recorder.reads.clear()
         with pytest.raises(OSError, match="the disk is gone"):
             work()
+
+
+@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "batches", "partitions"])
+def test_a_pass_without_a_checkpoint_builds_no_journal_and_no_fingerprints(
+    small_slabs, monkeypatch, kind
+):
+    def refuse(*arguments, **options):
+        raise AssertionError("not without a checkpoint")
+
+    X, y = blobs(FEW_ROWS, 6)
+    rows = held(X, kind, 64) if kind in ("numpy", "frame", "zarr", "dask") else None
+    batches = [(X[:90], y[:90]), (X[90:], y[90:])]
+    monkeypatch.setattr(journal.Journal, "__init__", refuse)
+    monkeypatch.setattr(fingerprints, "checksum", refuse)
+    for seen in (fingerprints.SeenSlabs, fingerprints.SeenBatches):
+        monkeypatch.setattr(seen, "__init__", refuse)
+    with dask.config.set(scheduler="synchronous"):
+        if kind == "batches":
+            found = accumulate(batches)
+        elif kind == "partitions":
+            delayed = dask.delayed(lambda batch: batch, pure=False)
+            found = accumulate([delayed(batch) for batch in batches])
+        else:
+            found = accumulate(rows, held(y, kind))
+            model = GaussianNB().fit(X, y).model_
+            scores = engine.score(model.predict, rows, dtype=y.dtype)
+            out = engine.score(model.predict, rows, np.empty(FEW_ROWS, y.dtype), dtype=y.dtype)
+            np.testing.assert_array_equal(np.asarray(scores), out)
+    assert_same_moments(found, ClassMoments().update(X, y))
 
 
 # --- scores -----------------------------------------------------------------------------------

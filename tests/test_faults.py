@@ -20,8 +20,8 @@ from distributed import Client, LocalCluster, Status
 from samples import assert_same_bits, blobs, bytes_of, make
 
 from streamgda import accumulate
-from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine import plan
+from streamgda.engine.dask import cuts
 from streamgda.errors import ClusterError
 from streamgda.storage.saved import state_of
 
@@ -53,9 +53,9 @@ def client(cluster):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(streamgda_on_dask, "_PART_BYTES", 1)
-    monkeypatch.setattr(streamgda_on_dask, "_PART_STATES", (0, 0))
-    monkeypatch.setattr(streamgda_on_dask, "_SCORED_BYTES", 1)
+    monkeypatch.setattr(cuts, "PART_BYTES", 1)
+    monkeypatch.setattr(cuts, "PART_STATES", (0, 0))
+    monkeypatch.setattr(cuts, "SCORED_BYTES", 1)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 60 * 32)
 
 
@@ -239,8 +239,8 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     )
     assert done.returncode == 0, done.stderr
     ended = json.loads(done.stdout)
-    for name in ("_PART_BYTES", "_SCORED_BYTES", "_PART_STATES"):
-        monkeypatch.setattr(streamgda_on_dask, name, getattr(streamgda_on_dask, name))
+    for name in ("PART_BYTES", "SCORED_BYTES", "PART_STATES"):
+        monkeypatch.setattr(cuts, name, getattr(cuts, name))
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     lives.store(tmp_path / "life")
     group = zarr.open_group(tmp_path / "store", mode="r")

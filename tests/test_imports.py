@@ -41,21 +41,12 @@ LONG = {
     "cli/plot.py: plot",
     "cli/predict.py: predict",
     "datasets/conversion.py: convert",
-    "engine/dask/__init__.py",
-    "engine/dask/__init__.py: accumulate",
-    "engine/passes.py: accumulate",
-    "estimators/base.py",
     "kernels/narrow.py: _function",
     "plots/densities.py: plot_densities",
     "plots/plane.py: plot_decision_boundary",
 }
 # What uses a private name of another module today. No name is added here.
-INTRUDERS = {
-    "estimators/selection.py: candidate._regularisation",
-    "estimators/selection.py: template._check_stored",
-    "estimators/selection.py: template._validate",
-    "estimators/threshold.py: self.estimator_._evaluate",
-}
+INTRUDERS: set[str] = set()
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil"}
 COMPILERS |= {"kernel", "fast_kernel", "contracting_kernel", "inline_kernel", "shared_kernel"}
 

@@ -17,7 +17,7 @@ from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments.structures import structure_of
-from streamgda.rows.sources import as_source
+from streamgda.rows import as_source
 from streamgda.runtime import memory
 from streamgda.runtime.memory import readable
 
@@ -63,7 +63,7 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
 def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
     X, y = Stored((n_rows, 64), (1000, 64), np.float64), labels_of(n_rows, np.int64)
     _, labels = plan_moments(as_source(X), as_source(y, "y"), moments=ClassMoments(), allowed=10**9)
-    assert labels.in_memory == held
+    assert labels.read_as_views == held
     counted = len(y.reads)
     assert counted
     np.testing.assert_array_equal(labels.read(4, 9), [1, 2, 0, 1, 2])
@@ -113,7 +113,7 @@ def test_scores_are_part_of_the_budget():
     X = Stored((10**7, 2), (10**5, 2))
     model = GaussianNB().fit(*blobs(60, 2)).model_
     with pytest.raises(MemoryBudgetError):  # of those that are gathered
-        engine.score(model.posterior, X, out_row_bytes=24, max_memory="200MB")
+        engine.score(model.posterior, X, columns=3, max_memory="200MB")
     rows = as_source(X)
     narrow = plan_rows(rows, 400 * MB, out_row_bytes=8).n_rows
     assert plan_rows(rows, 400 * MB, out_row_bytes=800).n_rows < narrow

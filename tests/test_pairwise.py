@@ -205,7 +205,7 @@ def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monk
     undisturbed = run(X, on_invalid="pairwise")
     with pytest.raises(InvalidDataError, match=r"infinity: row 280, |batch 4: .* row 0,"):
         run(bad, **options)
-    with pytest.raises(CheckpointError, match="begun with moments: PairwiseMoments; now"):
+    with pytest.raises(CheckpointError, match="started with moments: PairwiseMoments; now"):
         run(np.nan_to_num(X), checkpoint=options["checkpoint"])
     found = run(X, **options)
     for name, array in state_of(undisturbed)[1].items():

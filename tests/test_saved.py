@@ -25,6 +25,7 @@ from streamgda import (
     storage,
 )
 from streamgda.errors import FormatError
+from streamgda.estimators.scoring import scorer_of
 from streamgda.storage.saved import state_of
 
 
@@ -72,7 +73,7 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
         pass
 
     Other().fit(*blobs()).save(tmp_path / "other")
-    with pytest.raises(FormatError, match="saved estimator is of class 'Other', which is not"):
+    with pytest.raises(FormatError, match="an estimator 'Other', which is not known here"):
         streamgda.load(tmp_path / "other")
     fitted.moments_.save(tmp_path / "moments")
     with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
@@ -142,16 +143,17 @@ def test_scores_above_a_threshold_go_on(tmp_path):
     assert mark["made_of"]["method"] == "predict above a threshold"
     other = copy.copy(fitted)
     other.threshold_ += 1
-    assert other.blockwise("predict").made_of != fitted.blockwise("predict").made_of
+    made = [scorer_of(e, "predict").fingerprint for e in (other, fitted)]
+    assert made[0] != made[1]
 
 
 def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
     X, y = two_classes()
     fitted = ThresholdClassifier().fit(X, y)
-    attributes, arrays = state_of(fitted)
+    attributes, arrays = fitted.state()
     for fault in (
         {"fitted": attributes},
-        {"fitted": state_of(GaussianNB().fit(*blobs()))[0]},
+        {"fitted": GaussianNB().fit(*blobs()).state()[0]},
         {"params": attributes["params"] | {"cost": [[1, 0], [0, 1]]}},
         {"params": attributes["params"] | {"class_weight": {"labels": 3}}},
         {"params": attributes["params"] | {"estimator": {"estimator": "Other", "params": {}}}},

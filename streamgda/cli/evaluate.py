@@ -162,40 +162,35 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     import numpy as np  # noqa: PLC0415
     from sklearn.metrics import confusion_matrix  # noqa: PLC0415
 
-    from streamgda.engine.plan import plan_rows  # noqa: PLC0415
-    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.engine.labelled import LabelledRows  # noqa: PLC0415
+    from streamgda.engine.reading import reading  # noqa: PLC0415
+    from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
     from streamgda.rows.labels import as_labels, find, join_labels  # noqa: PLC0415
-    from streamgda.rows.sources import as_source, check_rows, placing  # noqa: PLC0415
-    from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415
 
-    rows, companion = as_source(X), as_source(y, "y")
-    check_rows(rows, companion)
-    plan = plan_rows(rows, allowed_bytes(max_memory))
+    rows = LabelledRows(X, y)
+    plan = rows.plan(max_memory)
     classes = labels = estimator.classes_
     likely = hasattr(estimator, "predict_log_proba")
-    how = estimator.blockwise("predict_log_proba" if likely else "predict")
-    with placing(rows, companion):
-        for start, (truth,) in plan.read(companion):
+    scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
+    with reading(plan, *rows.companions) as slabs:
+        for start, (truth,) in slabs:
             labels = join_labels(labels, np.unique(as_labels(truth, first_row=start)))
     column = find(labels, classes)  # -1 for labels that the model does not know
     numbers = np.arange(labels.size)
     number_of_class = np.flatnonzero(column >= 0)
     confusion = np.zeros((labels.size, labels.size), np.int64)
-    loss = 0.0
+    loss, n_rows = 0.0, 0
     step = max(1, _SCORES // classes.size)
-    with (
-        placing(rows, companion),
-        reporter(True, rows.n_rows, "evaluating", row_bytes=rows.row_bytes) as report,
-    ):
-        for start, (block, truth) in plan.read(rows, companion):
+    with rows.read(plan, "evaluating", progress=True) as slabs:
+        for start, (block, truth) in slabs:
+            n_rows += len(block)
             codes = find(as_labels(truth), labels)
-            for first in range(0, block.shape[0], step):
-                said = how.function(block[first : first + step], start + first)
+            for first in range(0, len(block), step):
+                scores = scorer.function(block[first : first + step], start + first)
                 true = codes[first : first + step]
-                best = said.argmax(axis=1) if likely else find(said, classes)
+                best = scores.argmax(axis=1) if likely else find(scores, classes)
                 confusion += confusion_matrix(true, number_of_class[best], labels=numbers)
                 if likely:
-                    of_truth = said[np.arange(true.size), column[true]]
+                    of_truth = scores[np.arange(true.size), column[true]]
                     loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
-            report(start + block.shape[0])
-    return Evaluation(labels, confusion, loss / rows.n_rows if likely else None)
+    return Evaluation(labels, confusion, loss / n_rows if likely else None)

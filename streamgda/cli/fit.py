@@ -189,6 +189,7 @@ def _open_rows(
 def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
+    from streamgda.estimators.learning import summed_rows  # noqa: PLC0415
 
     estimator = recipe.estimator_class(**recipe.params)
     needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
@@ -197,7 +198,7 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     started = time.perf_counter()
     with screen.notes_on_interrupt():
         moments = streamgda.accumulate(
-            estimator.summed(X),
+            summed_rows(estimator, X),
             y,
             sample_weight=weight,
             for_model=True,

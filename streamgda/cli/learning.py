@@ -31,21 +31,14 @@ class Stream:
     def __init__(
         self, estimator: Any, X: Any, y: Any, n: int, hold_out: bool, max_memory: str | None
     ) -> None:
-        from streamgda.engine.plan import plan_rows  # noqa: PLC0415  (see `options`)
-        from streamgda.rows.sources import as_source, check_rows  # noqa: PLC0415
-        from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415  (see `options`)
+        from streamgda.engine.labelled import LabelledRows  # noqa: PLC0415  (see `options`)
 
-        self._rows, self._labels = as_source(X), as_source(y, "y")
-        check_rows(self._rows, self._labels)
-        n_rows = self._rows.n_rows
+        self._rows = LabelledRows(X, y)
+        n_rows = self._rows.rows.n_rows
         self._n, self._step = n, max(_LEAST_STEP, -(-n_rows // _MOST_HELD_OUT)) if hold_out else 0
-        held_out = -(-n_rows // self._step) * self._rows.row_bytes if hold_out else 0
-        kept = (
-            3 * estimator.moments_.nbytes + held_out
-        )  # the moments before and after an update, and the model
-        self._slabs = plan_rows(
-            self._rows, allowed_bytes(max_memory), kept, beside=[self._labels], copies=1
-        )
+        held_out = -(-n_rows // self._step) * self._rows.rows.row_bytes if hold_out else 0
+        kept = 3 * estimator.moments_.nbytes + held_out  # before and after an update, and the model
+        self._slabs = self._rows.plan(max_memory, kept, copies=1)
 
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Return rows at regular steps through the store, and their labels."""
@@ -53,27 +46,26 @@ class Stream:
 
         from streamgda.rows.labels import as_labels  # noqa: PLC0415
 
-        parts = [
-            [part[-start % self._step :: self._step].copy() for part in slab]
-            for start, slab in self._slabs.read(self._rows, self._labels)
-        ]
+        with self._rows.read(self._slabs) as slabs:
+            parts = [
+                [part[-start % self._step :: self._step].copy() for part in slab]
+                for start, slab in slabs
+            ]
         rows, labels = zip(*parts, strict=True)
         return np.concatenate(rows), as_labels(np.concatenate(labels))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         import numpy as np  # noqa: PLC0415
 
-        from streamgda.engine.progress import reporter  # noqa: PLC0415
         from streamgda.rows.labels import as_labels  # noqa: PLC0415
 
-        n_rows = self._rows.n_rows
+        n_rows = self._rows.rows.n_rows
         n_ends = 1 + int(self._n * np.log10(max(n_rows, 10)))
         ends = np.unique(np.geomspace(1, n_rows, n_ends).astype(int))
-        with reporter(True, n_rows, "learning", row_bytes=self._rows.row_bytes) as report:
-            for start, (rows, labels) in self._slabs.read(self._rows, self._labels):
+        with self._rows.read(self._slabs, "learning", progress=True) as slabs:
+            for start, (rows, labels) in slabs:
                 inside = ends[(ends > start) & (ends < start + len(rows))] - start
                 for part in np.split(np.arange(len(rows)), inside):
                     learned = part[(part + start) % self._step > 0] if self._step else part
                     if learned.size:
                         yield rows[learned], as_labels(labels[learned])
-                report(start + len(rows))

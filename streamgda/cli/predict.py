@@ -58,6 +58,8 @@ def predict(
     The array is written to a path that ends in .partial, and moved when it is complete. Run the
     same command again to resume after an interruption.
     """
+    from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+
     method = _method(proba, log_proba, density)
     if reject is not None and method != "predict":
         raise typer.BadParameter("only classes can be rejected", param_hint="--reject")
@@ -67,12 +69,14 @@ def predict(
     _refuse_other_data(out)
     estimator, X, _ = open_both(model, store, x, None, missing)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
-    how = estimator.blockwise(method, **options)
+    scorer = scorer_of(estimator, method, **options)
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
     partial = out.with_name(f"{out.name}.partial")
     resumed = partial.exists()
-    written = _write(how, X, partial, {"method": method, "columns": columns}, max_memory, overwrite)
+    written = _write(
+        scorer, X, partial, {"method": method, "columns": columns}, max_memory, overwrite
+    )
     move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
@@ -111,7 +115,7 @@ def _columns(estimator: Any) -> list[int | float | str]:
 
 
 def _write(
-    how: Any,
+    scorer: Any,
     X: Any,
     partial: Path,
     about: dict[str, Any],
@@ -123,12 +127,13 @@ def _write(
 
     def write() -> Any:
         return engine.score(
-            how.function,
+            scorer.function,
             X,
             partial,
-            made_of=how.made_of | about,
-            out_row_bytes=how.row_bytes,
-            held=how.held,
+            fingerprint=scorer.fingerprint | about,
+            dtype=scorer.dtype,
+            columns=scorer.columns,
+            held=scorer.held,
             max_memory=max_memory,
             progress=True,
         )

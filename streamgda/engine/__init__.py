@@ -1,5 +1,9 @@
-"""One pass over rows: accumulated or scored, wherever they are."""
+"""One pass over rows: `accumulate` and `score` take rows of every kind.
 
-from streamgda.engine.passes import accumulate, score
+Only they choose what executes a pass: this process, which reads slabs of rows in order, or dask.
+"""
 
-__all__ = ["accumulate", "score"]
+from streamgda.engine.accumulation import accumulate, accumulate_into
+from streamgda.engine.scoring import score
+
+__all__ = ["accumulate", "accumulate_into", "score"]

@@ -1,6 +1,6 @@
-"""What tells data from other data: shapes, types, and checksums that cost little beside the work.
+"""Fingerprints of data and models: shapes, types and checksums, cheap beside the work itself.
 
-Labels and weights are narrow, and all of them are compared. Of the rows, a few are.
+Labels and weights are narrow, and all of them are compared. Of the rows, a sample is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from streamgda.errors import CheckpointError
 from streamgda.rows.sources import RowSource
 from streamgda.storage.saved import state_of
 
-REMEDY = "Give what it was begun with, or name another path, or delete it to begin anew"
+REMEDY = "Pass what it was started with, or name another path, or delete it to start again"
 
-_COLUMN_ROWS = 1 << 20  # of labels and weights, read again at a time
+_COLUMN_ROWS = 1 << 20  # labels and weights that are read again at a time
 _SAMPLED_SLABS = 16
-_SAMPLED_ROWS = 64  # of each of them,
-_SAMPLED_BYTES = 1 << 20  # but no more than that
+_SAMPLED_ROWS = 64  # of each of these slabs,
+_SAMPLED_BYTES = 1 << 20  # but at most this many bytes
 
 
 def describe(source: RowSource) -> str:
-    """Shape and type, as a person would say them."""
+    """Return shape and type in words."""
     return f"shape {source.shape}, {source.dtype or 'columns of several types'}"
 
 
@@ -34,13 +34,15 @@ def refuse_others(held: Mapping[str, Any], now: Mapping[str, Any], where: str) -
     for name in {**now, **held}:
         if held.get(name) != now.get(name):
             raise CheckpointError(
-                f"{where} was begun with {name}: {held.get(name)}; now it is {now.get(name)}. "
+                f"{where} was started with {name}: {held.get(name)}; now it is {now.get(name)}. "
                 f"{REMEDY}"
             )
 
 
 def checksum(values: np.ndarray, before: int = 0) -> int:
-    """Checksum of values that follow those of the checksum `before`; the same however cut.
+    """Return the checksum of values that follow those of the checksum `before`.
+
+    It does not depend on how the values are cut into pieces.
 
     Examples
     --------
@@ -49,13 +51,15 @@ def checksum(values: np.ndarray, before: int = 0) -> int:
     """
     if values.dtype.kind in "biufcmM":
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
-    # What holds texts has a width or addresses that depend on the cut.
+    # The memory of strings has a width, or holds addresses, that depend on the cut.
     text = "".join(f"{value}\0" for value in values.ravel().tolist())
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
-def made_by(method: str, model: Any, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What tells the scores of a method of a model from others: its name, and a checksum."""
+def fingerprint_method(
+    method: str, model: Any, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fingerprint of a method of a model: its name, and a checksum of the model."""
     attributes, arrays = state_of(model)
     arrays = {**arrays, **(options or {})}
     value = zlib.crc32(json.dumps(attributes, sort_keys=True).encode())
@@ -64,16 +68,16 @@ def made_by(method: str, model: Any, options: Mapping[str, Any] | None = None) -
     return {"method": method, "model": f"checksum {value:08x}"}
 
 
-def sample(block: np.ndarray) -> int:
-    """Checksum of some rows, evenly spread over a block of them."""
+def fingerprint_rows(block: np.ndarray) -> int:
+    """Return the checksum of a sample of rows, evenly spaced in a block."""
     fitting = max(1, _SAMPLED_BYTES * len(block) // max(1, block.nbytes))
     return checksum(block[:: -(-len(block) // min(_SAMPLED_ROWS, fitting))])
 
 
 class SeenSlabs:
-    """What was seen of rows that are read slab by slab, with their labels and weights.
+    """Fingerprints of rows that are read slab by slab, with their labels and weights.
 
-    Of the rows, those of a few slabs: the first, the last that was done, and some between.
+    Samples are kept of a few slabs: the first, the last one processed, and some in between.
 
     Parameters
     ----------
@@ -88,34 +92,34 @@ class SeenSlabs:
         self._slab_rows = slab_rows
         self._spacing = -(-rows.n_rows // (slab_rows * _SAMPLED_SLABS)) * slab_rows
         self._checksums = [0] * len(columns)
-        # By the first row of the slab: the one behind its last, and a checksum.
+        # By the first row of the slab: one past its last row, and a checksum.
         self._samples: dict[int, tuple[int, int]] = {}
 
     def add(self, start: int, block: np.ndarray, columns: Sequence[np.ndarray]) -> None:
-        """See the slab that is next."""
+        """Add the next slab."""
         pairs = zip(self._checksums, columns, strict=True)
         self._checksums = [checksum(column, before) for before, column in pairs]
-        self.add_sample(start, start + len(block), sample(block))
+        self.add_sample(start, start + len(block), fingerprint_rows(block))
 
     def add_sample(self, start: int, stop: int, sampled: int) -> None:
-        """See the slab that is next, of which a sample was taken; there are no columns."""
+        """Add the next slab by the fingerprint of its rows; there are no columns."""
         *_, before, last = [-1, -1, *self._samples]
         if last >= 0 and before // self._spacing == last // self._spacing:
-            del self._samples[last]  # it was kept as the last one only
+            del self._samples[last]  # it was kept only because it was the last one
         self._samples[start] = stop, sampled
 
     def as_json(self) -> dict[str, Any]:
-        """What to keep."""
+        """Return what is kept, as JSON."""
         samples = [[start, *sampled] for start, sampled in self._samples.items()]
         return {"slab_rows": self._slab_rows, "columns": self._checksums, "samples": samples}
 
     def check(self, kept: Mapping[str, Any], done: int, where: str) -> None:
-        """Go on after the rows that something was kept of, which are read again.
+        """Read the first `done` rows again and compare them with what was kept of them.
 
         Raises
         ------
         CheckpointError
-            Where they are not the same.
+            If they differ.
         """
         try:
             samples = {int(n): (int(stop), int(value)) for n, stop, value in kept["samples"]}
@@ -128,41 +132,41 @@ class SeenSlabs:
             self._checksums = [checksum(c.read(start, stop), before) for before, c in pairs]
         if self._checksums != columns:
             raise CheckpointError(
-                f"{where} was begun with other labels or weights: those of the first {done} rows "
-                f"are not what they were. {REMEDY}"
+                f"{where} was started with other labels or weights: those of the first {done} "
+                f"rows have changed. {REMEDY}"
             )
         self._samples = samples
         for start, (stop, value) in samples.items():
-            if sample(self._rows.read(start, stop)) != value:
+            if fingerprint_rows(self._rows.read(start, stop)) != value:
                 raise CheckpointError(
-                    f"{where} was begun with other rows: rows {start} to {stop - 1} are not what "
-                    f"they were. {REMEDY}"
+                    f"{where} was started with other rows: rows {start} to {stop - 1} have "
+                    f"changed. {REMEDY}"
                 )
 
 
 class SeenBatches:
-    """What was seen of an iterable of batches."""
+    """The fingerprint of an iterable of batches."""
 
     def __init__(self) -> None:
         self._checksum = 0
 
     def add(self, X: Any, *columns: Any) -> None:
-        """See the batch that is next."""
-        self._checksum = checksum(np.array([sample(np.asarray(X))]), self._checksum)
+        """Add the next batch."""
+        self._checksum = checksum(np.array([fingerprint_rows(np.asarray(X))]), self._checksum)
         for column in columns:
             self._checksum = checksum(np.asarray(column), self._checksum)
 
     def as_json(self) -> dict[str, Any]:
-        """What to keep."""
+        """Return what is kept, as JSON."""
         return {"checksum": self._checksum}
 
     def check(self, kept: Mapping[str, Any], done: int, where: str, batches: Iterator[Any]) -> int:
-        """Take the batches that something was kept of, and say how many rows they have.
+        """Consume the first `done` batches, compare them, and return their number of rows.
 
         Raises
         ------
         CheckpointError
-            Where they are not the same.
+            If they differ.
         """
         n_rows = 0
         for number in range(done):
@@ -175,26 +179,29 @@ class SeenBatches:
             n_rows += np.shape(batch[1])[0]
         if self.as_json() != kept:
             raise CheckpointError(
-                f"{where} was begun with other batches: the first {done} are not what they were. "
-                f"{REMEDY}"
+                f"{where} was started with other batches: the first {done} have changed. {REMEDY}"
             )
         return n_rows
 
 
-Seen = tuple[int, int]  # checksums of all labels and weights, and of a sample of the rows
-NOTHING: Seen = (0, 0)  # was seen where there are no rows
+# Of a part: checksums of all labels and weights, and of a sample of the rows.
+PartFingerprint = tuple[int, int]
+NO_ROWS: PartFingerprint = (0, 0)
 
 
-def see(before: Seen | None, X: Any, columns: Sequence[Any]) -> Seen:
-    """What was seen of a part, with its next batch: labels and weights, and its first rows.
+def fingerprint_part(
+    before: PartFingerprint | None, X: Any, columns: Sequence[Any]
+) -> PartFingerprint:
+    """Return the fingerprint of a part after its next batch; rows are those of the first one.
 
     Examples
     --------
     >>> X, y = np.ones((4, 2)), np.arange(4)
-    >>> see(see(None, X[:2], [y[:2]]), X[2:], [y[2:]]) == see(None, X[:2], [y])
+    >>> first = fingerprint_part(None, X[:2], [y[:2]])
+    >>> fingerprint_part(first, X[2:], [y[2:]]) == fingerprint_part(None, X[:2], [y])
     True
     """
-    labels, rows = before or (0, sample(np.asarray(X)))
+    labels, rows = before or (0, fingerprint_rows(np.asarray(X)))
     for column in columns:
         labels = checksum(np.asarray(column), labels)
     return labels, rows

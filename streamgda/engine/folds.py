@@ -1,6 +1,6 @@
 """Rows in folds: accumulated side by side in one pass, and read again fold by fold.
 
-The fold of a row is told by its number alone, so it is the same however rows are stored or read.
+The fold of a row depends on its number only, not on how rows are stored or read.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from streamgda.engine.plan import count_classes, plan_rows
-from streamgda.engine.progress import Progress, reporter
+from streamgda.engine.progress import Progress
+from streamgda.engine.reading import reading
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments, add_rows
 from streamgda.moments.structures import structure_of
-from streamgda.rows.labels import as_labels
-from streamgda.rows.sources import RowSource, as_source, check_rows, is_dask, placing
+from streamgda.rows import as_sources
+from streamgda.rows.sources import RowSource, check_rows, placing
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
-    """The fold of each of the rows ``first:last``, by a hash of its number (SplitMix64).
+    """Return the fold of each of the rows ``first:last``: a hash of its number (SplitMix64).
 
     Examples
     --------
@@ -31,9 +32,9 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
     >>> fold_of(4, 10, 5, 0)
     array([1, 0, 3, 2, 3, 1])
     """
-    # Seeds begin far from each other in the stream of all hashes.
-    begin = (seed + 1) * 0xD1342543DE82EF95 % 2**64
-    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(begin)) * np.uint64(0x9E3779B97F4A7C15)
+    # Seeds start far from each other in the sequence of all hashes.
+    start = (seed + 1) * 0xD1342543DE82EF95 % 2**64
+    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((x ^ (x >> np.uint64(31))) % np.uint64(n_folds)).astype(np.int64)
@@ -49,15 +50,15 @@ class FoldedRows:
     y, sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
     n_folds, seed : int
         See `fold_of`.
-    allowed : int, optional
+    allowed : int
         Bytes for rows in flight and moments.
     progress : bool or callable
-        As of `streamgda.accumulate`.
+        See `streamgda.accumulate`.
 
     Raises
     ------
     InvalidDataError
-        For shapes that do not fit each other.
+        For shapes that do not fit each other, or chunks of unknown size.
     """
 
     def __init__(
@@ -70,11 +71,7 @@ class FoldedRows:
         allowed: int,
         progress: Progress = False,
     ) -> None:
-        y = as_labels(y) if isinstance(y, list | tuple) else y
-        self.rows = _source(X, "X")
-        self.companions = [_source(y, "y")]
-        if sample_weight is not None:
-            self.companions.append(_source(sample_weight, "sample_weight"))
+        self.rows, *self.companions = as_sources(X, y, sample_weight)
         check_rows(self.rows, *self.companions)
         self.n_folds = n_folds
         self.seed = seed
@@ -82,44 +79,43 @@ class FoldedRows:
         self.progress = progress
 
     def state_bytes(self, covariance_type: str) -> int:
-        """Bytes of one fold's moments."""
+        """Return the bytes of the moments of a fold."""
         structure = structure_of(covariance_type)
         with placing(*self._sources):
             n_classes = count_classes(self.companions[0])
         return structure.state_bytes(n_classes, self.rows.shape[1])
 
     def held_bytes(self, covariance_type: str) -> int:
-        """Bytes of all folds' moments, and of what is made of them at a time: sums and parts."""
+        """Return the bytes of the moments of all folds, and of sums and parts of them."""
         return (self.n_folds + 5) * self.state_bytes(covariance_type)
 
     def read(self, state: int, what: str) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
-        """Yield slabs: which rows, and the rows, labels and weights of each fold among them.
+        """Yield the range of each slab, and the rows, labels and weights of each fold in it.
 
         Parameters
         ----------
         state : int
             Bytes that are held meanwhile.
         what : str
-            Said beside the bar.
+            Description of the work, shown with the progress.
         """
         plan = plan_rows(self.rows, self.allowed, state, beside=self.companions, copies=1)
-        with reporter(self.progress, self.rows.n_rows, what) as report:
-            for start, arrays in plan.read(*self._sources):
+        with reading(plan, *self._sources, what=what, progress=self.progress) as slabs:
+            for start, arrays in slabs:
                 stop = start + len(arrays[0])
                 folds = fold_of(start, stop, self.n_folds, self.seed)
                 parts = [np.flatnonzero(folds == f) for f in range(self.n_folds)]
                 yield slice(start, stop), [tuple(array[part] for array in arrays) for part in parts]
-                report(stop)
 
     def accumulate(self, covariance_type: str, norms: bool) -> list[ClassMoments]:
-        """Moments of each fold, in one pass.
+        """Return the moments of each fold, from one pass.
 
         Raises
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used.
         MemoryBudgetError
-            Where the moments of all folds are more than what is allowed.
+            If the moments of all folds exceed the budget.
         """
         folds = [ClassMoments(covariance_type, norms=norms) for _ in range(self.n_folds)]
         state = self.held_bytes(covariance_type)
@@ -129,7 +125,7 @@ class FoldedRows:
                     if len(part[0]):
                         moments.update(*part)
             except InvalidDataError:
-                # Of the slab as a whole, the error names a row by its own number.
+                # The rows of the whole slab again: that error names a row by its number.
                 X, y, *weights = (source.read(rows.start, rows.stop) for source in self._sources)
                 with placing(*self._sources):
                     weight = weights[0] if weights else None
@@ -143,17 +139,5 @@ class FoldedRows:
 
 
 def without(folds: list[ClassMoments], left_out: int) -> ClassMoments:
-    """The moments of all folds but one: added, so that nothing cancels."""
+    """Return the moments of all folds but one: added, so that nothing cancels."""
     return reduce(add, [moments for f, moments in enumerate(folds) if f != left_out])
-
-
-def _source(X: Any, what: str) -> RowSource:
-    if not is_dask(X):
-        return as_source(X, what)
-    if any(np.isnan(n) for sizes in X.chunks for n in sizes):
-        raise InvalidDataError(
-            f"{what} has chunks of unknown size, so its rows have no numbers to tell their folds "
-            f"by; call {what}.compute_chunk_sizes() first"
-        )
-    unit = max(1, *X.chunks[0])
-    return RowSource(X, tuple(X.shape), X.dtype, unit, False, unit, X.numblocks[-1], what)

@@ -1,15 +1,18 @@
-"""The memory plan of a pass: the rows of a slab, within a budget that is known beforehand."""
+"""The memory plan of a pass: the rows of a slab, within a budget known beforehand."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments import Moments, planned_bytes
 from streamgda.moments.structures import Structure
+from streamgda.rows import as_source
+from streamgda.rows.arrays import is_plain
 from streamgda.rows.labels import as_labels, encode
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
@@ -17,13 +20,21 @@ from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
 _SLAB_BYTES = 1 << 25  # rows that are read at a time
-_SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: each is a task of zarr's
-_FEWEST_ROWS = 1 << 8  # of a slab, where chunks are not larger: each costs a pass over the state
+_SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
+_FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
 _SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
-_ROW_BYTES = 64  # of a row's code, its place in the order of the classes, and their like
-_MATRICES = 5  # that a thread makes on the way to a covariance's root
+_ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
+_MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
+
+
+def in_one_slab(X: Any) -> np.ndarray | None:
+    """Return rows that are so few, and in memory, that there is nothing to plan; or None."""
+    if isinstance(X, RowSource):
+        small = is_plain(X.values) and X.values.nbytes <= _SLAB_BYTES
+        return X.whole() if small else None
+    return X if is_plain(X) and X.nbytes <= _SLAB_BYTES else None
 
 
 def plan_rows(
@@ -36,32 +47,31 @@ def plan_rows(
     copies: int = 0,
     least: int = 0,
 ) -> Slabs:
-    """Cut the rows so that all that is in flight stays within the budget.
+    """Cut rows into slabs such that all data in flight stays within the budget.
 
-    In flight are the slab that is worked on, the one that is read ahead, and the chunks that
-    are decoded for it, encoded and decoded; of scores, those that are made, those that are
-    written and what they are encoded to.
+    In flight are the slab being processed, the one being read ahead, and its chunks, encoded and
+    decoded; and the scores being computed, those being written, and their encoded form.
 
     Parameters
     ----------
     rows : RowSource
     allowed : int
-        Bytes.
+        The budget in bytes.
     state : int
-        Bytes that are held besides, while rows are worked on.
+        Bytes that are held besides, while rows are processed.
     beside : sequence of RowSource
         Labels and weights, which are read with the rows.
     out_row_bytes : int
-        Bytes of a row's scores.
+        Bytes of the scores of a row.
     copies : int
-        How often the slab that is worked on is copied.
+        Number of copies of the slab being processed.
     least : int
         Bytes that are needed at another time.
 
     Raises
     ------
     MemoryBudgetError
-        Where not even the least slab fits.
+        If not even the smallest slab fits.
     """
     unit, n_rows = _wanted(rows, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
@@ -74,9 +84,9 @@ def plan_rows(
         raise MemoryBudgetError(
             f"this needs {readable(max(state + required, least))} of memory, max_memory allows "
             f"{readable(allowed)} (by default half of what is available): {readable(state)} "
-            f"for the moments and what is made of them, {readable(required)} for rows being "
-            f"read ({n_rows} at a time, as they are stored) and to work in. A larger "
-            f"max_memory helps, or covariance_type='tied' or 'diag', fewer features, smaller "
+            f"for the moments and results computed from them, {readable(required)} for rows in "
+            f"flight ({n_rows} at a time, as they are stored) and temporary arrays. Pass a larger "
+            f"max_memory, or use covariance_type='tied' or 'diag', fewer features, or smaller "
             f"chunks (rechunk the store)"
         )
     return Slabs(n_rows)
@@ -91,33 +101,33 @@ def plan_moments(
     copies: int = 0,
     model: Structure | None = None,
 ) -> tuple[Slabs, RowSource]:
-    """Cut rows that are accumulated.
+    """Cut rows to be accumulated into slabs.
 
-    Labels are counted first, unless any number of classes would fit. Those that take little
-    room are then held, and need not be read again.
+    Labels are counted first, unless any number of classes would fit. If they need little memory,
+    they are then kept, and need not be read again.
 
     Parameters
     ----------
     rows, labels, *weights : RowSource
     moments : Moments
-        Like those that rows will be added to.
+        Moments of the kind to which rows will be added.
     allowed : int
-        Bytes.
+        The budget in bytes.
     copies : int
-        As of `plan_rows`.
+        See `plan_rows`.
     model : Structure, optional
-        Of the model that will be made of the moments, which is planned in.
+        Structure of a model of these moments, whose memory is planned, too.
 
     Returns
     -------
     slabs : Slabs
     labels : RowSource
-        Where they are to be read from.
+        The labels, in memory if they are kept.
 
     Raises
     ------
     MemoryBudgetError
-        Where not even the least slab fits.
+        If not even the smallest slab fits.
     """
 
     def plan(n_classes: int, labels: RowSource, labels_held: int = 0) -> Slabs:
@@ -134,14 +144,14 @@ def plan_moments(
         if best.n_rows == _wanted(rows)[1]:
             return best, labels
     size = labels.n_rows * labels.row_bytes
-    if labels.in_memory or size > min(_HELD_BYTES, allowed // 16):
+    if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
         return plan(count_classes(labels), labels), labels
-    labels = labels.held()
+    labels = as_source(labels.whole(), labels.name)
     return plan(count_classes(labels), labels, size), labels
 
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
-    """Rows that slabs are made of, and of the slab that is best where there is room."""
+    """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
     n_rows = _SLAB_BYTES // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes)
     unit = rows.unit if rows.shard > n_rows else rows.shard
     n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
@@ -149,21 +159,20 @@ def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
 
 
 def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int) -> int:
-    """Bytes for slabs of so many rows: being read, with so many extra ones, and to work in."""
+    """Return the bytes for slabs in flight, `extra` ones for each row, and temporary arrays."""
     scratch = min(_SCRATCH_BYTES, 4 * n_rows * 8 * rows.row_elements + (1 << 20))
     in_flight = sum(source.reading_bytes(n_rows) for source in (rows, *beside))
     return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
 
 
 def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
-    """Bytes while a model is made of moments: of a copy, centred, through covariances, to roots."""
+    """Return the bytes needed to compute a model: a centred copy, covariances and their roots."""
     return 4 * state + _MATRICES * threads.n_threads() * structure.group_bytes(n_features)
 
 
 def count_classes(labels: RowSource) -> int:
-    """How many different labels there are: all of them are read."""
+    """Return the number of different labels; all of them are read."""
     classes = np.empty(0, np.int64)
-    for start in range(0, labels.n_rows, _LABELS):
-        block = as_labels(labels.read(start, start + _LABELS), first_row=start)
-        classes = encode(block, classes)[1]
+    for start, (block,) in Slabs(_LABELS).read(labels):
+        classes = encode(as_labels(block, first_row=start), classes)[1]
     return int(classes.size)

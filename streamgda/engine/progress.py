@@ -1,4 +1,4 @@
-"""How far a pass over the rows has come: a bar, lines in a log, the caller's own, or nothing."""
+"""Progress of a pass over rows: a bar, lines in a log, calls of a function, or nothing."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from streamgda.runtime.memory import readable
 
 Progress = bool | Callable[[int, int | None], None]
 
-_LINE_EVERY = 10.0  # seconds from one line in a log to the next, at least
+_LINE_EVERY = 10.0  # seconds between two lines in a log, at least
 
 
 @contextlib.contextmanager
 def reporter(
     progress: Progress, total: int | None, what: str, *, first: int = 0, row_bytes: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """A function to call with the rows done so far.
+    """Provide a function to call with the number of rows done so far.
 
     Parameters
     ----------
     progress : bool or callable
-        True is a bar where stderr is a terminal, and lines elsewhere; a callable is given
-        ``(rows_done, rows_total)``; False is nothing.
+        True shows a bar if stderr is a terminal, and lines every ten seconds otherwise; a callable
+        gets ``(rows_done, rows_total)``; False shows nothing.
     total : int or None
-        Rows there are, where that is known.
+        Number of rows, if it is known.
     what : str
-        What is being done.
+        Description of the work.
     first : int
-        Rows that another run has done: not part of the rate.
+        Rows that another run has done, which do not count for the rate.
     row_bytes : int
-        Bytes of a row, where that is known.
+        Bytes of a row, if they are known.
     """
     if callable(progress):
         yield lambda done: progress(done, total)
@@ -52,7 +52,7 @@ def reporter(
 
 
 def _figures(done: int, total: int | None, first: int, row_bytes: int, seconds: float) -> str:
-    """Rows and bytes a second, time left and memory, as far as they are known."""
+    """Return rows and bytes per second, time left and memory, as far as they are known."""
     rate = (done - first) / max(seconds, 1e-9)
     parts = [f"{rate:,.0f} rows/s"]
     if row_bytes:
@@ -83,7 +83,7 @@ def _bar(
     )
     from rich.table import Column  # noqa: PLC0415
 
-    whole = Column(no_wrap=True)  # where a terminal is narrow, only the figures take two lines
+    whole = Column(no_wrap=True)  # in a narrow terminal only the figures take two lines
     columns = (
         TextColumn("{task.description}", table_column=whole),
         BarColumn(bar_width=10, table_column=whole),
@@ -100,7 +100,7 @@ def _bar(
 def _lines(
     total: int | None, what: str, first: int, figures: Callable[[int], str]
 ) -> Iterator[Callable[[int], None]]:
-    """Lines for a log, the first one after a while: of what is quick there are none."""
+    """Print lines for a log, the first one after a while: quick work prints none."""
     shown = time.monotonic()
 
     def report(done: int) -> None:

@@ -1,4 +1,4 @@
-"""Naive Bayes for zeros and ones."""
+"""Bernoulli naive Bayes: zeros and ones that are independent given the class."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.models.bernoulli import BernoulliModel, BinaryRows, binarise, ones_of
-from streamgda.rows.sources import is_dask
+from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
+from streamgda.rows import as_source
 
 _LEAST_ALPHA = 1e-10
-_LARGE = 1 << 25  # bytes of an array that is binarised slab by slab
 
 
 class BernoulliNB(MomentClassifier):
     r"""Bernoulli naive Bayes: a probability of a one for each class and feature.
 
-    As `sklearn.naive_bayes.BernoulliNB`, from one pass over rows that may be larger than memory:
-    :math:`p_{kj} = (n_{kj} + \alpha) / (n_k + 2\alpha)`. What is kept are the moments of the
-    binarised rows, whole numbers unless there are weights.
+    It corresponds to `sklearn.naive_bayes.BernoulliNB`, but needs only one pass over rows, which
+    may be larger than memory: :math:`p_{kj} = (n_{kj} + \alpha) / (n_k + 2\alpha)`. It keeps the
+    moments of the binarised rows, which are whole numbers unless there are weights.
 
     Parameters
     ----------
     alpha : float >= 0
-        Smoothing (Laplace's is 1). With 0 a value that a class never had rules the class out.
+        Smoothing, 1 for Laplace's. With 0, a value that a class never had excludes the class.
     force_alpha : bool
-        False raises an `alpha` below 1e-10 to that.
+        False raises an `alpha` below 1e-10 to that value.
     binarize : float or None
-        Values above it are ones. None where the rows hold zeros and ones already, as what `sample`
-        draws; others are then refused.
+        Values above it are ones. None if the rows consist of zeros and ones already, as those of
+        `sample` do; other values are then refused.
     fit_prior : bool
-        False gives all classes that have rows the same prior.
+        False gives all classes with rows the same prior.
     class_prior : array-like, shape (n_classes,), optional
-        Of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows.
 
     Attributes
     ----------
     classes_, class_count_, class_log_prior_, feature_count_, feature_log_prob_
     moments_ : ClassMoments
-        Of the binarised rows.
+        Moments of the binarised rows.
     n_features_in_, feature_names_in_
 
     Examples
@@ -75,7 +74,7 @@ class BernoulliNB(MomentClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # of rows that are not zeros and ones at heart
+        tags.classifier_tags.poor_score = True  # on rows that are not binary by nature
         return tags
 
     def _covariance_type(self) -> str:
@@ -101,20 +100,9 @@ class BernoulliNB(MomentClassifier):
             priors = seen / max(1, seen.sum())
         return BernoulliModel.from_moments(self.moments_, alpha, self._threshold, priors)
 
-    def _is_stored(self, X: Any) -> bool:
-        large = isinstance(X, np.ndarray) and X.ndim == 2 and X.nbytes > _LARGE
-        return large or super()._is_stored(X)
-
-    def summed(self, X: Any) -> Any:
-        """The rows binarised, as they are read."""
-        if is_dask(X):
-            from streamgda.engine import dask as distributed  # noqa: PLC0415
-
-            function = partial(_binarised, threshold=self._threshold)
-            return distributed.score(function, X, np.uint8, X.shape[1])
-        if self._is_stored(X):
-            return BinaryRows(X, self._threshold)
-        return binarise(X, self._threshold)
+    def _summed(self, X: Any) -> Any:
+        function = partial(_binarised, threshold=self._threshold)
+        return as_source(X).map(function, np.uint8, X.shape[1])
 
     @property
     def class_log_prior_(self) -> np.ndarray:
@@ -129,7 +117,7 @@ class BernoulliNB(MomentClassifier):
     @property
     def feature_count_(self) -> np.ndarray:
         """Ones of each class in each feature, or their weight, shape (n_classes, n_features)."""
-        self.class_count_  # noqa: B018  (says what is wrong before fit)
+        self.class_count_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
 
 

@@ -12,48 +12,48 @@ from streamgda.models.covariance import Regularisation
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
-    r"""Gaussian classes with any covariance, from one pass over the rows.
+    r"""Gaussian discriminant analysis with any covariance type, from one pass over the rows.
 
-    The class with the largest :math:`\ln \pi_k + \ln N(x; m_k, \Sigma_k)` is predicted; in the
-    documents' terms QDA (``"full"``), LDA (``"tied"``), Gaussian naive Bayes (``"diag"``), and
-    what lies between.
+    It predicts the class with the largest :math:`\ln \pi_k + \ln N(x; m_k, \Sigma_k)`: that is
+    QDA (``"full"``), LDA (``"tied"``), Gaussian naive Bayes (``"diag"``), and models in between.
 
     Parameters
     ----------
     covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
-        A covariance for each class, or one for all (``tied``); with covariances between
-        features, variances only (``diag``), or one variance (``spherical``).
+        Structure of the covariances: one for each class, or one for all (``tied``), with
+        covariances between features, variances only (``diag``), or one variance (``spherical``).
     priors : array-like, shape (n_classes,), optional
-        Of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows.
     shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
-        is the same) and that of oracle approximating shrinkage follow from the one pass too, for
-        each covariance: as `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give them
-        of the rows less their class means. scikit-learn's discriminant analysis with
-        ``shrinkage="auto"`` gives others: it scales features to unit variance first.
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
+        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage follow
+        from the same pass, for each covariance: they equal those of
+        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows less their class
+        means. Discriminant analysis in scikit-learn with ``shrinkage="auto"`` gives other amounts:
+        it scales features to unit variance first.
     pooling : float in [0, 1]
-        Friedman's :math:`\lambda`: from a covariance for each class (0) to one for all (1).
+        Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
-        :math:`(1-r) \Sigma + r I`.
+        Amount :math:`r` of :math:`(1-r) \Sigma + r I`.
     var_smoothing : float >= 0
-        This fraction of the largest variance of a feature is added to every variance.
+        Fraction of the largest variance of a feature that is added to every variance.
     ddof : int
-        Covariances are divided by the rows of the class less this.
+        Scatters are divided by the number of rows less `ddof`.
     tol : float
-        A covariance is refused as singular where, scaled to unit variances, it has an eigenvalue
-        of no more than ``tol ** 2``.
+        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol ** 2``.
     store_covariance : bool
-        Keep `covariance_` once it was asked for, instead of making it anew each time.
+        Keep `covariance_` after its first use, instead of computing it each time.
 
     Attributes
     ----------
     classes_, class_count_, priors_, means_, covariance_, shrinkage_, epsilon_
     constant_features_ : ndarray of int
-        Features that are constant over all rows: left out of the density.
+        Features that are constant over all rows and left out of the density.
     moments_ : ClassMoments
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Where X had string column names.
+        Defined if X has column names that are strings.
 
     Examples
     --------
@@ -120,32 +120,34 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
 
     @property
     def epsilon_(self) -> float:
-        """What `var_smoothing` added to the variances."""
+        """Value that `var_smoothing` adds to the variances."""
         return self._covariances.epsilon
 
 
 class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
 
-    As `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, from one pass.
+    It corresponds to `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, but needs only
+    one pass over the rows.
 
     Parameters
     ----------
     priors : array-like, shape (n_classes,), optional
-        Of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows.
     shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
-        is the same) and that of oracle approximating shrinkage follow from the one pass too, for
-        each covariance: as `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give them
-        of the rows less their class means. scikit-learn's discriminant analysis with
-        ``shrinkage="auto"`` gives others: it scales features to unit variance first.
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
+        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage follow
+        from the same pass, for each covariance: they equal those of
+        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows less their class
+        means. Discriminant analysis in scikit-learn with ``shrinkage="auto"`` gives other amounts:
+        it scales features to unit variance first.
     reg_param : float in [0, 1]
-        :math:`(1-r) \Sigma + r I`.
+        Amount :math:`r` of :math:`(1-r) \Sigma + r I`.
     store_covariance : bool
-        Keep `covariance_` once it was asked for.
+        Keep `covariance_` after its first use.
     tol : float
-        A covariance is refused as singular where, scaled to unit variances, it has an eigenvalue
-        of no more than ``tol ** 2``.
+        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol ** 2``.
 
     Attributes
     ----------
@@ -198,10 +200,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
 
     @property
     def rotations_(self) -> list[np.ndarray]:
-        """Principal axes of each class, columns by falling variance, (n_features, n_features)."""
+        """Principal axes of each class, (n_features, n_features): columns by falling variance."""
         return [vectors[:, ::-1] for _, vectors in self._axes]
 
     @property
     def scalings_(self) -> list[np.ndarray]:
-        """Variances along the principal axes of each class, falling, (n_features,)."""
+        """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [values[::-1] for values, _ in self._axes]

@@ -1,4 +1,4 @@
-"""What the Gaussian estimators share: covariances, distances, rejection, sampling."""
+"""Base classes of the Gaussian estimators: covariances, distances, rejection, sampling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.estimators.scoring import Blockwise
+from streamgda.estimators.scoring import Scorer
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
@@ -22,7 +22,7 @@ from streamgda.rows.labels import as_labels, find, join_labels
 
 
 class GaussianClassifier(MomentClassifier):
-    """Base of the Gaussian estimators; each says which covariances and regularisation it means."""
+    """Base of the Gaussian estimators, which define covariance type and regularisation."""
 
     _model_type = GaussianModel
     _fitted_model: GaussianModel | None
@@ -49,8 +49,8 @@ class GaussianClassifier(MomentClassifier):
 
     def _report_constant_features(self, model: GaussianModel) -> None:
         constant = self._left_out(model)
-        told = getattr(self, "_told_constant", None)
-        if constant.size and (told is None or not np.array_equal(told, constant)):
+        reported = getattr(self, "_reported_constant", None)
+        if constant.size and (reported is None or not np.array_equal(reported, constant)):
             listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
             warnings.warn(
                 f"{constant.size} of {self.n_features_in_} features are constant over all rows "
@@ -58,11 +58,11 @@ class GaussianClassifier(MomentClassifier):
                 ConstantFeatureWarning,
                 stacklevel=5,
             )
-            self._told_constant = constant
+            self._reported_constant = constant
 
     @property
     def _covariances(self) -> Covariances:
-        """Of all features, constant ones too."""
+        """Covariances of all features, including constant ones."""
         check_is_fitted(self, "moments_")
         if self._fitted_covariances is not None:
             return self._fitted_covariances
@@ -78,51 +78,55 @@ class GaussianClassifier(MomentClassifier):
 
     @property
     def constant_features_(self) -> np.ndarray:
-        """Numbers of the features that are constant over all rows: not in the density."""
+        """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
 
     def predict(
         self, X: Any, *, out: Any = None, reject: float = 0.0, reject_label: Any = -1
     ) -> Any:
-        """Most probable class of each row, or a label for rows that are of none.
+        """Return the most probable class of each row, or a label for rejected rows.
 
         Parameters
         ----------
-        X, out
-            As of the other estimators: any array of rows, and where the result goes.
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result, which is written slab by slab; for a dask array, whose
+            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
+            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
+            far it has been written: if the process is stopped, the same call resumes there.
         reject : float in [0, 1)
-            Rows are rejected whose p-value (see `p_values`) for the class predicted is below
-            this: about so large a share of good rows is lost to it, if the classes are Gaussian.
+            Rows are rejected if their p-value (see `p_values`) for the predicted class is below
+            `reject`. If the classes are Gaussian, about this share of their rows is rejected.
         reject_label : label
-            What rejected rows get: of the same kind as the classes' labels, and none of them.
+            Label of rejected rows, of the same kind as those of the classes and none of them.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
 
         Raises
         ------
         InvalidDataError, InvalidParameterError
             For rows, an `out`, a `reject` or a `reject_label` that cannot be used.
         """
-        return self._evaluate(
-            self.blockwise("predict", reject=reject, reject_label=reject_label), X, out
-        )
+        scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
+        return self._score_rows(scorer, X, out)
 
-    def blockwise(self, method: str, **options: Any) -> Blockwise:
-        """What a method says of rows, as a function of blocks of them; see `MomentClassifier`."""
+    def _scorer(self, method: str, **options: Any) -> Scorer:
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
-            return super().blockwise(method, **options)
+            return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)
         if isinstance(reject, Real) and reject == 0:
-            return super().blockwise(method)
+            return super()._scorer(method)
         label = self._check_rejection(reject, options.get("reject_label", -1))
         rule = {"reject": float(reject), "label": label}
         function = partial(self.model_.predict_or_reject, **rule)
-        return Blockwise("predict_or_reject", function, self.model_, label.dtype, None, rule)
+        return Scorer("predict_or_reject", function, self.model_, label.dtype, None, rule)
 
     def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
-        """The label for rejected rows, in a type that holds it and all classes."""
+        """Return the label of rejected rows, in a type that holds it and all classes."""
         if not isinstance(reject, Real) or not 0 <= float(reject) < 1:
             raise InvalidParameterError(f"reject={reject!r}; expected a number from 0 to below 1")
         try:
@@ -139,42 +143,66 @@ class GaussianClassifier(MomentClassifier):
         return own.astype(dtype)[0]
 
     def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
-        """Squared Mahalanobis distance to each class, shape (n_rows, n_classes)."""
-        return self._evaluate(self.blockwise("mahalanobis"), X, out)
+        """Return the squared Mahalanobis distance to each class.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Squared distances.
+        """
+        return self._score_rows(self._scorer("mahalanobis"), X, out)
 
     def p_values(self, X: Any, *, out: Any = None) -> Any:
-        """Share of each class's rows that lie further from its mean, shape (n_rows, n_classes).
+        """Return the share of each class that is further from its mean than the row.
 
-        Of a Gaussian: the chi-square p-value of `mahalanobis`. Small for all classes, it marks an
-        outlier.
+        It is the chi-square p-value of `mahalanobis` for Gaussian classes. A row whose p-values
+        are small for all classes is an outlier.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            P-values.
         """
-        return self._evaluate(self.blockwise("p_values"), X, out)
+        return self._score_rows(self._scorer("p_values"), X, out)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None
     ) -> tuple[Any, Any]:
-        """Draw rows from the classes' Gaussians, on all threads.
+        """Draw rows from the Gaussians of the classes, on all threads.
 
-        What is drawn with a seed depends on nothing else, neither on threads nor on `out`. Unlike
-        the other methods this one needs no inverse of a covariance: of a singular one, the rows
-        vary as the class does and no further. (`fit` refuses to make a classifier of such rows;
-        `partial_fit` takes them in.)
+        The result depends on the seed only, neither on the number of threads nor on `out`. Unlike
+        other methods, this one needs no inverse of a covariance: rows of a class with a singular
+        covariance vary in the directions in which the class does. (`fit` refuses such classes,
+        `partial_fit` does not.)
 
         Parameters
         ----------
         n_samples : int
+            Number of rows.
         random_state : int, RandomState instance or None
+            Seed.
         y : label, or array-like of labels of shape (n_samples,); optional
-            The classes to draw from; by default drawn from the priors.
+            Classes of the rows; by default drawn from the priors.
         out : numpy.ndarray, zarr.Array, or path or zarr store to create a group in; optional
             An array, of shape (n_samples, n_features), gets the rows; a group gets arrays "X" and
-            "y", slab by slab, as `open_store` reads them.
+            "y", slab by slab, which `open_store` opens.
 
         Returns
         -------
-        X : ndarray of float64, shape (n_samples, n_features); or as `out` says
-            Features that are constant over all rows have their value.
-        y : ndarray, shape (n_samples,); or a zarr.Array where `out` is a group
+        X : ndarray of float64, shape (n_samples, n_features); or an array in `out`
+            Rows. Features that are constant over all rows have their value.
+        y : ndarray, shape (n_samples,); or a zarr.Array if `out` is a group
+            Labels.
 
         Raises
         ------
@@ -201,7 +229,7 @@ class GaussianClassifier(MomentClassifier):
 
 
 class DiscriminantAnalysis(GaussianClassifier):
-    """Base of the estimators that have scikit-learn's names for discriminant analysis."""
+    """Base of the discriminant analyses, with the attribute names of scikit-learn."""
 
     @property
     def priors_(self) -> np.ndarray:
@@ -212,3 +240,8 @@ class DiscriminantAnalysis(GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means
+
+
+def regularisation_of(estimator: GaussianClassifier) -> Regularisation:
+    """Return the regularisation that the parameters of an estimator describe."""
+    return estimator._regularisation()

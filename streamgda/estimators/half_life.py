@@ -1,4 +1,4 @@
-"""Weights that halve with age, so that a model follows a stream that changes."""
+"""Weights that decay with age, so that a model follows a changing stream."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from streamgda.moments.algebra import FORGOTTEN
 from streamgda.rows.validity import as_weights
 
 
-def recency(half_life: float, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
-    """What rows weigh once the last of them was seen, and what all earlier ones lose by them.
+def half_life_weights(
+    half_life: float, X: Any, sample_weight: Any = None
+) -> tuple[np.ndarray, float]:
+    """Return the weights of rows after the last of them, and the decay of all earlier rows.
 
     Parameters
     ----------
     half_life : float > 0
-        Rows after which a row weighs half as much.
+        Number of rows after which a row counts half.
     X : object with a known number of rows
-        The oldest row first.
+        Rows, the oldest first.
     sample_weight : array-like, shape (n_rows,), optional
-        What rows weigh when they are seen.
+        Weights of the rows before they decay.
 
     Returns
     -------
     weights : ndarray, shape (n_rows,)
     gamma : float
-        The factor for the weight of earlier rows.
+        Factor for the weights of earlier rows.
 
     Examples
     --------
-    >>> recency(1, [[3.0], [5.0], [4.0]])
+    >>> half_life_weights(1, [[3.0], [5.0], [4.0]])
     (array([0.25, 0.5 , 1.  ]), 0.125)
     """
     number = isinstance(half_life, Real) and not isinstance(half_life, bool)
@@ -44,7 +46,7 @@ def recency(half_life: float, X: Any, sample_weight: Any = None) -> tuple[np.nda
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if math.isnan(n_rows):
         raise InvalidDataError(
-            "X has row chunks of unknown size, so that the age of a row is not known; call "
+            "X has row chunks of unknown size, and half_life needs the age of each row; call "
             "X.compute_chunk_sizes() first"
         )
     weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)

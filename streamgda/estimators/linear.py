@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import DiscriminantAnalysis
-from streamgda.estimators.scoring import Blockwise
+from streamgda.estimators.scoring import Scorer
 from streamgda.models import fisher
 from streamgda.models.covariance import Regularisation
 
@@ -21,28 +21,28 @@ class LinearDiscriminantAnalysis(
 ):
     r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
 
-    As `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, from one pass. The covariance
-    is :math:`\sum_k S_k / n` (document 002, eq. 10), whatever the priors are; scikit-learn
-    weights the classes' covariances with priors that are given.
+    It corresponds to `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, but needs only one
+    pass over the rows. The covariance is :math:`\sum_k S_k / n` (document 002, eq. 10) for any
+    priors; scikit-learn weights the covariances of the classes with priors that are passed.
 
     Parameters
     ----------
     shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. Ledoit and Wolf's amount (``"auto"``
-        is the same) and that of oracle approximating shrinkage are those that
-        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` give of all rows, each less
-        its class mean; scikit-learn's LDA with ``shrinkage="auto"`` scales each class's features
-        to unit variance, shrinks class by class and averages, and so differs. Ledoit and Wolf's
-        keeps a matrix for each class where otherwise one is kept: they merge by them.
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
+        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage equal
+        those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for all rows, each
+        less its class mean. LDA in scikit-learn with ``shrinkage="auto"`` differs: it scales the
+        features of each class to unit variance, shrinks class by class and averages. The amount
+        of Ledoit and Wolf needs a matrix for each class rather than one for all.
     priors : array-like, shape (n_classes,), optional
-        Of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows.
     n_components : int, optional
-        Columns of `transform`, at most min(n_classes - 1, n_features), which is the default.
+        Number of columns of `transform`, by default the most: min(n_classes - 1, n_features).
     store_covariance : bool
-        Keep `covariance_` once it was asked for.
+        Keep `covariance_` after its first use.
     tol : float
-        The covariance is refused as singular where, scaled to unit variances, it has an
-        eigenvalue of no more than ``tol ** 2``.
+        The covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol ** 2``.
 
     Attributes
     ----------
@@ -82,10 +82,25 @@ class LinearDiscriminantAnalysis(
         return Regularisation(shrinkage=self.shrinkage, tol=self.tol)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearDiscriminantAnalysis:
-        """Fit the model to rows, in one pass; see `GaussianDiscriminantAnalysis.fit`."""
+        """Fit the model to rows, in one pass over them.
+
+        Parameters
+        ----------
+        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features), of any real type.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            Class labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+
+        Returns
+        -------
+        LinearDiscriminantAnalysis
+            The fitted estimator.
+        """
         with self._unchanged_on_error():
             super().fit(X, y, sample_weight)
-            self._components_wanted  # noqa: B018  (so that fit refuses too many)
+            self._components_wanted  # noqa: B018  (fit refuses too many)
         return self
 
     @property
@@ -115,24 +130,24 @@ class LinearDiscriminantAnalysis(
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of the features, shape (n_classes, n_features), or (1, ...) of two classes."""
+        """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
         return self._coefficients[0]
 
     @property
     def intercept_(self) -> np.ndarray:
-        """What is added to the weighted features, shape (n_classes,), or (1,) of two classes."""
+        """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
         return self._coefficients[1]
 
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scalings, and the variance between classes along each in whitened rows."""
+        """Scalings, and the between-class variance along each in whitened rows."""
         return fisher.directions(self.model_, self.tol)
 
     @property
     def scalings_(self) -> np.ndarray:
         r"""Discriminant directions, columns by falling between-class variance.
 
-        Shape (n_features, rank); along them the within-class covariance is the unit matrix.
+        The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
         """
         return self._directions[0]
 
@@ -159,19 +174,20 @@ class LinearDiscriminantAnalysis(
         return int(self.n_components)
 
     def transform(self, X: Any, *, out: Any = None) -> Any:
-        """Project rows on the directions that tell the classes apart.
+        """Project rows on the directions that separate the classes best.
 
         Parameters
         ----------
-        X, out
-            As of `predict`.
+        X, out : see `predict`
+            Rows, and the destination of the result.
 
         Returns
         -------
-        ndarray, shape (n_rows, min(n_components, rank)); or as of `predict`
+        ndarray, shape (n_rows, min(n_components, rank)); or as for `predict`
+            Projected rows.
         """
         scalings = self.scalings_[:, : self._components_wanted]
         along = {"directions": scalings}
         function = partial(self.model_.project, **along)
-        how = Blockwise("project", function, self.model_, columns=scalings.shape[1], options=along)
-        return self._evaluate(how, X, out)
+        scorer = Scorer("project", function, self.model_, columns=scalings.shape[1], options=along)
+        return self._score_rows(scorer, X, out)

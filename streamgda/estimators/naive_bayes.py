@@ -1,4 +1,4 @@
-"""Naive Bayes: features independent given the class."""
+"""Gaussian naive Bayes: features are independent given the class."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from streamgda.models.covariance import Regularisation
 class GaussianNB(GaussianClassifier):
     """Gaussian naive Bayes: a variance for each class and feature.
 
-    As `sklearn.naive_bayes.GaussianNB`, from one pass. In `partial_fit` the smoothing follows
-    the variance of all rows so far, so that any chunking gives the same model; scikit-learn's
-    follows that of the last chunk.
+    It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows. In
+    `partial_fit` the smoothing follows the variance of all rows so far, so that any chunking gives
+    the same model; in scikit-learn it follows the variance of the last chunk.
 
     Parameters
     ----------
     priors : array-like, shape (n_classes,), optional
-        Of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows.
     var_smoothing : float >= 0
-        This fraction of the largest variance of a feature is added to every variance.
+        Fraction of the largest variance of a feature that is added to every variance.
 
     Attributes
     ----------
@@ -65,5 +65,5 @@ class GaussianNB(GaussianClassifier):
 
     @property
     def epsilon_(self) -> float:
-        """What is added to the variances."""
+        """Value that is added to the variances."""
         return self._covariances.epsilon

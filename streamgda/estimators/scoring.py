@@ -1,4 +1,4 @@
-"""What a method of an estimator says of a block of rows, for whoever reads the rows himself."""
+"""Scores of rows from any container, as methods of the estimators."""
 
 from __future__ import annotations
 
@@ -7,29 +7,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
-from streamgda.engine.fingerprints import made_by
+from streamgda import engine
+from streamgda.engine.fingerprints import fingerprint_method
+from streamgda.estimators.saving import SavedEstimator
+from streamgda.estimators.validation import validate_rows
+from streamgda.rows import as_source
+from streamgda.rows.labels import as_labels
 
 
 @dataclass(frozen=True)
-class Blockwise:
-    """A function of blocks of rows, and what it takes to run it over all of them.
+class Scorer:
+    """A method of a fitted estimator as a function of blocks of rows.
 
     Attributes
     ----------
     name : str
-        What tells it from other functions of the model.
+        Identifies the function among those of the model.
     function : callable
-        Called as ``function(rows, first_row)``, the number of the first of these rows for errors
-        to count from; gives one entry a row.
+        Called as ``function(rows, first_row)``; rows are numbered from `first_row` in errors.
+        Returns one entry for each row.
     model : GaussianModel or BernoulliModel
-        That the function is of.
+        The model to which the function belongs.
     dtype : dtype
-        Of what it gives.
+        Data type of the result.
     columns : int or None
-        Numbers that it gives of a row; None for one-dimensional.
+        Width of the result; None if it is one-dimensional.
     options : dict
-        What else makes the function what it is.
+        Parameters on which the result depends besides the model.
     """
 
     name: str
@@ -40,16 +46,117 @@ class Blockwise:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of what it gives of a row."""
-        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
-
-    @property
     def held(self) -> int:
-        """Bytes that it takes, however many rows there are."""
+        """Bytes that the function needs for any number of rows."""
         return int(self.model.packed_bytes)
 
     @property
-    def made_of(self) -> dict[str, Any]:
-        """What tells its scores from others, as JSON."""
-        return made_by(self.name, self.model, self.options)
+    def fingerprint(self) -> dict[str, Any]:
+        """Fingerprint of the function and its model, as JSON."""
+        return fingerprint_method(self.name, self.model, self.options)
+
+
+class RowClassifier(ClassifierMixin, SavedEstimator):
+    """Base of all classifiers, which score rows from any container."""
+
+    n_features_in_: int
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        """Return a method, with its options, as a function of blocks of rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a method or an option that the estimator does not have.
+        """
+        raise NotImplementedError
+
+    def _score_rows(self, scorer: Scorer, X: Any, out: Any = None) -> Any:
+        return engine.score(
+            scorer.function,
+            validate_rows(self, X),
+            out,
+            dtype=scorer.dtype,
+            columns=scorer.columns,
+            fingerprint=None if out is None else scorer.fingerprint,
+            held=scorer.held,
+        )
+
+    def predict(self, X: Any, *, out: Any = None) -> Any:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result, which is written slab by slab; for a dask array, whose
+            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
+            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
+            far it has been written: if the process is stopped, the same call resumes there.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+        """
+        return self._score_rows(self._scorer("predict"), X, out)
+
+    def decision_function(self, X: Any, *, out: Any = None) -> Any:
+        """Return the discriminants of the classes, or the log-odds of the second of two.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
+            Discriminants.
+        """
+        return self._score_rows(self._scorer("decision_function"), X, out)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose predicted class is right.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_features)
+            Rows.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            True labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Accuracy.
+        """
+        from sklearn.metrics import accuracy_score  # noqa: PLC0415  (slow to import)
+
+        predicted = np.asarray(self.predict(X))
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight)
+        true = as_labels(as_source(y, "y").whole())
+        return float(accuracy_score(true, predicted, sample_weight=sample_weight))
+
+
+def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:
+    """Return a method of an estimator as a function of blocks of rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+    method : str
+        For example ``"predict_proba"``.
+    **options
+        Parameters of that method.
+
+    Raises
+    ------
+    InvalidParameterError
+        For a method or an option that the estimator does not have.
+    """
+    return estimator._scorer(method, **options)

@@ -1,4 +1,4 @@
-"""Model choice: every candidate held against rows that it was not fitted to."""
+"""Model selection by cross-validation, from one pass over the rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.engine.folds import FoldedRows, without
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
+from streamgda.estimators.gaussian import regularisation_of
+from streamgda.estimators.learning import kept_by
+from streamgda.estimators.validation import validate_labelled
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.sources import is_dask, is_store
 from streamgda.runtime.memory import allowed_bytes
 
 _LIKELIHOOD, _ACCURACY, _LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (_ACCURACY, _LOG_LOSS, _LIKELIHOOD)
 
-# From each class for itself to all alike, and from as measured to a sphere.
+# From separate to common covariances, and from those of the rows to a sphere.
 _GRID: tuple[dict[str, list[Any]], ...] = (
     {
         "covariance_type": ["full"],
@@ -42,61 +44,62 @@ _GRID: tuple[dict[str, list[Any]], ...] = (
 class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
-    As `sklearn.model_selection.GridSearchCV`, but one pass over the rows makes the moments of all
-    folds; the candidates of each split are made of the other folds' moments, which are added. With
-    ``scoring="joint_log_likelihood"`` that is all: the mean of ln p(x, y) over the rows held out
-    follows from their moments exactly. Otherwise one further pass holds all candidates against
-    each row; where their models are more than half of `max_memory`, as many passes as it takes.
+    It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
+    moments of all folds; the candidates of each split follow from the sum of the moments of the
+    other folds. With ``scoring="joint_log_likelihood"`` that is all: the mean of ln p(x, y) over
+    the rows held out follows from their moments exactly. Otherwise one further pass scores all
+    candidates; if their models exceed half of `max_memory`, it takes several passes.
 
-    Which fold a row is in is told by a hash of its number and of `random_state`: it does not
-    depend on how the rows are stored or read, and neighbouring rows fall in different folds. The
-    best candidate is made of the moments of all rows, with no further pass.
+    The fold of a row is a hash of its number and of `random_state`: it does not depend on how the
+    rows are stored or read, and neighbouring rows are in different folds. The best candidate is
+    computed from the moments of all rows, without a further pass.
 
     Parameters
     ----------
     param_grid : dict of str to list, or list of such dicts, optional
-        Parameters of `GaussianDiscriminantAnalysis` and the values to try, all combinations; a
-        list of grids is gone through one by one. By default 31 of covariance type, pooling,
-        shrinkage and smoothing.
+        Parameters of `GaussianDiscriminantAnalysis` and values to try in all combinations, or
+        several such grids. By default 31 combinations of covariance type, pooling, shrinkage and
+        smoothing.
     cv : int
         Number of folds, at least 2.
     scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
-        What is to be largest, averaged over the folds. Where classes are not Gaussian the three
-        choose differently, each what is best of its own: log-loss models that are less sure, and
-        the likelihood those that fit the rows best, though others tell more of them right.
+        Score to maximise, averaged over the folds. If classes are not Gaussian, the three choose
+        different candidates: the log-loss prefers less confident models, and the likelihood those
+        that fit the distribution best, even if others classify more rows correctly.
     random_state : int
-        Non-negative; tells the folds.
+        Non-negative seed of the folds.
     max_memory : int or str, optional
         Bytes, or a text such as ``"2GB"``, for rows in flight, moments and models.
     verbose : bool
-        Show bars in a terminal.
+        Show progress.
 
     Attributes
     ----------
     best_estimator_ : GaussianDiscriminantAnalysis
-        Fitted to all rows.
+        The best candidate, fitted to all rows.
     best_params_ : dict
+        Its parameters.
     best_score_ : float
-        Mean score of the best candidate over the splits.
+        Its mean score over the splits.
     best_index_ : int
         Its number in `cv_results_`.
     cv_results_ : dict of str to list or ndarray
-        As of `GridSearchCV`, an entry for each candidate: ``params``, ``param_...``,
+        An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
         ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
-        ``rank_test_score``; and the same of all scores that came with it, by their names. NaN
-        where a candidate's covariances are singular, and for a split that nothing can be told by.
+        ``rank_test_score``; and the same for the other scores that were computed, by their names.
+        NaN if covariances are singular, or if a split has no rows to compare.
     n_splits_ : int
+        Number of folds.
     classes_, n_features_in_, feature_names_in_
 
     Notes
     -----
-    Rows of a class that is in no other fold say nothing of any candidate; they are left out.
+    Rows of a class that no other fold has are left out, for no candidate could predict it.
 
-    A ``"full"`` candidate is a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
-    nothing to speak of up to a hundred features, but of 784 pixels and ten digits 98 MB, times
-    five folds. What a candidate costs is the scoring, hardly the reading. Rows projected on
-    principal components (`ClassMoments.pca`) are scored in a small part of it, and digits told
-    apart better.
+    A ``"full"`` candidate has a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
+    little up to a hundred features, but 98 MB for 784 pixels and ten digits, times five folds.
+    Most of the time goes into scoring rather than reading. Rows projected on principal components
+    (`ClassMoments.pca`) take a small part of that time, and digits are classified better.
 
     Examples
     --------
@@ -137,30 +140,28 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As of `GaussianDiscriminantAnalysis.fit`; of dask arrays, with chunks of known size.
+        X, y, sample_weight : see `GaussianDiscriminantAnalysis.fit`
+            Rows, labels and weights; dask arrays have chunks of known size.
 
         Returns
         -------
-        self
+        GaussianDiscriminantCV
+            The fitted search.
 
         Raises
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used, or too few for any split.
         InvalidParameterError
-            For parameters, or candidates, that cannot be meant.
+            For invalid parameters or candidates.
         MemoryBudgetError
-            Where the folds' moments are more than `max_memory`.
+            If the moments of the folds exceed `max_memory`.
         SingularCovarianceError
-            Where that is what all candidates have.
+            If all candidates have singular covariances.
         """
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
-        if is_dask(X) or is_store(X):
-            template._check_stored(X, first=True)
-        else:
-            X, y = template._validate(X, y, first=True)
+        X, y = validate_labelled(template, X, y, reset=True)
         rows = FoldedRows(
             X,
             y,
@@ -173,7 +174,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         return self._choose(candidates, rows.accumulate(**_kept(candidates)), rows, template)
 
     def _candidates(self) -> list[dict[str, Any]]:
-        """All combinations of the grids, each of which could be meant."""
+        """Return all combinations of the grids; refuse invalid ones."""
         from sklearn.model_selection import ParameterGrid  # noqa: PLC0415  (slow to import)
 
         for name, least in (("cv", 2), ("random_state", 0)):
@@ -189,7 +190,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
                 ParameterGrid(list(_GRID) if self.param_grid is None else self.param_grid)
             )
             for params in candidates:
-                GaussianDiscriminantAnalysis(**params)._kept()
+                kept_by(GaussianDiscriminantAnalysis(**params))
         except InvalidParameterError:
             raise
         except (TypeError, ValueError) as error:
@@ -222,7 +223,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         if self.scoring != _LIKELIHOOD:
             at_once = _passes(rows, candidates, len(folds), total)
         for numbers in at_once:
-            splits.judge(numbers, rows, self.scoring)
+            splits.score(numbers, rows, self.scoring)
         results = _results(candidates, splits.scores, self.scoring)
         mean = results["mean_test_score"]
         if np.isnan(mean).all():
@@ -241,7 +242,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
                 del holder.feature_names_in_
         return self
 
-    # --- what was chosen ----------------------------------------------------------------------
+    # --- the best candidate ----------------------------------------------------------------------
 
     @property
     def best_params_(self) -> dict[str, Any]:
@@ -272,23 +273,78 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         return self.best_estimator_
 
     def predict(self, X: Any, *, out: Any = None) -> Any:
-        """Of the best estimator; see `GaussianDiscriminantAnalysis.predict`."""
+        """Return the most probable class of each row, as the best estimator does.
+
+        Parameters
+        ----------
+        X, out : see `GaussianDiscriminantAnalysis.predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+        """
         return self._best.predict(X, out=out)
 
     def predict_proba(self, X: Any, *, out: Any = None) -> Any:
-        """Of the best estimator; see `GaussianDiscriminantAnalysis.predict_proba`."""
+        """Return the probability of each class, as the best estimator does.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Probabilities.
+        """
         return self._best.predict_proba(X, out=out)
 
     def predict_log_proba(self, X: Any, *, out: Any = None) -> Any:
-        """Of the best estimator; see `GaussianDiscriminantAnalysis.predict_log_proba`."""
+        """Return the logarithm of `predict_proba`, as the best estimator does.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Log-probabilities.
+        """
         return self._best.predict_log_proba(X, out=out)
 
     def decision_function(self, X: Any, *, out: Any = None) -> Any:
-        """Of the best estimator; see `GaussianDiscriminantAnalysis.decision_function`."""
+        """Return the discriminants of the best estimator.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
+            Discriminants, or log-odds of the second of two classes.
+        """
         return self._best.decision_function(X, out=out)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy of the best estimator, whatever it was chosen by."""
+        """Return the accuracy of the best estimator, whatever `scoring` is.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `fit`
+            Rows, true labels and weights.
+
+        Returns
+        -------
+        float
+            Accuracy.
+        """
         return self._best.score(X, y, sample_weight)
 
 
@@ -298,9 +354,9 @@ class _Splits:
     Attributes
     ----------
     scores : dict of str to ndarray, shape (n_candidates, n_folds)
-        NaN where there is none.
+        NaN if there is none.
     failure : SingularCovarianceError, optional
-        What was wrong with the last candidate that could not be made.
+        Error of the last candidate with a singular covariance.
     """
 
     def __init__(self, candidates: list[dict[str, Any]], folds: list[ClassMoments]) -> None:
@@ -309,10 +365,10 @@ class _Splits:
         self.scores: dict[str, np.ndarray] = {}
         self.failure: SingularCovarianceError | None = None
 
-    def judge(self, numbers: Sequence[int], rows: FoldedRows, scoring: str) -> None:
-        """Score some of the candidates in all splits; with a pass over the rows, if it takes one.
+    def score(self, numbers: Sequence[int], rows: FoldedRows, scoring: str) -> None:
+        """Score some of the candidates in all splits, with a pass over the rows if needed.
 
-        The joint log-likelihood is told by the moments, and comes with the other scores.
+        The joint log-likelihood follows from the moments, and is computed in any case.
         """
         held: dict[tuple[int, int], GaussianModel] = {}
         likelihood = self._scores_of(_LIKELIHOOD)
@@ -323,28 +379,28 @@ class _Splits:
                 if scoring != _LIKELIHOOD:
                     held[c, f] = model
         if held:
-            self._read(held, rows)
+            self._score_rows(held, rows)
 
     def _scores_of(self, name: str) -> np.ndarray:
         shape = len(self.candidates), len(self.folds)
         return self.scores.setdefault(name, np.full(shape, np.nan))
 
     def _models(self, numbers: Sequence[int], f: int) -> Iterator[tuple[int, GaussianModel]]:
-        """The candidates of a split, but for those with singular covariances."""
+        """Yield the models of a split, without those that have singular covariances."""
         others = without(self.folds, f)
         if (others.class_count > 0).sum() < 2 or not self.folds[f].class_count.any():
             return
         others = others * 1.0  # integer sums are centred once, not for every candidate
         for c in numbers:
             candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
-            how, kind = candidate._regularisation(), candidate.covariance_type
+            how, kind = regularisation_of(candidate), candidate.covariance_type
             try:
                 yield c, GaussianModel.from_moments(others, kind, how, candidate.priors)
             except SingularCovarianceError as error:
                 self.failure = error
 
-    def _read(self, models: dict[tuple[int, int], GaussianModel], rows: FoldedRows) -> None:
-        """Hold all models against the rows of their fold, in one pass."""
+    def _score_rows(self, models: dict[tuple[int, int], GaussianModel], rows: FoldedRows) -> None:
+        """Score the rows of each fold with its models, in one pass."""
         right = dict.fromkeys(models, 0.0)
         log_loss = dict.fromkeys(models, 0.0)
         weight = dict.fromkeys(models, 0.0)
@@ -372,28 +428,28 @@ class _Splits:
 
 
 def _kept(candidates: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all candidates can be made of, and judged by: parameters of the moments."""
-    kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
+    """Return the parameters of moments from which all candidates can be computed and scored."""
+    kept = [kept_by(GaussianDiscriminantAnalysis(**params)) for params in candidates]
     matrix = any(structure_of(k["covariance_type"]).matrix for k in kept)
     norms = any(k["norms"] for k in kept)
     return {"covariance_type": "full" if matrix else "diag", "norms": norms}
 
 
 def _bytes_of(model: GaussianModel) -> int:
-    """Bytes of a model, whose roots are held as scoring wants them too."""
+    """Return the bytes of a model, whose roots are also packed for scoring."""
     return 2 * model.roots.nbytes + 2 * model.means.nbytes
 
 
 def _passes(
     rows: FoldedRows, candidates: list[dict[str, Any]], n_folds: int, total: ClassMoments
 ) -> list[list[int]]:
-    """Numbers of the candidates that are scored in a pass each: there is room for their models."""
+    """Return the numbers of the candidates of each pass, whose models fit in memory together."""
     shape = total.classes.size, rows.rows.shape[1]
     room = left = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
     passes: list[list[int]] = [[]]
     for c, params in enumerate(candidates):
         structure = structure_of(params.get("covariance_type", "full"))
-        needed = 2 * n_folds * structure.state_bytes(*shape)  # as of `_bytes_of`
+        needed = 2 * n_folds * structure.state_bytes(*shape)  # as in `_bytes_of`
         if passes[-1] and needed > left:
             passes.append([])
             left = room
@@ -405,7 +461,7 @@ def _passes(
 def _results(
     candidates: list[dict[str, Any]], scores: dict[str, np.ndarray], scoring: str
 ) -> dict[str, Any]:
-    """The scores as `GridSearchCV` has them."""
+    """Return the scores in the form of `GridSearchCV`."""
     results: dict[str, Any] = {"params": candidates}
     for name in sorted({name for params in candidates for name in params}):
         column = np.ma.masked_all(len(candidates), object)

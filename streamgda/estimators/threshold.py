@@ -1,71 +1,72 @@
-"""A linear rule whose threshold is fitted to the data, and not to the model of them."""
+"""A binary classifier whose threshold is fitted to the data rather than to a model of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
-from streamgda.engine.plan import plan_rows
+from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import MomentClassifier, score_labels
+from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.estimators.saving import SavedEstimator, describe, described
-from streamgda.estimators.scoring import Blockwise
+from streamgda.estimators.saving import describe, described
+from streamgda.estimators.scoring import RowClassifier, Scorer
+from streamgda.estimators.validation import validate_labelled
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
+from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.sources import as_source, check_rows, is_dask, is_store, placing
 from streamgda.rows.validity import as_weights
-from streamgda.runtime.memory import allowed_bytes, as_bytes
+from streamgda.runtime.memory import as_bytes
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
-_CELL_BYTES = 200  # what a score that is kept takes, while it is sorted and merged
+_CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
 
-class ThresholdClassifier(ClassifierMixin, SavedEstimator):
-    r"""Two classes, told apart by the threshold on a score that costs least on the rows.
+class ThresholdClassifier(RowClassifier):
+    r"""Binary classification by the threshold on a score that minimises the cost on the rows.
 
-    With the default estimator, Fisher's rule of document 004: predict the second class where
+    With the default estimator this is Fisher's rule of document 004: predict the second class if
     :math:`w \cdot x > \theta`, with w from the moments and :math:`\theta` "fit to minimise
-    training/validation error". The model's own threshold is right only where the model is; this
-    one is the best there is for the rows, whatever they are like.
+    training/validation error". The threshold of a model is optimal only if the model is right;
+    this one is optimal for the rows, whatever their distribution.
 
-    The score is the estimator's log-odds, so that `threshold_` is zero where its own threshold
-    cannot be bettered. Fitting takes one pass for the moments and one for the scores, over any
-    kind of array.
+    The score is the log-odds of the estimator, so that `threshold_` is zero if its own threshold
+    is optimal. Fitting takes one pass for the moments and one for the scores, over any kind of
+    array.
 
     Parameters
     ----------
     estimator : estimator of this package, optional
-        By default ``LinearDiscriminantAnalysis()``.
+        Estimator of the score, by default ``LinearDiscriminantAnalysis()``.
     cost : array-like, shape (2, 2), optional
-        What it costs to predict class j of a row of class i, classes sorted; by default
-        ``[[0, 1], [1, 0]]``, so that the share of errors is least.
+        Cost of predicting class j for a row of class i, classes sorted; by default
+        ``[[0, 1], [1, 0]]``, which minimises the number of errors.
     class_weight : dict of label to weight, or "balanced"; optional
-        Multiplies the costs of a class's rows; "balanced" gives both classes the same weight in
-        all.
+        Factors of the costs of the rows of a class; "balanced" gives both classes the same total
+        weight.
     max_memory : int or str, optional
-        Bytes, or a text such as ``"512MB"``, for rows being read and scores being kept. Without
-        it all scores are kept, and read in one pass. With it the result is the same, but it may
-        take further passes to tell which of the scores that were counted together is best.
+        Bytes, or a text such as ``"512MB"``, for rows in flight and scores. By default all scores
+        are kept, and one pass is enough. With a budget the result is the same, but further passes
+        may be needed to find the best among scores that were counted together.
 
     Attributes
     ----------
     threshold_ : float
-        On the log-odds; infinite where one class for all rows costs least.
+        Threshold on the log-odds; infinite if one class for all rows costs least.
     total_cost_ : float
-        Of the rows that the threshold was fitted to, beyond what no threshold saves.
+        Cost of the rows to which the threshold was fitted, beyond what no threshold avoids.
     estimator_ : estimator
-        Fitted: it has the direction, the moments and all that is said of rows but the class.
+        The fitted estimator, with direction, moments and all methods besides `predict`.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -78,7 +79,7 @@ class ThresholdClassifier(ClassifierMixin, SavedEstimator):
     >>> ThresholdClassifier().fit(X, y).score(X, y).__round__(3)
     0.981
     >>> careful = ThresholdClassifier(cost=[[0, 50], [1, 0]]).fit(X, y)
-    >>> (careful.predict(X)[y == 0] == 1).sum()  # malignant, and not found
+    >>> (careful.predict(X)[y == 0] == 1).sum()  # malignant, but not detected
     np.int64(1)
     """
 
@@ -105,35 +106,37 @@ class ThresholdClassifier(ClassifierMixin, SavedEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As of the estimator.
+        X, y, sample_weight : see `LinearDiscriminantAnalysis.fit`
+            Rows, labels and weights.
 
         Returns
         -------
-        self
+        ThresholdClassifier
+            The fitted classifier.
 
         Raises
         ------
         InvalidDataError
-            For rows that cannot be used, or of other than two classes.
+            For rows that cannot be used, or unless there are two classes.
         InvalidParameterError
-            For costs or weights of classes that cannot be used.
+            For invalid costs or class weights.
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
         return self._adopt(own.fit(X, y, sample_weight), X, y, sample_weight)
 
     def fit_threshold(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the threshold alone, to rows that the estimator need not have seen.
+        """Fit only the threshold, for example to rows for validation.
 
         Parameters
         ----------
-        X, y, sample_weight
-            As of `fit`: rows to validate with.
+        X, y, sample_weight : see `fit`
+            Rows, labels and weights, which need not be those of the estimator.
 
         Returns
         -------
-        self
+        ThresholdClassifier
+            The fitted classifier.
         """
         check_is_fitted(self)
         return self._adopt(self.estimator_, X, y, sample_weight)
@@ -147,14 +150,8 @@ class ThresholdClassifier(ClassifierMixin, SavedEstimator):
         allowed = as_bytes(self.max_memory)
         room = None if allowed is None else max(_LEAST_ROOM, allowed // 4 // _CELL_BYTES)
         costs = self._costs_of(fitted)
-        if is_dask(X):
-            source: Iterable[Block] = _DaskScores(fitted, X, y, sample_weight, room is None)
-        elif is_store(X):
-            planned = allowed_bytes(self.max_memory)
-            source = _StoredScores(fitted, X, y, sample_weight, planned, room)
-        else:
-            source = [_block(fitted, fitted.decision_function(X), y, sample_weight)]
-        return self._with(fitted, *best_threshold(lambda: source, costs, room))
+        scores = _Scores(fitted, X, y, sample_weight, self.max_memory, room)
+        return self._with(fitted, *best_threshold(lambda: scores, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
         self.estimator_, self.threshold_, self.total_cost_ = fitted, threshold, cost
@@ -187,63 +184,39 @@ class ThresholdClassifier(ClassifierMixin, SavedEstimator):
         return self.estimator_.classes_
 
     def decision_function(self, X: Any, *, out: Any = None) -> Any:
-        """Log-odds less the threshold, shape (n_rows,): above zero, the second class is predicted.
+        """Return the log-odds less the threshold; above zero, the second class is predicted.
 
         Parameters
         ----------
-        X, out
-            As of `predict`.
-        """
-        check_is_fitted(self)
-        return self.estimator_._evaluate(self.blockwise("decision_function"), X, out)
-
-    def predict(self, X: Any, *, out: Any = None) -> Any:
-        """The class of each row.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
-        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Where the result goes, slab by slab, as of the other estimators.
+        X, out : see `predict`
+            Rows, and the destination of the result.
 
         Returns
         -------
-        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+        ndarray, shape (n_rows,); or as for `predict`
+            Log-odds less the threshold.
         """
-        check_is_fitted(self)
-        return self.estimator_._evaluate(self.blockwise("predict"), X, out)
+        return super().decision_function(X, out=out)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows whose predicted class is right; see `GaussianClassifier.score`."""
-        return score_labels(self.predict(X), y, sample_weight)
-
-    def blockwise(self, method: str, **options: Any) -> Blockwise:
-        """What a method says of rows, as a function of blocks of them; as of the other estimators.
-
-        Parameters
-        ----------
-        method : {"predict", "decision_function"}
-        **options
-            There are none.
-        """
+    def _scorer(self, method: str, **options: Any) -> Scorer:
         check_is_fitted(self)
         functions: dict[str, Any] = {"predict": _labels, "decision_function": _excess}
         if method not in functions or options:
             given = f"{method}({', '.join(options)})" if options else method
             raise InvalidParameterError(
-                f"{type(self).__name__} has no {given}: it tells classes apart, and gives no "
+                f"{type(self).__name__} has no {given}: it predicts classes, not "
                 f"probabilities; its estimator_ does"
             )
         model, above = self.estimator_.model_, {"threshold": self.threshold_}
         function = partial(functions[method], model=model, **above)
         dtype = self.classes_.dtype if method == "predict" else np.float64
-        return Blockwise(f"{method} above a threshold", function, model, dtype, None, above)
+        return Scorer(f"{method} above a threshold", function, model, dtype, None, above)
 
     # --- saving -------------------------------------------------------------------------------
 
     @property
     def moments_(self) -> ClassMoments:
-        """Of the estimator: all that was kept of the rows."""
+        """Moments of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.moments_
 
@@ -289,12 +262,12 @@ def _excess(X: Any, first_row: int = 0, *, model: GaussianModel, threshold: floa
 
 
 def _labels(X: Any, first_row: int = 0, *, model: GaussianModel, threshold: float) -> np.ndarray:
-    # Compared, not subtracted: scores that differ by less than can be told from zero count too.
+    # Comparison rather than subtraction: the difference of close scores may round to zero.
     return model.classes[(model.log_odds(X, first_row) > threshold).astype(np.intp)]
 
 
 def _costs(cost: Any) -> tuple[float, float]:
-    """What is lost by a row of the first class above the threshold, and of the second below."""
+    """Return the cost of a row of the first class above the threshold, and of the second below."""
     if cost is None:
         return 1.0, 1.0
     try:
@@ -306,38 +279,23 @@ def _costs(cost: Any) -> tuple[float, float]:
         if min(first, second) >= 0 and max(first, second) > 0:
             return float(first), float(second)
     raise InvalidParameterError(
-        f"cost={cost!r}; expected [[0, a], [b, 0]]: finite numbers, of each row the least where "
-        f"the class is right"
+        f"cost={cost!r}; expected [[0, a], [b, 0]]: finite numbers, the least of each row on the "
+        f"diagonal"
     )
 
 
-# --- scores, labels and weights of rows of any kind ----------------------------------------------
+class _Scores:
+    """Blocks of scores with their labels and weights, computed again for each iteration.
 
-
-def _block(
-    fitted: GaussianClassifier, scores: Any, y: Any, sample_weight: Any, first_row: int = 0
-) -> Block:
-    labels = np.asarray(y)
-    labels = as_labels(labels[:, 0] if labels.shape[1:] == (1,) else labels, first_row=first_row)
-    codes = find(labels, fitted.classes_)
-    if codes.shape != np.shape(scores):
-        raise InvalidDataError(f"X has {len(scores)} rows but y has {labels.size} labels")
-    if (codes < 0).any():
-        at = int((codes < 0).argmax())
-        raise InvalidDataError(
-            f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the classes "
-            f"{fitted.classes_.tolist()}",
-            *("y", first_row + at),
-        )
-    weights = np.ones(codes.size)
-    if sample_weight is not None:
-        weights = as_weights(sample_weight, codes.size, first_row)
-    kept = weights > 0
-    return np.asarray(scores)[kept], codes[kept] == 1, weights[kept]
-
-
-class _StoredScores:
-    """Of rows in a store: scored slab by slab, each time they are asked for."""
+    Parameters
+    ----------
+    fitted : GaussianClassifier
+    X, y, sample_weight
+        See `ThresholdClassifier.fit`.
+    max_memory : int or str, optional
+    room : int or None
+        Number of scores that are kept; None for all of them.
+    """
 
     def __init__(
         self,
@@ -345,49 +303,34 @@ class _StoredScores:
         X: Any,
         y: Any,
         sample_weight: Any,
-        allowed: int,
+        max_memory: int | str | None,
         room: int | None,
     ) -> None:
-        self.fitted = fitted
-        self.sources = [as_source(X), as_source(y, "y")]
-        if sample_weight is not None:
-            self.sources.append(as_source(sample_weight, "sample_weight"))
-        check_rows(*self.sources)
-        kept = _CELL_BYTES * (room or 0) + fitted.model_.packed_bytes
-        beside = self.sources[1:]
-        self.slabs = plan_rows(self.sources[0], allowed, kept, beside=beside, out_row_bytes=8)
+        X, y = validate_labelled(fitted, X, y, reset=False)
+        model = fitted.model_
+        scores = as_source(X).map(model.log_odds, np.float64)
+        self.classes = fitted.classes_
+        self.rows = LabelledRows(scores, y, sample_weight, at_once=room is None)
+        held = _CELL_BYTES * (room or 0) + model.packed_bytes
+        self.slabs = self.rows.plan(max_memory, held, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
-        with placing(*self.sources):
-            for start, (rows, y, *weights) in self.slabs.read(*self.sources):
-                scores = self.fitted.model_.log_odds(rows, start)
-                yield _block(self.fitted, scores, y, weights[0] if weights else None, start)
+        with self.rows.read(self.slabs) as slabs:
+            for start, (scores, y, *weights) in slabs:
+                yield self._block(scores, y, weights[0] if weights else None, start)
 
-
-class _DaskScores:
-    """Of dask arrays: all at once, or block by block."""
-
-    def __init__(
-        self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any, at_once: bool
-    ) -> None:
-        from streamgda.engine import dask as distributed  # noqa: PLC0415
-
-        self.fitted = fitted
-        arrays = [fitted.decision_function(X), distributed.beside(X, y, "y")]
+    def _block(self, scores: np.ndarray, y: Any, sample_weight: Any, first_row: int) -> Block:
+        labels = as_labels(y, first_row=first_row)
+        codes = find(labels, self.classes)
+        if (codes < 0).any():
+            at = int((codes < 0).argmax())
+            raise InvalidDataError(
+                f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the "
+                f"classes {self.classes.tolist()}",
+                *("y", first_row + at),
+            )
+        weights = np.ones(codes.size)
         if sample_weight is not None:
-            arrays.append(distributed.beside(X, sample_weight, "sample_weight"))
-        blocks = zip(*(array.to_delayed().ravel() for array in arrays), strict=True)
-        self.parts: list[Any] = [arrays] if at_once else list(blocks)
-
-    def __iter__(self) -> Iterator[Block]:
-        import dask  # noqa: PLC0415
-
-        for number, part in enumerate(self.parts):
-            scores, y, *weights = dask.compute(*part)
-            try:
-                block = _block(self.fitted, scores, y, weights[0] if weights else None)
-            except InvalidDataError as error:
-                if len(self.parts) > 1:
-                    error.place(f"block {number} (rows counted from its first)")
-                raise
-            yield block
+            weights = as_weights(sample_weight, codes.size, first_row)
+        kept = weights > 0
+        return scores[kept], codes[kept] == 1, weights[kept]

@@ -65,32 +65,6 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
     return ones.view(np.uint8)
 
 
-class BinaryRows:
-    """Rows that are binarised as they are read, by slicing like an array in a store.
-
-    Parameters
-    ----------
-    X : array that is read by slicing, shape (n_rows, n_features)
-    threshold : float or None
-        As for `binarise`.
-
-    Attributes
-    ----------
-    shape, dtype, chunks, shards, store_path
-        Those of the array that is read: they determine the cost of reading, and errors name them.
-    """
-
-    def __init__(self, X: Any, threshold: float | None) -> None:
-        self._values = X
-        self._threshold = threshold
-        self.shape, self.dtype = X.shape, X.dtype
-        self.chunks, self.shards = getattr(X, "chunks", None), getattr(X, "shards", None)
-        self.store_path = getattr(X, "store_path", type(X).__name__)
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return binarise(self._values[rows], self._threshold, rows.start or 0)
-
-
 @dataclass(frozen=True)
 class BernoulliModel(Model):
     r"""Zeros and ones with a probability for each class and feature.

@@ -15,8 +15,8 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
 from streamgda.moments.structures import Structure
+from streamgda.rows import as_source
 from streamgda.rows.labels import find
-from streamgda.rows.sources import as_source
 from streamgda.runtime import threads
 
 _BLOCK = 1 << 11  # rows that share a random stream

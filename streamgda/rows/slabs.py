@@ -14,53 +14,57 @@ from streamgda.rows.sources import RowSource
 
 @dataclass(frozen=True)
 class Slabs:
-    """How rows are cut for reading.
+    """A partition of rows into slabs.
 
     Attributes
     ----------
     n_rows : int
-        Rows of a slab: whole chunks or shards, where there are any.
+        Rows of a slab: whole chunks or shards, if there are any.
     """
 
     n_rows: int
 
     def resumed(self, n_rows: int) -> Slabs:
-        """Slabs of `n_rows`, as another run has begun with.
+        """Return slabs of `n_rows`, with which another run has started.
 
         Raises
         ------
         MemoryBudgetError
-            Where these had to be smaller.
+            If the memory budget requires smaller ones.
         """
         if n_rows > self.n_rows:
             raise MemoryBudgetError(
-                f"the work that is to be gone on with was begun in slabs of {n_rows} rows, where "
-                f"max_memory now allows {self.n_rows}: give it the max_memory that it was begun "
-                f"with, or begin it anew"
+                f"the work to resume was started in slabs of {n_rows} rows, but max_memory now "
+                f"allows {self.n_rows}: pass the max_memory of the first run, or start again"
             )
         return Slabs(n_rows)
 
     def read(self, *sources: RowSource, first: int = 0) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """Yield the first row's number and the rows of each slab; one slab is read ahead.
+        """Yield the number of the first row and the rows of each slab; read one slab ahead.
 
-        Slabs before row `first`, where one begins, are left out.
+        Each slab is released when the next one is requested. Slabs before row `first`, the first
+        row of a slab, are left out.
         """
-        starts = range(first, sources[0].n_rows, self.n_rows)
+        n_rows = sources[0].n_rows
+        starts = range(first, n_rows, self.n_rows)
 
         def slab(start: int) -> list[np.ndarray]:
-            stop = min(start + self.n_rows, sources[0].n_rows)
+            stop = min(start + self.n_rows, n_rows)
             return [source.read(start, stop) for source in sources]
 
-        if not starts or all(source.in_memory for source in sources):
-            for start in starts:
-                yield start, slab(start)
-                for source in sources:
-                    source.release()
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="streamgda-read") as reader:
-            ahead = reader.submit(slab, first)
-            for start in starts:
-                block = ahead.result()
-                if start + self.n_rows < sources[0].n_rows:
-                    ahead = reader.submit(slab, start + self.n_rows)
-                yield start, block
+        def in_order() -> Iterator[list[np.ndarray]]:
+            if not starts or all(source.read_as_views for source in sources):
+                yield from map(slab, starts)
+                return
+            with ThreadPoolExecutor(1, thread_name_prefix="streamgda-read") as reader:
+                ahead = reader.submit(slab, first)
+                for start in starts:
+                    block = ahead.result()
+                    if start + self.n_rows < n_rows:
+                        ahead = reader.submit(slab, start + self.n_rows)
+                    yield block
+
+        for start, block in zip(starts, in_order(), strict=True):
+            yield start, block
+            for source in sources:
+                source.release()

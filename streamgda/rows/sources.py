@@ -1,74 +1,138 @@
-"""Where rows come from: arrays, memory maps, zarr and HDF5 arrays, data frames, stores on disk.
-
-Each becomes a `RowSource`, which is read in row blocks and never as a whole. Libraries that are
-not loaded are not loaded here either: kinds are told apart by what they offer.
-"""
+"""`RowSource`: the base of all adapters, one for each kind of container that rows come from."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import (
-    InvalidDataError,
-    ReadError,
-    SourceError,
-)
-from streamgda.runtime.retry import brief, with_retries
+from streamgda.errors import InvalidDataError
 
-_OBJECT_BYTES = 64  # of a label that is a Python object of its own
-_CHUNK_TASK_BYTES = 1 << 12  # what reading a chunk takes, however small it is
+_OBJECT_BYTES = 64  # of a label that is a separate Python object
+_CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
+
+
+class Mapping(NamedTuple):
+    """A transformation of rows.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)`` with the number of the first of these rows;
+        returns an array with one entry for each row.
+    dtype : numpy.dtype
+        Data type of the result.
+    columns : int or None
+        Width of the result; None if it is one-dimensional.
+    """
+
+    function: Callable[..., np.ndarray]
+    dtype: np.dtype
+    columns: int | None
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """Something with rows.
+    """Rows that are read block by block and never as a whole.
+
+    An adapter for a container is a subclass in a separate file, registered in
+    `streamgda.rows.ADAPTERS`. It implements `accepts` and `of`, and overrides what differs.
 
     Attributes
     ----------
     values : object
-        What is sliced.
+        The container.
     shape : tuple of int
+        The number of rows is NaN if it is unknown.
     dtype : numpy.dtype or None
-        None where columns have types of their own.
+        None if columns have different types.
+    name : str
+        Name of the array in error messages.
     unit : int
         Rows that are stored together: reading fewer decodes as many.
-    in_memory : bool
-        Whether reading rows costs no memory.
     shard : int
-        Rows of a shard, which holds whole chunks; of a chunk where there are no shards.
+        Rows of a shard, which holds whole chunks; of a chunk if there are no shards.
     columns : int
-        Chunks beside each other, of rows that are cut along the features too.
-    name : str
-        What errors call it.
+        Chunks side by side, for rows that are split along the features too.
+    start : int
+        Number of the first row in `values`; not zero in a `window`.
+    mapping : Mapping, optional
+        Transformation that is applied to rows when they are read. All other attributes describe
+        the rows before it.
     """
 
     values: Any
     shape: tuple[int, ...]
     dtype: np.dtype | None
-    unit: int
-    in_memory: bool
+    name: str = "X"
+    unit: int = 1
     shard: int = 1
     columns: int = 1
-    name: str = "X"
+    start: int = 0
+    mapping: Mapping | None = None
+
+    # Whether this process holds the rows, so that they can be converted and checked as a whole.
+    in_memory: ClassVar[bool] = False
+    # Whether slices of the container are views, which cost neither time nor memory.
+    sliced_as_views: ClassVar[bool] = False
+    # What executes a pass over the rows: this process, or dask, which evaluates them.
+    executor: ClassVar[Literal["process", "dask"]] = "process"
+
+    # --- what an adapter implements -----------------------------------------------------------
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Return whether the adapter reads this container."""
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows of `X`, which the adapter accepts."""
+        raise NotImplementedError
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start:stop`` of `values`, before any mapping."""
+        return np.asarray(self.values[start:stop])
+
+    @property
+    def title(self) -> str:
+        """The name, with the location of the array if it has one."""
+        return self.name
+
+    @property
+    def header(self) -> Any:
+        """An object from which scikit-learn takes the names of the features."""
+        return self.values
+
+    @property
+    def shareable(self) -> bool:
+        """Whether other processes can open the container themselves."""
+        return False
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the array and the chunk or block that hold a row, or an empty string."""
+        return ""
+
+    def release(self) -> None:
+        """Release memory that reading has taken and that can be read again."""
+
+    # --- what all adapters share --------------------------------------------------------------
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Number of rows; NaN if it is unknown."""
         return self.shape[0]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row once it is read."""
+        """Bytes of a row that has been read."""
         if self.dtype is None:
             itemsize = 8
-        else:  # objects and texts of any width are not where they are counted
+        else:  # objects and variable-width strings are stored outside of the array
             itemsize = self.dtype.itemsize + (_OBJECT_BYTES if self.dtype.kind in "OT" else 0)
         return itemsize * self.row_elements
 
@@ -77,138 +141,60 @@ class RowSource:
         """Numbers in a row."""
         return math.prod(self.shape[1:])
 
+    @property
+    def read_as_views(self) -> bool:
+        """Whether reading costs neither time nor memory."""
+        return self.sliced_as_views and self.mapping is None
+
     def reading_bytes(self, n_rows: int) -> int:
-        """Bytes in flight where so many rows are worked on and as many are read ahead."""
-        if self.in_memory:
+        """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
+        if self.read_as_views:
             return 0
+        copies = self.row_bytes * 2 * n_rows
+        if self.in_memory:
+            return 2 * copies
         touched = min(
             -(-n_rows // self.unit) + (n_rows % self.unit > 0), -(-self.n_rows // self.unit)
         )
         chunks = touched * self.columns
-        return self.row_bytes * 2 * (n_rows + touched * self.unit) + _CHUNK_TASK_BYTES * chunks
+        return copies + self.row_bytes * 2 * touched * self.unit + _CHUNK_TASK_BYTES * chunks
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows ``start:stop``.
-
-        Where a store fails in a way that may pass, it is asked again, later and later.
+        """Return rows ``start:stop``.
 
         Raises
         ------
         ReadError
-            Where they cannot be read.
+            If they cannot be read.
         """
-        if self.in_memory:
-            return np.asarray(self.values[start:stop])
-        if hasattr(self.values, "iloc"):
-            return np.asarray(self.values.iloc[start:stop])
-        try:
-            return with_retries(lambda: np.asarray(self.values[start:stop]))
-        except (MemoryError, InvalidDataError):  # rows that were read, and are wrong
-            raise
-        except Exception as error:  # every store and codec has its own
-            raise self._explained(error, start, min(stop, self.n_rows)) from error
+        first = self.start + start
+        rows = self._slice(first, self.start + min(stop, self.n_rows))
+        return rows if self.mapping is None else self.mapping.function(rows, first)
 
-    def held(self) -> RowSource:
-        """The same rows, read into memory."""
-        return replace(self, values=self.read(0, self.n_rows), unit=1, shard=1, in_memory=True)
+    def whole(self) -> np.ndarray:
+        """Return all rows."""
+        return self.read(0, self.n_rows)
 
-    def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
-        """An error that names the first chunk in which it occurs again."""
-        where = self.title
-        for first in range(start // self.unit * self.unit, stop, self.unit):
-            rows = slice(first, min(first + self.unit, self.n_rows))
-            for column in range(self.columns):
-                try:
-                    self.values[self._chunk(rows, column)]
-                except Exception as again:  # as above
-                    chunk = (first // self.unit, column)[: len(self.shape)]
-                    return ReadError(
-                        f"{where}: chunk {chunk}, rows {first} to {rows.stop - 1}, cannot be read: "
-                        f"{brief(again)}"
-                    )
-        return ReadError(f"{where}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+    def map(
+        self, function: Callable[..., np.ndarray], dtype: Any, columns: int | None = None
+    ) -> Self:
+        """Return a source of the same rows that transforms them when they are read.
 
-    @property
-    def title(self) -> str:
-        """Its name, and of an array in a store the path."""
-        if not is_store(self.values):
-            return self.name
-        return f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+        Parameters
+        ----------
+        function, dtype, columns
+            See `Mapping`.
+        """
+        return replace(self, mapping=Mapping(function, np.dtype(dtype), columns))
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Which array and chunk, or block of dask's, a row is in; empty where there are none."""
-        if is_dask(self.values):
-            block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
-            return f"{self.name}: block {block}"
-        if not is_store(self.values) or not self.values.chunks:
-            return ""
-        chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
-        return f"{self.title}: chunk {chunk}"
-
-    def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
-        if self.columns == 1:
-            return rows
-        width = self.values.chunks[1]
-        return rows, slice(column * width, (column + 1) * width)
-
-    def release(self) -> None:
-        """Let go of the pages of a memory map; they stay in the system's cache."""
-        base = self.values
-        private = False
-        while isinstance(base, np.ndarray):
-            private = private or getattr(base, "mode", "r") == "c"  # what was changed lies there
-            base = base.base
-        if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
-            base.madvise(mmap.MADV_DONTNEED)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether this is a dask array, data frame or series (dask is not loaded to find out)."""
-    kinds = ("rechunk", "to_dask_array")
-    return hasattr(X, "__dask_graph__") and any(hasattr(X, kind) for kind in kinds)
-
-
-def is_store(X: Any) -> bool:
-    """Whether this is an array that is read by slicing: zarr, HDF5 and their like."""
-    return (
-        not isinstance(X, np.ndarray)
-        and hasattr(X, "chunks")
-        and hasattr(X, "shape")
-        and hasattr(X, "dtype")
-        and not is_dask(X)
-    )
-
-
-def as_source(X: Any, what: str = "X") -> RowSource:
-    """See rows in `X`.
-
-    Raises
-    ------
-    InvalidDataError
-        Where it is not an array, nor can be made one.
-    SourceError
-        Where it is a zarr group.
-    """
-    if is_store(X):
-        shape, chunks = tuple(X.shape), X.chunks or X.shape
-        n_rows = max(1, *shape[:1])
-        unit = min(max(1, *chunks[:1]), n_rows)
-        shard = min(max(unit, *(getattr(X, "shards", None) or chunks)[:1]), n_rows)
-        columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
-        return RowSource(X, shape, _dtype(X.dtype), unit, False, shard, max(1, columns), what)
-    refuse_group(X, what)
-    if hasattr(X, "iloc"):
-        return RowSource(X, tuple(X.shape), None, 1, False, name=what)
-    if not isinstance(X, np.ndarray):
-        X = np.asarray(X)
-    if not X.ndim:
-        raise InvalidDataError(f"{what} has no rows: it is {type(X.item()).__name__}")
-    return RowSource(X, X.shape, X.dtype, 1, True, name=what)
+    def window(self, start: int, stop: int) -> Self:
+        """Return a source of rows ``start:stop``, which keep their numbers in errors."""
+        return replace(self, shape=(stop - start, *self.shape[1:]), start=self.start + start)
 
 
 @contextlib.contextmanager
 def placing(*sources: RowSource) -> Iterator[None]:
-    """Within this context, errors about a row say in which of the arrays and chunks it is."""
+    """Add the array and the chunk to errors about a row that are raised within this context."""
     try:
         yield
     except InvalidDataError as error:
@@ -220,34 +206,34 @@ def placing(*sources: RowSource) -> Iterator[None]:
         raise
 
 
-def refuse_group(X: Any, what: str = "X") -> None:
-    """Raise `SourceError` where this is a zarr group and not one of its arrays."""
-    if hasattr(X, "create_array") and hasattr(X, "members"):
-        raise SourceError(
-            f"{what} is a zarr group, where an array is due; pass one of its arrays: "
-            f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
-        )
-
-
 def check_rows(rows: RowSource, *companions: RowSource) -> None:
-    """Raise `InvalidDataError` unless all have one shape (n_rows,) beside (n_rows, n_features)."""
+    """Raise `InvalidDataError` unless all have shape (n_rows,) and X (n_rows, n_features)."""
     if len(rows.shape) != 2:
         raise InvalidDataError(
             f"X has shape {rows.shape}; expected a 2D array of rows x features (one row: "
             f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
         )
+    check_lengths(rows, *companions)
+
+
+def check_lengths(rows: RowSource, *companions: RowSource) -> None:
+    """Raise `InvalidDataError` unless there are rows, and one label and weight for each."""
+    for source in (rows, *companions):
+        if math.isnan(source.n_rows):
+            raise InvalidDataError(
+                f"{source.name} has row chunks of unknown size; call "
+                f"{source.name}.compute_chunk_sizes() first"
+            )
     for companion, name in zip(companions, ("labels", "weights"), strict=False):
         if len(companion.shape) != 1:
-            raise InvalidDataError(f"{name} have shape {companion.shape}; expected one a row")
+            raise InvalidDataError(
+                f"{name} have shape {companion.shape}; expected one entry for each row"
+            )
         if companion.n_rows != rows.n_rows:
             stores = (f"; {s.title}" for s in (rows, companion) if s.title != s.name)
             raise InvalidDataError(
                 f"X has {rows.n_rows} rows but there are {companion.n_rows} {name} (inconsistent "
-                f"numbers of samples); give one a row{''.join(stores)}"
+                f"numbers of samples); give one for each row{''.join(stores)}"
             )
     if not rows.n_rows:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
-
-
-def _dtype(dtype: Any) -> np.dtype:
-    return dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)

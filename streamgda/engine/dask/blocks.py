@@ -1,8 +1,8 @@
-"""Blocks of dask collections, each made inside of the task that takes it in.
+"""Blocks of dask collections, each evaluated inside of the task that accumulates it.
 
-A task that was given its blocks would hold all of them at once, and they might have been made on
-other workers. So what is needed for one block only goes into the task that takes it in; what
-several blocks need stays a task of its own.
+A task that received its blocks as arguments would hold all of them at once, and they might have
+been evaluated on other workers. So tasks that only one block needs run inside of the task that
+accumulates it; those that several blocks need stay separate.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dask.task_spec import DataNode
 
 from streamgda.engine.dask.cluster import active_client
 
-_SEVERAL = -1  # in the place of a block's number
+_SEVERAL = -1  # in place of the number of a block
 
 
 class Block:
-    """How to make a block's values; dask does not look into it for tasks and data.
+    """The tasks that evaluate a block; dask does not search it for tasks and data.
 
     Attributes
     ----------
     keys : list
-        Of the values: rows, labels and perhaps weights, or a tuple of these.
+        Keys of the values: rows, labels and perhaps weights, or a tuple of these.
     graph : dict
-        The tasks that make them.
+        The tasks that evaluate them.
     needs : list
-        Keys of what is made elsewhere.
+        Keys of values that are evaluated elsewhere.
     """
 
     def __init__(self, keys: list[Any], graph: dict[Any, Any]) -> None:
@@ -38,27 +38,27 @@ class Block:
         needed = {*keys}.union(*(task.dependencies for task in graph.values()))
         self.needs = sorted(needed - graph.keys(), key=str)
 
-    def values(self, made: dict[Any, Any]) -> Sequence[Any]:
-        """Make the block, given what was made elsewhere."""
-        given = {key: DataNode(key, made[key]) for key in self.needs}
+    def values(self, elsewhere: dict[Any, Any]) -> Sequence[Any]:
+        """Evaluate the block, given the values that were evaluated elsewhere."""
+        given = {key: DataNode(key, elsewhere[key]) for key in self.needs}
         values: Sequence[Any] = dask.get(self.graph | given, self.keys)
         return values
 
 
 def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
-    """The blocks of collections side by side.
+    """Return the blocks of collections side by side.
 
     Parameters
     ----------
     *columns : dask collection, or list of delayed objects
-        Of as many blocks each.
+        All with the same number of blocks.
 
     Returns
     -------
     blocks : list of Block
-        From the first to the last.
+        In order.
     elsewhere : dict
-        What they need and is made elsewhere: delayed objects or futures, by their keys.
+        Values they need that are evaluated elsewhere: delayed objects or futures, by their keys.
     """
     keys: list[list[Any]] = []
     graph: dict[Any, Any] = {}
@@ -91,7 +91,7 @@ def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
 
 
 def _held(key: Any) -> Any:
-    """What is persisted on the cluster: no graph makes it."""
+    """Return a value that is persisted on the cluster, without a graph."""
     from distributed import Future  # noqa: PLC0415
 
     return Future(key, active_client())

@@ -1,9 +1,8 @@
-"""The cluster, if one is active: what it is, computing on it, and what it says when it fails."""
+"""The active cluster, if there is one: finding it, computing on it, and its failures."""
 
 from __future__ import annotations
 
 import contextlib
-import pickle
 import queue
 import sys
 import uuid
@@ -15,16 +14,14 @@ import dask
 from dask.callbacks import Callback
 
 from streamgda.errors import ClusterError
-from streamgda.rows.sources import is_store
 
-_LARGE_BYTES = 10_000_000  # of a graph that holds more, distributed warns
-_REFERENCE_BYTES = 1_000_000  # a store that is larger as a pickle holds rows itself
+_LARGE_BYTES = 10_000_000  # distributed warns of larger graphs
 
 
 def active_client() -> Any:
-    """The `distributed.Client` that dask would compute on, or None.
+    """Return the `distributed.Client` on which dask would compute, or None.
 
-    There is none inside of a task: one that waits for others could wait for itself.
+    There is none inside of a task: a task that waits for others could wait for itself.
     """
     if "distributed" not in sys.modules:
         return None
@@ -37,7 +34,7 @@ def active_client() -> Any:
 
 
 def _worker() -> Any:
-    """The worker whose task this is, or None."""
+    """Return the worker that runs this task, or None."""
     if "distributed" not in sys.modules:
         return None
     from distributed import get_worker  # noqa: PLC0415
@@ -51,21 +48,11 @@ def _worker() -> Any:
 # --- stores and functions that are sent ---------------------------------------------------------
 
 
-def travels(X: Any) -> bool:
-    """Whether workers can open this store themselves: it is sent as where it is."""
-    if not is_store(X) or type(getattr(X, "store", None)).__name__ == "MemoryStore":
-        return False
-    try:
-        return len(pickle.dumps(X)) < _REFERENCE_BYTES
-    except Exception:  # whatever is raised by a store that cannot be sent, such as HDF5's
-        return False
+def check_opens(X: Any) -> None:
+    """Raise `ClusterError` if this process cannot open a zarr array.
 
-
-def check_seen(X: Any) -> None:
-    """Raise `ClusterError` where this process does not see a zarr array.
-
-    Chunks that are not there are read as fill values: on a machine without the store, all rows
-    would be zeros.
+    Missing chunks are read as fill values: on a machine without the store, all rows would be
+    zeros.
     """
     path = getattr(X, "store_path", None)
     if path is None:
@@ -74,18 +61,18 @@ def check_seen(X: Any) -> None:
 
     try:
         zarr.open_array(path, mode="r")
-    except Exception as error:  # as many kinds as there are stores
+    except Exception as error:  # each store has its own exceptions
         raise ClusterError(
             f"a worker cannot open {path}: {error!r}. Workers read stores themselves: put it where "
-            f"all of them see it, under the same path or URL"
+            f"all of them find it under the same path or URL"
         ) from error
 
 
 def hold(value: Any, n_bytes: int) -> Any:
-    """A value of that size as something that stands in a graph once, however many tasks take it.
+    """Return a value of that size as one node of a graph, however many tasks use it.
 
-    A large one is sent to the active client's scheduler at once, from where workers get it that
-    come later, too; what is made with it belongs to that client.
+    A large one is sent to the scheduler of the active client at once, from which workers that
+    join later get it, too; results that depend on it belong to that client.
     """
     client = active_client()
     if client is None or n_bytes < _LARGE_BYTES:
@@ -100,7 +87,7 @@ def _same(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _large_graphs() -> Iterator[None]:
-    """No warning of what has to be sent: the labels beside a store, or a model."""
+    """Suppress warnings of large objects that must be sent: labels of a store, or a model."""
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
         yield
 
@@ -109,7 +96,7 @@ def _large_graphs() -> Iterator[None]:
 
 
 def new_topic() -> str:
-    """A name under which the tasks of one computation `tell` of their progress."""
+    """Return a topic on which the tasks of one computation report progress."""
     return f"streamgda-{uuid.uuid4().hex}"
 
 
@@ -122,27 +109,27 @@ def compute(
     inner: Sequence[Any] = (),
     ended: Callable[[str, Callable[[], Any]], Iterable[str]] | None = None,
 ) -> list[Any]:
-    """Compute on whatever scheduler or client is active.
+    """Compute on the active scheduler or client.
 
     Parameters
     ----------
     delayed : list of Delayed
     rows : dict of str to int
-        The tasks that rows go through, by their keys, and how many go through each.
+        Keys of the tasks that process rows, and the number of rows of each.
     topic : str
-        What these tasks `tell` of their progress under; empty where they do not.
+        Topic on which these tasks report progress; empty if they do not.
     report : callable
-        Given the rows done so far.
+        Called with the rows done so far.
     inner : list of Delayed
-        Tasks that lead to these, the ends of which are told too, and which are held until then.
+        Tasks that lead to these and are held until they have ended, too.
     ended : callable
-        Given the key of each of the tasks when it has ended, and what fetches its result. Gives the
-        keys of those that are not to be held any longer.
+        Called with the key of each task that has ended and a function that fetches its result;
+        returns the keys of tasks that need not be held any longer.
 
     Raises
     ------
     ClusterError
-        Where the cluster fails, rather than what is computed.
+        If the cluster fails, rather than what is computed.
     """
     client = active_client()
     if client is None:
@@ -154,7 +141,7 @@ def compute(
     results: list[Any] = [None] * len(delayed)
     pending = set(range(len(delayed)))
     done: dict[int, int] = {}
-    with _failures(), _told(client, topic, events), _large_graphs():
+    with _failures(), _reported(client, topic, events), _large_graphs():
         futures = dict(enumerate(client.compute(tasks)))
         numbers = {future.key: number for number, future in futures.items()}
         try:
@@ -163,12 +150,13 @@ def compute(
             while pending:
                 number, n_rows = events.get()
                 if n_rows is not None:
-                    # A part whose worker has died begins again.
+                    # A part whose worker has died starts again.
                     done[number] = max(n_rows, done.get(number, 0))
                     if report:
                         report(sum(done.values()))
                 elif number in futures:
-                    # Let go of at once: what is not held is not made again where a worker dies.
+                    # Released at once: results that are not held are not recomputed when a worker
+                    # dies.
                     future = futures.pop(number)
                     fetch = partial(_fetched, future)
                     if number in pending or future.status == "error":
@@ -178,9 +166,9 @@ def compute(
                         results[number] = fetch()
                     for key in ended(future.key, fetch) if ended else ():
                         futures.pop(numbers[key], None)
-                    del future, fetch  # which the traceback of an error would hold
+                    del future, fetch  # or the traceback of an error would hold them
         finally:
-            if ended and pending:  # what has ended and was not heard of
+            if ended and pending:  # tasks whose end has not been processed
                 for number in [n for n in futures if futures[n].status == "finished"]:
                     ended(futures[number].key, partial(_fetched, futures.pop(number)))
             client.cancel([*futures.values()])
@@ -194,8 +182,8 @@ def _fetched(future: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _told(client: Any, topic: str, events: queue.SimpleQueue[Any]) -> Iterator[None]:
-    """What tasks tell of goes into a queue."""
+def _reported(client: Any, topic: str, events: queue.SimpleQueue[Any]) -> Iterator[None]:
+    """Put the reports of tasks on a topic into a queue."""
     if not topic:
         yield
         return
@@ -207,15 +195,15 @@ def _told(client: Any, topic: str, events: queue.SimpleQueue[Any]) -> Iterator[N
             client.unsubscribe_topic(topic)
 
 
-def tell(topic: str, part: int, n_rows: int) -> None:
-    """Say, inside of a task, how many rows of a part are done."""
+def report(topic: str, part: int, n_rows: int) -> None:
+    """Report, inside of a task, how many rows of a part are done."""
     worker = _worker()
     if worker is not None:
         worker.log_event(topic, (part, n_rows))
 
 
 class _Counting(Callback):
-    """Reports the rows of parts that are done, and tasks that have ended, on dask's schedulers."""
+    """Reports rows that are done, and tasks that have ended, on the schedulers of dask itself."""
 
     def __init__(
         self,
@@ -230,7 +218,7 @@ class _Counting(Callback):
 
     def _posttask(self, key: str, value: Any, *_: Any) -> None:
         if self.report and key in self.rows:
-            # Of blocks of unknown size, those that were counted.
+            # Blocks of unknown size report the rows that were counted.
             self.done += self.rows[key] or int(value.moments.class_count.sum())
             self.report(self.done)
         if self.ended and key in self.keys:
@@ -249,11 +237,11 @@ def _failures() -> Iterator[None]:
         raise ClusterError(
             f"workers died again and again over the same part of the rows: {error} Most often "
             f"they had too little memory: give them more, or fewer threads each, or keep less "
-            f"(covariance_type='tied' or 'diag', fewer features). If they were taken away, raise "
-            f"distributed.scheduler.allowed-failures in dask's configuration"
+            f"(covariance_type='tied' or 'diag', fewer features). If they were removed on purpose, "
+            f"raise distributed.scheduler.allowed-failures in the configuration of dask"
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
-        raise ClusterError(f"no worker is left that could go on: {error}") from error
+        raise ClusterError(f"no worker is left to continue: {error}") from error
     except (CancelledError, CommClosedError) as error:
         raise ClusterError(
             f"the scheduler is gone, or has cancelled this work ({error!r}): start a cluster, "

@@ -1,12 +1,12 @@
-"""What workers do: take parts of the rows in, merge what was taken in, score.
+"""The tasks that workers run: accumulate parts of the rows, merge moments, score rows.
 
-A task never changes what it was given: it may run twice, and each row must count once.
+A task never changes its arguments: it may run twice, and each row must count once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -15,120 +15,125 @@ from dask.sizeof import sizeof
 
 from streamgda.engine.dask import cluster
 from streamgda.engine.dask.blocks import Block
-from streamgda.engine.fingerprints import NOTHING, Seen, checksum, sample, see
+from streamgda.engine.fingerprints import (
+    NO_ROWS,
+    PartFingerprint,
+    checksum,
+    fingerprint_part,
+    fingerprint_rows,
+)
+from streamgda.engine.requests import Accumulation
 from streamgda.errors import InvalidDataError, StreamGDAError
-from streamgda.moments import Moments, add_rows
+from streamgda.moments import Moments
+from streamgda.rows import as_source
+from streamgda.rows.batches import check_batch
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
 
-# Its name, if it has one, the number of its first row, if that is known, and its arrays.
+# Name, or an empty string; number of the first row, or None if it is unknown; and arrays.
 Batch = tuple[str, int | None, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of the parts that the rows are cut into, and how it is told how far it is.
+    """One of the parts into which the rows are cut, and where it reports progress.
 
     Attributes
     ----------
     number : int
     topic : str
-        What its progress is told under; empty where nobody asks.
+        Topic of the reports; empty if there are none.
     """
 
     number: int
     topic: str
 
-    def tell(self, done: int) -> None:
-        """Say how many of its rows are done."""
+    def report(self, done: int) -> None:
+        """Report the number of its rows that are done."""
         if self.topic:
-            cluster.tell(self.topic, self.number, done)
+            cluster.report(self.topic, self.number, done)
 
 
 @dataclass(frozen=True)
-class Taking:
-    """How rows are taken in.
+class PartMoments:
+    """Moments of neighbouring parts.
 
     Attributes
     ----------
-    fresh : Moments
-        Without rows.
-    options : dict
-        Of `add_rows`.
-    seeing : bool
-        Whether to tell what was seen of them.
+    moments : Moments
+    fingerprints : tuple of PartFingerprint
+        Of each part, if the moments are to be kept in a checkpoint.
     """
 
-    fresh: Moments
-    options: Mapping[str, Any]
-    seeing: bool = False
+    moments: Moments
+    fingerprints: tuple[PartFingerprint, ...] = ()
 
-    def take(self, part: Part, batches: Iterable[Batch]) -> Taken:
-        """What becomes of a part's batches."""
-        moments = self.fresh.copy()
-        done, seen = 0, None
+
+@sizeof.register(PartMoments)
+def _(part: PartMoments) -> int:
+    # Workers spill results to disk, and the scheduler places merges, by the size of results.
+    return part.moments.nbytes
+
+
+@dataclass(frozen=True)
+class PartWork:
+    """The accumulation of a part.
+
+    Attributes
+    ----------
+    asked : Accumulation
+    fingerprinted : bool
+        Whether fingerprints of the rows are needed.
+    """
+
+    asked: Accumulation
+    fingerprinted: bool = False
+
+    def run(self, part: Part, batches: Iterable[Batch]) -> PartMoments:
+        """Return the moments of the batches of a part."""
+        moments = self.asked.empty()
+        done, fingerprint = 0, None
         with threads.limit(1):
-            for name, first_row, (X, y, *weights) in batches:
+            for name, first_row, (X, *columns) in batches:
                 try:
                     if len(X):
-                        weight = weights[0] if weights else None
-                        add_rows(moments, X, y, weight, first_row=first_row or 0, **self.options)
-                        seen = see(seen, X, (y, *weights)) if self.seeing else None
+                        self.asked.add(moments, X, *columns, first_row=first_row or 0)
+                        if self.fingerprinted:
+                            fingerprint = fingerprint_part(fingerprint, X, columns)
                 except InvalidDataError as error:
                     counted = " (rows counted from its first)" if first_row is None else ""
                     if name:
                         error.place(name + counted)
                     raise
                 done += len(X)
-                part.tell(done)
-        return Taken(moments, (seen or NOTHING,) if self.seeing else ())
+                part.report(done)
+        return PartMoments(moments, (fingerprint or NO_ROWS,) if self.fingerprinted else ())
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What neighbouring parts have become.
-
-    Attributes
-    ----------
-    moments : Moments
-    seen : tuple of Seen
-        What was seen of each part, where that was asked for.
-    """
-
-    moments: Moments
-    seen: tuple[Seen, ...] = ()
-
-
-@sizeof.register(Taken)
-def _(taken: Taken) -> int:
-    # Workers spill, and the scheduler chooses where to merge, by how large results are.
-    return taken.moments.nbytes
-
-
-def merge(first: Taken, second: Taken) -> Taken:
-    """What both have become."""
+def merge(first: PartMoments, second: PartMoments) -> PartMoments:
+    """Return the moments of both ranges of parts."""
     with threads.limit(1):
-        return Taken(first.moments + second.moments, first.seen + second.seen)
+        return PartMoments(first.moments + second.moments, first.fingerprints + second.fingerprints)
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """A function that scores rows, on one thread.
+class OneThread:
+    """A function that scores rows on one thread.
 
     Attributes
     ----------
     function : callable
         Called as ``function(rows, first_row)``.
     nbytes : int
-        Of what it holds, which is a model most often.
+        Size of the function with all that it holds, most often a model.
     """
 
     function: Callable[..., np.ndarray]
     nbytes: int
 
     def __call__(self, X: np.ndarray, first_row: int) -> np.ndarray:
-        """Scores of a block."""
+        """Return the scores of a block."""
         with threads.limit(1):
             return self.function(X, first_row)
 
@@ -137,7 +142,7 @@ class Scorer:
 
 
 def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A task whose errors reach the caller as they are: what led to them often cannot be sent."""
+    """Make a task raise its errors without their causes, which often cannot be pickled."""
 
     @wraps(function)
     def run(*args: Any) -> Any:
@@ -154,45 +159,35 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- rows in a store, which workers read themselves ---------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Shifted:
-    """An array seen from one of its rows on."""
-
-    values: Any
-    start: int
-
-    def __getitem__(self, rows: slice) -> Any:
-        return self.values[self.start + rows.start : self.start + rows.stop]
-
-
 def window(source: RowSource, start: int, stop: int) -> RowSource:
-    """Some of the rows, to be sent to a worker: where they are, or of narrow ones, themselves."""
-    stays = cluster.travels(source.values)
-    values = _Shifted(source.values, start) if stays else source.read(start, stop)
-    shape = (stop - start, *source.shape[1:])
-    return replace(source, values=values, shape=shape, in_memory=not stays)
+    """Return some of the rows, to be sent: a reference to the store, or the rows themselves."""
+    if source.shareable:
+        return source.window(start, stop)
+    return as_source(source.read(start, stop), source.name)
 
 
 @sendable
-def take_rows(
-    taking: Taking, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
-) -> Taken:
-    """What a window of a store becomes, read slab by slab."""
-    _check_seen(sources)
+def accumulate_rows(
+    work: PartWork, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
+) -> PartMoments:
+    """Return the moments of a window of a store, read slab by slab."""
+    _check_opens(sources)
     slabs = Slabs(slab_rows).read(*sources)
-    return taking.take(part, (("", first_row + at, arrays) for at, arrays in slabs))
+    return work.run(part, (("", first_row + at, arrays) for at, arrays in slabs))
 
 
 @sendable
-def see_rows(slab_rows: int, sampled: bool, sources: list[RowSource]) -> Seen:
-    """What is seen of a window of a store; 0 instead of a sample of its rows, unless asked for."""
-    _check_seen(sources)
+def fingerprint_window(slab_rows: int, sampled: bool, sources: list[RowSource]) -> PartFingerprint:
+    """Return the fingerprint of a window of a store; 0 for its rows unless they are `sampled`."""
+    _check_opens(sources)
     rows, *columns = sources
     labels = 0
     for _, arrays in Slabs(slab_rows).read(*columns):
         for array in arrays:
             labels = checksum(array, labels)
-    return labels, sample(rows.read(0, min(slab_rows, rows.n_rows))) if sampled else 0
+    if not sampled:
+        return labels, 0
+    return labels, fingerprint_rows(rows.read(0, min(slab_rows, rows.n_rows)))
 
 
 @sendable
@@ -203,67 +198,67 @@ def score_rows(
     unit: int,
     rows: RowSource,
     out: Any,
-    function: Scorer,
+    marked: bool,
+    function: OneThread,
 ) -> Any:
-    """The scores of a window of a store: given back, or written.
+    """Score a window of a store; return the scores, or write them to `out`.
 
-    Where they are written, each `unit` rows of `out` are so at once, for another task may be at the
-    same: one whose client is no more. Given back is then up to which row a sample was taken, and
-    its checksum.
+    Each `unit` rows of `out` are written at once, for another task may write the same ones: one
+    that a lost client has left behind. The result is then the end of the first slab and, if `out`
+    is `marked`, the fingerprint of its rows.
     """
-    _check_seen([rows])
+    _check_opens([rows])
     if out is not None:
-        cluster.check_seen(out)
-    made: list[np.ndarray] = []
-    start, seen = first_row, None
+        cluster.check_opens(out)
+    scores: list[np.ndarray] = []
+    start, first_slab = first_row, None
     for at, (X,) in Slabs(slab_rows).read(rows):
-        made.append(function(X, first_row + at))
+        scores.append(function(X, first_row + at))
         stop = first_row + at + len(X)
         if out is not None and ((stop - first_row) % unit == 0 or at + len(X) == rows.n_rows):
-            out[start:stop] = np.concatenate(made)
-            start, made = stop, []
-        seen = seen or (stop, sample(X))
-        part.tell(at + len(X))
-    return np.concatenate(made) if out is None else seen
+            out[start:stop] = np.concatenate(scores)
+            start, scores = stop, []
+        first_slab = first_slab or (stop, fingerprint_rows(X) if marked else 0)
+        part.report(at + len(X))
+    return np.concatenate(scores) if out is None else first_slab
 
 
-def _check_seen(sources: Iterable[RowSource]) -> None:
+def _check_opens(sources: Iterable[RowSource]) -> None:
     for source in sources:
-        if isinstance(source.values, _Shifted):
-            cluster.check_seen(source.values.values)
+        cluster.check_opens(source.values)
 
 
-# --- blocks that dask makes ---------------------------------------------------------------------
+# --- blocks that dask evaluates -----------------------------------------------------------------
 
 
 @sendable
-def take_blocks(
-    taking: Taking,
+def accumulate_blocks(
+    work: PartWork,
     part: Part,
     blocks: list[tuple[str, int | None, Block]],
     keys: list[Any],
-    made: list[Any],
-) -> Taken:
-    """What blocks become, made one after the other; what they need was made elsewhere."""
-    return taking.take(part, _batches(blocks, keys, made))
+    values: list[Any],
+) -> PartMoments:
+    """Return the moments of blocks, evaluated one after the other from `values` of `keys`."""
+    return work.run(part, _batches(blocks, keys, values))
 
 
 @sendable
-def see_blocks(
-    blocks: list[tuple[str, int | None, Block]], keys: list[Any], made: list[Any]
-) -> Seen:
-    """What is seen of blocks, which are made again."""
-    seen = None
-    for _, _, (X, *columns) in _batches(blocks, keys, made):
+def fingerprint_blocks(
+    blocks: list[tuple[str, int | None, Block]], keys: list[Any], values: list[Any]
+) -> PartFingerprint:
+    """Return the fingerprint of blocks, which are evaluated again."""
+    fingerprint = None
+    for _, _, (X, *columns) in _batches(blocks, keys, values):
         if len(X):
-            seen = see(seen, X, columns)
-    return seen or NOTHING
+            fingerprint = fingerprint_part(fingerprint, X, columns)
+    return fingerprint or NO_ROWS
 
 
 def _batches(
-    blocks: list[tuple[str, int | None, Block]], keys: list[Any], made: list[Any]
+    blocks: list[tuple[str, int | None, Block]], keys: list[Any], values: list[Any]
 ) -> Iterator[Batch]:
-    given = dict(zip(keys, made, strict=True))
+    given = dict(zip(keys, values, strict=True))
     for name, first_row, block in blocks:
         yield name, first_row, _arrays(name, block, given)
 
@@ -273,8 +268,6 @@ def _arrays(name: str, block: Block, given: dict[Any, Any]) -> Sequence[Any]:
     if len(block.keys) > 1:
         return values
     (batch,) = values
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        raise InvalidDataError(
-            f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight)"
-        )
-    return batch
+    check_batch(batch, name)
+    arrays: Sequence[Any] = batch
+    return arrays

@@ -1,0 +1,259 @@
+"""Rows to class moments: `accumulate`, the door for rows of every kind.
+
+Memory
+------
+All labels are counted before the pass if their classes might need too much memory, so that a pass
+that would exceed the budget does not start. On a cluster the budget holds for each task that
+reads a store. dask collections ignore it.
+
+Checkpoints
+-----------
+A checkpoint is a file with the moments accumulated so far. If the process is killed or an error
+ends it, the same call resumes after the rows in the file and returns the same bits as a run that
+was never interrupted. A completed call leaves the file, and calling again returns its content.
+
+The call must be the same: the parameters, all labels and weights, and a sample of the rows are
+compared with those in the file. If an invalid row ended the run, the call resumes once that row
+has been corrected in place, or with ``on_invalid="skip"``. Batches that the file holds are
+consumed, compared, and not added again.
+
+On a cluster and for dask collections the file holds completed parts, and the same call, on any
+number of workers, computes the others. For dask collections the names, shapes and types are
+compared, and four of the parts are computed again. A name must be the same in every process: that
+holds for collections made from stores, arrays and files, but not for impure delayed objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from streamgda.engine.executors import on_dask, read_by_workers
+from streamgda.engine.fingerprints import SeenBatches, describe
+from streamgda.engine.journal import RowJournal
+from streamgda.engine.outputs import refuse_half_written
+from streamgda.engine.plan import in_one_slab, plan_moments
+from streamgda.engine.progress import Progress, reporter
+from streamgda.engine.reading import reading
+from streamgda.engine.requests import Accumulation
+from streamgda.engine.resuming import resume
+from streamgda.errors import InvalidDataError
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.moments.structures import structure_of
+from streamgda.rows import as_batches, as_sources
+from streamgda.rows.batches import Batches, check_batch
+from streamgda.rows.labels import as_labels
+from streamgda.rows.slabs import Slabs
+from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.validity import Invalid
+from streamgda.runtime.memory import allowed_bytes
+
+
+@overload
+def accumulate(
+    X: Any, y: Any = ..., *, on_invalid: Literal["pairwise"], **options: Any
+) -> PairwiseMoments: ...
+
+
+@overload
+def accumulate(
+    X: Any, y: Any = ..., *, on_invalid: Literal["raise", "skip"] = ..., **options: Any
+) -> ClassMoments: ...
+
+
+def accumulate(  # type: ignore[misc]  # the overloads name only what distinguishes them
+    X: Any,
+    y: Any = None,
+    *,
+    covariance_type: str = "full",
+    norms: bool = False,
+    sample_weight: Any = None,
+    classes: Any = None,
+    max_memory: int | str | None = None,
+    for_model: bool = False,
+    progress: Progress = False,
+    on_invalid: str = "raise",
+    nodata: float | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
+) -> Any:
+    """Accumulate the class moments of rows from any container, in one pass.
+
+    Parameters
+    ----------
+    X : array-like, memmap, zarr.Array, data frame, dask collection, or iterable of batches
+        Rows, shape (n_rows, n_features); without `y`, batches ``(X, y)`` or ``(X, y, weight)``,
+        or a list of ``dask.delayed`` ones. Workers of an active client read zarr arrays.
+    y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
+        Class labels.
+    covariance_type, norms : str, bool
+        The scatter and norms that are kept; see `ClassMoments`.
+    sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
+        Non-negative weights.
+    classes : array-like, shape (n_classes,), optional
+        All labels that may occur; they become classes even without rows.
+    max_memory : int or str, optional
+        Bytes, or a text such as ``"512MB"``, for rows in flight and moments; by default half of
+        the available memory. Smaller slabs may change the last bits of sums of floats.
+    for_model : bool
+        Plan the memory of a model of the moments, too.
+    progress : bool or callable
+        True shows progress on stderr; a callable gets ``(rows_done, rows_total or None)``.
+    on_invalid : {"raise", "skip", "pairwise"}
+        Raise an error for rows with NaN, infinity or `nodata`; skip and count them; or keep
+        `PairwiseMoments`, for which NaN and `nodata` are missing values.
+    nodata : int or float, optional
+        Value that marks missing measurements.
+    checkpoint, checkpoint_every : path, float
+        File from which the same call resumes (see the notes of this module), and the minimum
+        number of seconds between two writes of it.
+
+    Returns
+    -------
+    ClassMoments, or PairwiseMoments with ``on_invalid="pairwise"``
+        Moments of the rows.
+
+    Raises
+    ------
+    InvalidDataError, ReadError
+        For rows, labels or weights that are invalid or cannot be read.
+    MemoryBudgetError
+        If `max_memory` is too small.
+    CheckpointError
+        If the checkpoint is damaged or belongs to other data or parameters.
+    ClusterError
+        If the cluster fails.
+
+    Examples
+    --------
+    >>> from streamgda import accumulate
+    >>> X, y = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [0, 1, 0]
+    >>> accumulate(X, y).class_count
+    array([2, 1])
+    """
+    structure_of(covariance_type)
+    expected = None if classes is None else np.unique(as_labels(classes, "classes"))
+    asked = Accumulation(
+        *(covariance_type, norms, Invalid(on_invalid, nodata), expected, max_memory, for_model),
+        *(progress, checkpoint, checkpoint_every),
+    )
+    moments = _accumulated(asked, X, y, sample_weight)
+    if expected is not None and moments.n_features is not None:
+        moments.declare(expected)
+    return moments
+
+
+def accumulate_into(
+    moments: ClassMoments, X: Any, y: Any, sample_weight: Any = None
+) -> ClassMoments:
+    """Add rows from any container to moments: all of them, or none if there is an error.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Rows in memory that need one slab are added in place.
+    X, y, sample_weight
+        See `accumulate`.
+
+    Returns
+    -------
+    ClassMoments
+        `moments`, or new ones.
+    """
+    rows = in_one_slab(X)
+    if rows is not None:
+        return moments.update(rows, y, sample_weight)
+    asked = Accumulation(moments.covariance_type, moments.norms, for_model=True)
+    added: Any = _accumulated(asked, X, y, sample_weight)
+    return added if moments.n_features is None else moments + added
+
+
+def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Moments:
+    """Choose how rows are accumulated: the only place that does."""
+    moments = asked.empty()
+    if y is None:
+        batches = as_batches(X, sample_weight)
+        if batches.executor == "dask":
+            return on_dask().accumulate_partitions(asked, batches.values)
+        return _accumulate_batches(asked, batches)
+    sources = as_sources(X, y, sample_weight)
+    if any(source.executor == "dask" for source in sources):
+        return on_dask().accumulate(asked, *sources)
+    rows, *companions = sources
+    check_rows(rows, *companions)
+    for source in sources:
+        refuse_half_written(source.values, source.name)
+    with placing(*sources):
+        plan, labels = plan_moments(
+            rows,
+            *companions,
+            moments=moments,
+            allowed=allowed_bytes(asked.max_memory),
+            copies=int(asked.invalid.action == "skip"),
+            model=structure_of(asked.covariance_type) if asked.for_model else None,
+        )
+        if read_by_workers(rows):
+            return on_dask().accumulate_store(asked, plan, *sources)
+    return _accumulate_slabs(asked, plan, rows, labels, *companions[1:])
+
+
+def _accumulate_slabs(
+    asked: Accumulation, plan: Slabs, rows: RowSource, *companions: RowSource
+) -> Moments:
+    moments, journal, first = asked.empty(), None, 0
+    if asked.checkpoint is not None:
+        described = {source.name: describe(source) for source in (rows, *companions)}
+        journal = _journal(asked, described)
+        plan = resume(journal, plan, rows, *companions)
+        moments, first = journal.moments, journal.done
+    with (
+        reading(
+            plan, rows, *companions, what="accumulating", progress=asked.progress, first=first
+        ) as slabs,
+        journal or contextlib.nullcontext(),
+    ):
+        for start, (block, *columns) in slabs:
+            stop = start + len(block)
+            with journal.adding(stop, start, block, columns) if journal else _NOT_KEPT:
+                asked.add(moments, block, *columns, first_row=start)
+    return moments
+
+
+def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
+    moments, journal, first, done = asked.empty(), None, 0, 0
+    waiting = iter(batches)
+    if asked.checkpoint is not None:
+        journal = _journal(asked, {"X": "batches"})
+        journal.seen, journal.kind = SeenBatches(), "the first {:,} batches"
+        moments, first = journal.moments, journal.done
+        if journal.kept is not None:
+            done = journal.seen.check(journal.kept, first, str(journal), waiting)
+    with (
+        reporter(asked.progress, None, "accumulating", first=done) as report,
+        journal or contextlib.nullcontext(),
+    ):
+        for number, batch in enumerate(waiting, first):
+            check_batch(batch, f"batch {number}")
+            try:
+                with journal.adding(number + 1, *batch) if journal else _NOT_KEPT:
+                    asked.add(moments, *batch)
+            except InvalidDataError as error:
+                error.place(f"batch {number}")
+                raise
+            done += np.shape(batch[1])[0]
+            report(done)
+    return moments
+
+
+_NOT_KEPT = contextlib.nullcontext()
+
+
+def _journal(asked: Accumulation, rows: dict[str, str]) -> RowJournal:
+    """Return the journal of a pass in this process, with what its file holds."""
+    description = asked.description(**rows) | {"read by": "this process"}
+    journal = RowJournal(asked.checkpoint, asked.checkpoint_every, description, asked.empty())
+    if asked.invalid.action == "raise":
+        journal.refuse_skipped()
+    return journal

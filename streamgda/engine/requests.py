@@ -1,0 +1,110 @@
+"""The parameters of a pass, handed on as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamgda.engine.progress import Progress
+from streamgda.errors import InvalidParameterError
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_rows
+from streamgda.rows.validity import CHECK_SUMS, Invalid
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Parameters of a pass that accumulates moments; see `streamgda.accumulate`.
+
+    Attributes
+    ----------
+    covariance_type : str
+    norms : bool
+    invalid : Invalid
+        Which rows are invalid, and the action taken on them.
+    expected : ndarray, sorted, optional
+        Labels that may occur.
+    max_memory : int or str, optional
+    for_model : bool
+    progress : bool or callable
+    checkpoint : path, optional
+    checkpoint_every : float
+    """
+
+    covariance_type: str = "full"
+    norms: bool = False
+    invalid: Invalid = CHECK_SUMS
+    expected: np.ndarray | None = None
+    max_memory: int | str | None = None
+    for_model: bool = False
+    progress: Progress = False
+    checkpoint: Any = None
+    checkpoint_every: float = 60.0
+
+    def empty(self) -> Moments:
+        """Return moments without rows, of the requested kind."""
+        if self.invalid.action != "pairwise":
+            return ClassMoments(self.covariance_type, norms=self.norms)
+        if self.covariance_type != "full" or self.norms:
+            raise InvalidParameterError(
+                f"on_invalid='pairwise' keeps matrices for each class, and no norms; got "
+                f"covariance_type={self.covariance_type!r}, norms={self.norms}. "
+                f"PairwiseMoments.to_moments converts them to any covariance type"
+            )
+        return PairwiseMoments()
+
+    def add(self, moments: Moments, X: Any, y: Any, *weight: Any, first_row: int = 0) -> None:
+        """Add rows to moments; they are numbered from `first_row` in errors."""
+        add_rows(
+            *(moments, X, y, *weight),
+            first_row=first_row,
+            invalid=self.invalid,
+            expected=self.expected,
+        )
+
+    def description(self, **rows: str) -> dict[str, str]:
+        """Return what a checkpoint compares, together with what it compares of the rows.
+
+        Whether invalid rows are skipped is not included: it makes no difference before the first
+        of them.
+        """
+        expected = None if self.expected is None else self.expected.tolist()
+        return {
+            "moments": type(self.empty()).__name__,
+            "covariance_type": self.covariance_type,
+            "norms": str(self.norms),
+            "nodata": repr(self.invalid.nodata),
+            "classes": str(expected),
+            **rows,
+        }
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Parameters of a pass that scores rows; see `streamgda.engine.score`.
+
+    Attributes
+    ----------
+    function : callable
+    dtype : dtype
+    columns : int or None
+    fingerprint : dict, optional
+    held : int
+    max_memory : int or str, optional
+    progress : bool or callable
+    """
+
+    function: Callable[..., np.ndarray]
+    dtype: Any = np.float64
+    columns: int | None = None
+    fingerprint: Mapping[str, Any] | None = None
+    held: int = 0
+    max_memory: int | str | None = None
+    progress: Progress = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the scores of a row."""
+        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))

@@ -1,0 +1,115 @@
+"""Rows to scores: `score`, the door for rows of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from streamgda.engine.executors import on_dask, read_by_workers
+from streamgda.engine.fingerprints import describe, fingerprint_rows
+from streamgda.engine.outputs import Output, refuse_half_written
+from streamgda.engine.plan import plan_rows
+from streamgda.engine.progress import Progress
+from streamgda.engine.reading import reading
+from streamgda.engine.requests import Scoring
+from streamgda.engine.resuming import resume
+from streamgda.rows import as_source
+from streamgda.rows.arrays import is_plain
+from streamgda.rows.slabs import Slabs
+from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.runtime.memory import allowed_bytes
+
+
+def score(
+    function: Callable[..., np.ndarray],
+    X: Any,
+    out: Any = None,
+    *,
+    dtype: Any = np.float64,
+    columns: int | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
+    held: int = 0,
+    max_memory: int | str | None = None,
+    progress: Progress = False,
+) -> Any:
+    """Score rows from any container.
+
+    Parameters
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)``; returns an array with one entry for each row.
+    X : array-like, memmap, zarr.Array, data frame or dask collection
+        Rows, shape (n_rows, n_features).
+    out : numpy.ndarray, zarr.Array, or path or store to create one in; optional
+        Destination of the scores; by default they are gathered in memory.
+    dtype : dtype
+        Data type of the scores.
+    columns : int, optional
+        Scores of each row; by default one, and the result is one-dimensional.
+    fingerprint : dict, optional
+        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
+        it has been written; if the process is stopped, the same call resumes there.
+    held : int
+        Bytes that the function needs for any number of rows.
+    max_memory, progress
+        See `accumulate`.
+
+    Returns
+    -------
+    numpy.ndarray or zarr.Array; or a lazy dask.array.Array
+        `out`, or what was created in its place. Scores of dask collections are lazy without
+        `out`.
+
+    Raises
+    ------
+    CheckpointError
+        If `out` is half-written with scores of other rows or by another function.
+    """
+    if out is None and is_plain(X) and max_memory is None and not progress:
+        return function(X, 0)  # nothing to read, and no memory to plan
+    asked = Scoring(function, dtype, columns, fingerprint, held, max_memory, progress)
+    rows = as_source(X)
+    if rows.executor == "dask":
+        return on_dask().score(asked, rows, out)
+    check_rows(rows)
+    refuse_half_written(rows.values, "X")
+    held += rows.n_rows * asked.row_bytes if out is None else 0
+    plan = plan_rows(rows, allowed_bytes(max_memory), held, out_row_bytes=asked.row_bytes)
+    kept = {**fingerprint, "X": describe(rows)} if fingerprint and out is not None else None
+    output = Output(out, kept)
+    if kept:
+        plan = resume(output, plan, rows)
+    if read_by_workers(rows):
+        dask = on_dask()
+        if out is not None:
+            first = function(rows.read(0, 1), 0)
+            shape = (rows.n_rows, *first.shape[1:])
+            output.prepare(shape, first.dtype, dask.scored_rows(rows))
+        if out is None or as_source(output.array, "out").shareable:
+            with placing(rows):
+                return dask.score_store(asked, rows, output, plan.n_rows)
+    return _score_slabs(asked, rows, output, plan)
+
+
+def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -> Any:
+    """Score rows in this process; a slab is written while the next one is scored."""
+    with (
+        reading(plan, rows, what="scoring", progress=asked.progress, first=output.done) as slabs,
+        output,
+        ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
+    ):
+        writing: Future[None] | None = None
+        for start, (block,) in slabs:
+            scores = asked.function(block, start)
+            if writing is None:
+                output.prepare((rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
+            else:
+                writing.result()
+            sampled = fingerprint_rows(block) if output.marked else 0
+            writing = writer.submit(output.put, start, sampled, scores)
+        if writing is not None:
+            writing.result()
+    return output.array

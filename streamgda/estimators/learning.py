@@ -1,0 +1,269 @@
+"""Learning from rows in any container: the moments that estimators keep."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda import engine
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.estimators.half_life import half_life_weights
+from streamgda.estimators.scoring import RowClassifier
+from streamgda.estimators.validation import validate_labelled
+from streamgda.moments import ClassMoments
+from streamgda.rows.labels import as_labels, find
+
+_FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
+
+
+class MomentLearner(RowClassifier):
+    """Base of the classifiers that learn by updating moments.
+
+    Attributes
+    ----------
+    moments_ : ClassMoments
+        All that was kept of the rows.
+    """
+
+    moments_: ClassMoments
+
+    def _covariance_type(self) -> str:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raise `InvalidParameterError` if a parameter is out of range."""
+        raise NotImplementedError
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the parameters of the moments to keep; refuse invalid parameters."""
+        self._check_parameters()
+        return {"covariance_type": self._covariance_type(), "norms": False}
+
+    def _summed(self, X: Any) -> Any:
+        """Return the rows whose moments are kept: `X`, or a transformation of it."""
+        return X
+
+    def _adopt(self, moments: ClassMoments) -> None:
+        """Replace the moments; the model is computed again when it is next needed."""
+        raise NotImplementedError
+
+    @property
+    def model_(self) -> Any:
+        """The model that the moments determine with these parameters."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model to rows, in one pass over them.
+
+        To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate`,
+        and pass the result to `from_moments`.
+
+        Parameters
+        ----------
+        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features), of any real type.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            Class labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        InvalidParameterError
+            For parameters out of range.
+        SingularCovarianceError
+            If a covariance has no inverse.
+        """
+        with self._unchanged_on_error():
+            moments = self._accumulated(X, y, sample_weight, first=True)
+            if moments.n_features is None:
+                raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
+            self._adopt(moments)
+            self.model_  # noqa: B018  (fit reports problems of the model)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        half_life: float | None = None,
+    ) -> Self:
+        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+
+        Parameters
+        ----------
+        X, y : see `fit`
+            Rows and labels.
+        classes : array-like, shape (n_classes,), optional
+            Labels that are classes even before the first row with them. Others may appear at any
+            time, whether this is passed or not.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+        half_life : float, optional
+            Number of rows after which a row counts half. Every row that is added with a half-life
+            reduces the weight of all rows before it. Rows are in the order of their age, the
+            oldest first. By default nothing is forgotten.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            See `fit`; the estimator is then unchanged. Problems of the model itself (a single
+            class, a singular covariance) are reported when it is used.
+        """
+        with self._unchanged_on_error():
+            kept = self._kept()
+            first = not hasattr(self, "moments_")
+            if not first:
+                self._check_kept(kept)
+            declared = self._new_classes(classes, first)
+            gamma = 1.0
+            if half_life is not None:
+                sample_weight, gamma = half_life_weights(half_life, X, sample_weight)
+            if first or declared is not None or gamma < _FADED:
+                moments = self._accumulated(X, y, sample_weight, first)
+                if not first:
+                    moments = (self.moments_ if gamma == 1 else self.moments_ * gamma) + moments
+                if declared is not None:
+                    moments.declare(declared)
+            else:
+                X, y = validate_labelled(self, X, y, reset=False)
+                weight = sample_weight if gamma == 1 else sample_weight / gamma
+                moments = engine.accumulate_into(self.moments_, self._summed(X), y, weight)
+                if gamma < 1:
+                    moments *= gamma
+            self._adopt(moments)
+        return self
+
+    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Remove rows: the model is then as if they had never been added.
+
+        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights. A
+        class that is left without rows is dropped.
+
+        Parameters
+        ----------
+        X, y : see `fit`
+            Rows and labels, as they were passed to `fit` or `partial_fit`. Whether these very rows
+            were added cannot be checked; whether there were as many of each class is.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows; with a half-life, those that they have by now.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        MergeError
+            For more rows of a class than were added.
+        """
+        check_is_fitted(self, "moments_")
+        with self._unchanged_on_error():
+            self._adopt(self.moments_ - self._accumulated(X, y, sample_weight, first=False))
+        return self
+
+    def retire(self, labels: Any) -> Self:
+        """Drop classes with all their rows; their labels may appear again with other rows.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels of classes.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If all classes share one covariance, from which the part of one class cannot be
+            removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
+        """
+        check_is_fitted(self, "moments_")
+        self._adopt(self.moments_.drop_classes(labels))
+        return self
+
+    def _accumulated(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
+        """Return the moments of these rows alone."""
+        kept = self._kept()
+        if not first:
+            kept["norms"] = self.moments_.norms
+        X, y = validate_labelled(self, X, y, reset=first)
+        return engine.accumulate_into(ClassMoments(**kept), self._summed(X), y, sample_weight)
+
+    def _check_kept(self, kept: dict[str, Any]) -> None:
+        """Raise `InvalidParameterError` unless the moments so far have what is to be kept."""
+        if self.moments_.covariance_type != kept["covariance_type"]:
+            raise InvalidParameterError(
+                f"covariance_type={kept['covariance_type']!r}, but the rows so far were kept "
+                f"for {self.moments_.covariance_type!r}; call fit, or from_moments with "
+                f"moments_.reduce({kept['covariance_type']!r})"
+            )
+        if kept["norms"] and not self.moments_.norms:
+            raise InvalidParameterError(
+                f"shrinkage={self.get_params()['shrinkage']!r}, but the rows so far were kept "
+                f"without their norms; call fit"
+            )
+
+    def _new_classes(self, classes: Any, first: bool) -> np.ndarray | None:
+        """Return labels to be declared as classes; None if all are classes already."""
+        if classes is None:
+            return None
+        if not first:
+            held = self.moments_.classes
+            plain = type(classes) is np.ndarray and classes.dtype == held.dtype
+            # Most calls name just these classes: comparing bytes is fast.
+            if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
+                return None
+            if (find(as_labels(classes, "classes"), held) >= 0).all():
+                return None
+        return as_labels(classes, "classes")
+
+    @contextlib.contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+
+def kept_by(estimator: MomentLearner) -> dict[str, Any]:
+    """Return the parameters of the moments that an estimator needs; refuse invalid parameters."""
+    return estimator._kept()
+
+
+def summed_rows(estimator: MomentLearner, X: Any) -> Any:
+    """Return the rows whose moments an estimator keeps, to be passed to `accumulate`.
+
+    `from_moments` makes the estimator from the result.
+    """
+    return estimator._summed(X)

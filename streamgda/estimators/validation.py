@@ -1,0 +1,81 @@
+"""Checks of rows and labels as scikit-learn makes them, for containers of every kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows import adapter_of, as_source
+from streamgda.rows.sources import RowSource
+
+
+def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+    """Return rows whose width and feature names fit the estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like, zarr.Array, dask collection or data frame
+    reset : bool
+        Whether the estimator gets width and names from these rows.
+
+    Returns
+    -------
+    ndarray or RowSource
+        An array if the rows are in memory.
+
+    Raises
+    ------
+    InvalidDataError, ValueError, TypeError
+        For rows that the estimator cannot use. Their values are checked when they are read.
+    """
+    if adapter_of(X).in_memory:
+        return validate_data(estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+    return _validate_header(estimator, as_source(X), reset)
+
+
+def validate_labelled(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    """Return rows and labels that fit the estimator and each other; see `validate_rows`."""
+    if _fit_already(estimator, X, y, reset):
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+            estimator.__dict__.pop("feature_names_in_", None)
+        return X, y
+    if not adapter_of(X).in_memory:
+        return _validate_header(estimator, as_source(X), reset), y
+    if not adapter_of(y).in_memory:
+        y = as_source(y, "y").whole()
+    # Values are checked where they are summed: values that are not finite make such sums.
+    rows, labels = validate_data(
+        estimator, X, y, reset=reset, dtype="numeric", ensure_all_finite=False
+    )
+    return rows, labels
+
+
+def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:
+    if len(rows.shape) != 2:
+        raise InvalidDataError(f"X has shape {rows.shape}; expected a 2D array of rows x features")
+    validate_data(estimator, rows.header, reset=reset, skip_check_array=True)
+    return rows
+
+
+def _fit_already(estimator: Any, X: Any, y: Any, reset: bool) -> bool:
+    """Return whether these are arrays of numbers and of labels with nothing left to convert."""
+    return (
+        type(X) in (np.ndarray, np.memmap)
+        and type(y) is np.ndarray
+        and X.dtype.kind in "iuf"
+        and X.ndim == 2
+        and X.size > 0
+        and y.shape == X.shape[:1]
+        and (
+            reset
+            or (
+                X.shape[1] == estimator.n_features_in_
+                and not hasattr(estimator, "feature_names_in_")
+            )
+        )
+    )

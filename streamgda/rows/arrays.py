@@ -1,0 +1,37 @@
+"""Arrays in memory, and whatever numpy converts to an array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows.sources import RowSource
+
+
+@dataclass(frozen=True)
+class ArrayRows(RowSource):
+    """Rows of an array in memory."""
+
+    in_memory = True
+    sliced_as_views = True
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept everything: this is the last adapter to be asked."""
+        return True
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
+        X = X if isinstance(X, np.ndarray) else np.asarray(X)
+        if not X.ndim:
+            raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
+        return cls(X, X.shape, X.dtype, name)
+
+
+def is_plain(X: Any) -> bool:
+    """Return whether `X` is exactly a numpy array whose values are in memory."""
+    return type(X) is np.ndarray and not isinstance(X.base, np.memmap)

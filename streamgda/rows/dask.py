@@ -1,0 +1,53 @@
+"""dask arrays, data frames and series; dask itself is not imported here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.rows.sources import RowSource
+
+
+@dataclass(frozen=True)
+class DaskRows(RowSource):
+    """Rows of a dask collection, which dask evaluates."""
+
+    executor = "dask"
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept dask arrays, data frames and series, but no delayed objects."""
+        kinds = ("rechunk", "to_dask_array")
+        return hasattr(X, "__dask_graph__") and any(hasattr(X, kind) for kind in kinds)
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows; the number of rows of a data frame is unknown."""
+        if not hasattr(X, "chunks"):
+            return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
+        sizes = X.chunks[0] if X.chunks else ()
+        unit = 1 if any(math.isnan(n) for n in sizes) else max(1, *sizes)
+        return cls(X, tuple(X.shape), X.dtype, name, unit, unit, math.prod(X.numblocks[1:]))
+
+    def whole(self) -> np.ndarray:
+        """Return all rows, whose number may be unknown."""
+        return np.asarray(self.values)
+
+    @property
+    def header(self) -> Any:
+        """The collection, or an empty pandas data frame with its columns."""
+        if not hasattr(self.values, "to_dask_array"):
+            return self.values
+        import pandas as pd  # noqa: PLC0415  (scikit-learn takes names from pandas' frames only)
+
+        return pd.DataFrame(columns=self.values.columns)
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the name and the block that holds the row."""
+        if not hasattr(self.values, "chunks"):
+            return ""
+        block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
+        return f"{self.name}: block {block}"

@@ -1,0 +1,101 @@
+"""Arrays that are read by slicing: zarr, HDF5 and others with the same interface."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, ReadError, SourceError
+from streamgda.rows.sources import RowSource
+from streamgda.runtime.retry import brief, with_retries
+
+_REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
+
+
+@dataclass(frozen=True)
+class StoredRows(RowSource):
+    """Rows of an array in a store, which is read in whole chunks."""
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept chunked arrays, and zarr groups, which `of` refuses with a clear message."""
+        if isinstance(X, np.ndarray):
+            return False
+        return _is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source with the geometry of the chunks; raise `SourceError` for a group."""
+        if _is_group(X):
+            raise SourceError(
+                f"{name} is a zarr group; expected an array. Pass one of its arrays: "
+                f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
+            )
+        shape, chunks = tuple(X.shape), X.chunks or X.shape
+        n_rows = max(1, *shape[:1])
+        unit = min(max(1, *chunks[:1]), n_rows)
+        shard = min(max(unit, *(getattr(X, "shards", None) or chunks)[:1]), n_rows)
+        columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
+        dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
+        return cls(X, shape, dtype, name, unit, shard, max(1, columns))
+
+    @property
+    def title(self) -> str:
+        """The name, with the path of the array or the type of the store."""
+        return f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+
+    @property
+    def shareable(self) -> bool:
+        """Whether the array can be pickled as a reference to a store on disk or elsewhere."""
+        if type(getattr(self.values, "store", None)).__name__ == "MemoryStore":
+            return False
+        try:
+            return len(pickle.dumps(self.values)) < _REFERENCE_BYTES
+        except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
+            return False
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the title and the chunk that holds the row."""
+        if not self.values.chunks:
+            return ""
+        chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
+        return f"{self.title}: chunk {chunk}"
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        """Return rows of the store; temporary failures are retried."""
+        try:
+            return with_retries(lambda: np.asarray(self.values[start:stop]))
+        except (MemoryError, InvalidDataError):
+            raise
+        except Exception as error:  # each store and codec has its own exceptions
+            raise self._explained(error, start, stop) from error
+
+    def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
+        """Return an error that names the first chunk that fails again."""
+        end = self.start + self.n_rows
+        for first in range(start // self.unit * self.unit, stop, self.unit):
+            rows = slice(first, min(first + self.unit, end))
+            for column in range(self.columns):
+                try:
+                    self.values[self._chunk(rows, column)]
+                except Exception as again:  # as above
+                    chunk = (first // self.unit, column)[: len(self.shape)]
+                    return ReadError(
+                        f"{self.title}: chunk {chunk}, rows {first} to {rows.stop - 1}, cannot be "
+                        f"read: {brief(again)}"
+                    )
+        return ReadError(f"{self.title}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+
+    def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
+        if self.columns == 1:
+            return rows
+        width = self.values.chunks[1]
+        return rows, slice(column * width, (column + 1) * width)
+
+
+def _is_group(X: Any) -> bool:
+    return hasattr(X, "create_array") and hasattr(X, "members")
