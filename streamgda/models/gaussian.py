@@ -254,10 +254,9 @@ class GaussianModel(Model):
         return self._score(X, scores_of, finish, np.empty(len(X), label.dtype), first_row)
 
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
+        r"""Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
 
-        Without the term that all models share, :math:`-(d/2) \\ln 2\\pi`. Their shape is
-        (n_rows, n_classes).
+        They leave out the term :math:`-(d/2) \ln 2\pi`. Their shape is (n_rows, n_classes).
         """
         scores = super().relative_scores(X, first_row)
         if self.structure.per_class:

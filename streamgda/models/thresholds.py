@@ -1,4 +1,4 @@
-"""The threshold on a score that costs least: exactly, also of more scores than fit in memory."""
+"""The cheapest threshold on a score, exact even for more scores than fit in memory."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass
 class Cells:
-    """Intervals of scores that do not overlap, in order, and what lies in each.
+    """Disjoint intervals of scores, in order, with the weight of the rows in each.
 
-    While there is room, every score is a cell of its own. After that neighbours share one: those
-    whose bits, read as an integer that grows with the number, agree but for the last `shift`.
+    As long as memory allows, every score is a separate cell. After that, neighbours share a cell
+    if their bits, read as an integer that grows with the number, agree except for the last `shift`.
 
     Attributes
     ----------
     low, high : ndarray, shape (n_cells,)
-        The least and the largest score.
+        Smallest and largest score.
     first, second : ndarray, shape (n_cells,)
-        Weight of the rows of the first class, and of those of the second.
+        Weights of the rows of the first and of the second class.
     """
 
     low: np.ndarray
@@ -36,7 +36,7 @@ class Cells:
 
     @classmethod
     def of(cls, scores: np.ndarray, second: np.ndarray, weights: np.ndarray) -> Self:
-        """A cell for each row, in no order."""
+        """Return a cell for each row, in no order."""
         scores = scores + 0.0  # no negative zero, whose bits are not those of zero
         return cls(scores, scores, np.where(second, 0.0, weights), np.where(second, weights, 0.0))
 
@@ -48,13 +48,13 @@ class Cells:
 
     @staticmethod
     def joined(parts: list[Cells]) -> Cells:
-        """The cells of all parts, in order."""
+        """Return the cells of all parts, in order."""
         arrays = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Cells))
         cells = Cells(*arrays)
         return cells[np.argsort(cells.low, kind="stable")]
 
     def coarsened(self, shift: int, borders: np.ndarray) -> Cells:
-        """Cells of one interval made one; none reaches over a border."""
+        """Return the cells with those of one interval merged; no cell crosses a border."""
         if not len(self):
             return self
         bits = self.low.view(np.int64)
@@ -71,49 +71,50 @@ class Cells:
 
 
 def best_threshold(
-    read: Callable[[], Iterable[Block]], costs: tuple[float, float], room: int | None = None
+    read: Callable[[], Iterable[Block]], costs: tuple[float, float], max_cells: int | None = None
 ) -> tuple[float, float]:
-    """The threshold that costs least, where rows with a score above it are taken for the second.
+    """Return the cheapest threshold: rows with a higher score are assigned to the second class.
 
-    Exact whatever the room: a threshold inside of a cell saves at most what the cell's rows of
-    the first class cost, so most cells can be ruled out by their counts alone. Where some are
-    left, the scores are read once more, and only these cells are cut finer; as a rule, once.
+    It is exact for any number of cells: a threshold inside a cell saves at most the cost of the
+    cell's rows of the first class, so most cells can be ruled out by their counts alone. If some
+    are left, the scores are read again, and only these cells are cut finer; usually once.
 
     Parameters
     ----------
     read : callable
-        Gives, each time anew, blocks of scores, of whether rows are of the second class, and of
-        weights above zero, each of shape (n_rows,).
+        Called for each pass; returns blocks of scores, of booleans (True for rows of the second
+        class), and of positive weights, each of shape (n_rows,).
     costs : (float, float)
-        Of a row of the first class that is taken for the second, and the other way round.
-    room : int >= 4, optional
-        How many cells may be held; by default as many as there are scores, which are then read
-        once.
+        Cost of a row of the first class that is assigned to the second, and vice versa.
+    max_cells : int >= 4, optional
+        Cells that may be held; by default as many as there are scores, which are then read once.
 
     Returns
     -------
     threshold : float
-        In the middle between two scores; infinite where one answer for all rows costs least. Of
-        thresholds that cost the same the one nearest to zero, and zero itself if it is one.
+        Midpoint between two scores; infinite if one answer for all rows is cheapest. Among
+        thresholds of equal cost, the one nearest to zero, or zero itself.
     cost : float
-        Of all rows together.
+        Cost of all rows together.
     """
     sure = Cells.of(np.empty(0), np.empty(0, bool), np.empty(0))
     low, high = np.array([-np.inf]), np.array([np.inf])
     while True:
-        cells = Cells.joined([sure, _within(read(), low, high, room)])
+        cells = Cells.joined([sure, _within(read(), low, high, max_cells)])
         threshold, cost, least = _cheapest(cells, costs)
-        if room is None or not np.isfinite(least).any():
+        if max_cells is None or not np.isfinite(least).any():
             return threshold, cost
-        # The most promising, so few that there is room to halve each.
-        finer = np.argsort(least, kind="stable")[: room // 4]
+        # The most promising cells, few enough that each can be halved.
+        finer = np.argsort(least, kind="stable")[: max_cells // 4]
         finer = np.sort(finer[np.isfinite(least[finer])])
         low, high = cells.low[finer], cells.high[finer]
         sure = cells[np.delete(np.arange(len(cells)), finer)]
 
 
-def _within(blocks: Iterable[Block], low: np.ndarray, high: np.ndarray, room: int | None) -> Cells:
-    """Cells of the scores that lie within the intervals."""
+def _within(
+    blocks: Iterable[Block], low: np.ndarray, high: np.ndarray, max_cells: int | None
+) -> Cells:
+    """Return the cells of the scores within the intervals."""
     held: list[Cells] = []
     shift = pending = 0
     for scores, second, weights in blocks:
@@ -121,26 +122,27 @@ def _within(blocks: Iterable[Block], low: np.ndarray, high: np.ndarray, room: in
         inside = (at >= 0) & (scores <= high[at])
         held.append(Cells.of(scores[inside], second[inside], weights[inside]))
         pending += len(held[-1])
-        if room is not None and pending > max(_PENDING, len(held[0])):
-            cells, shift = _fitted(held, shift, low, room)
+        if max_cells is not None and pending > max(_PENDING, len(held[0])):
+            cells, shift = _fitted(held, shift, low, max_cells)
             held, pending = [cells], 0
-    return _fitted(held, shift, low, room)[0]
+    return _fitted(held, shift, low, max_cells)[0]
 
 
 def _fitted(
-    parts: list[Cells], shift: int, borders: np.ndarray, room: int | None
+    parts: list[Cells], shift: int, borders: np.ndarray, max_cells: int | None
 ) -> tuple[Cells, int]:
+    """Return the cells of all parts, merged until they are few enough, and the shift."""
     cells = Cells.joined(parts).coarsened(shift, borders)
-    while room is not None and len(cells) > room:
+    while max_cells is not None and len(cells) > max_cells:
         shift += 1
         cells = cells.coarsened(shift, borders)
     return cells, shift
 
 
 def _cheapest(cells: Cells, costs: tuple[float, float]) -> tuple[float, float, np.ndarray]:
-    """The best threshold between cells, its cost, and the least that one inside of each may cost.
+    """Return the best threshold between cells, its cost, and a lower bound inside each cell.
 
-    The last is infinite where that is no better than what there is.
+    The bound is infinite if it is no better than that cost.
     """
     above = cells.first.sum() - np.concatenate([[0.0], np.cumsum(cells.first)])
     below = np.concatenate([[0.0], np.cumsum(cells.second)])
@@ -163,7 +165,7 @@ def _cheapest(cells: Cells, costs: tuple[float, float]) -> tuple[float, float, n
 
 
 def _between(before: float, after: float) -> float:
-    """Zero, or else the middle: a number that is not below the one, and below the other."""
+    """Return zero if it is in the interval [before, after), otherwise a number near its middle."""
     if before <= 0 < after:
         return 0.0
     middle = before / 2 + after / 2

@@ -1,4 +1,4 @@
-"""What all moments share: rows go in, moments of other rows are added, and they are saved."""
+"""`Moments`: base of all moments, to which rows and other moments are added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamgda.storage.saved import Saved
 
 
 class Moments(Saved):
-    """Moments of the rows of each class: all that a pass over rows knows of what it makes."""
+    """Moments of the rows of each class: the interface that a pass over rows uses."""
 
     @property
     @abstractmethod
@@ -36,20 +36,21 @@ class Moments(Saved):
         """Bytes of the arrays that hold the moments."""
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in rows.
+        """Add rows.
 
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
-            Numbers of any real type, any memory order; not copied as a whole.
+            Numbers of any real type in any memory order; not copied as a whole.
         y : array-like, shape (n_rows,)
-            Class labels; labels not seen before become classes.
+            Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
-            Non-negative; a row of weight zero counts as not there.
+            Weights, not negative; rows of weight zero are ignored.
 
         Returns
         -------
-        self
+        Moments
+            The object itself.
 
         Raises
         ------
@@ -68,31 +69,28 @@ class Moments(Saved):
         invalid: Invalid = CHECK_SUMS,
         expected: np.ndarray | None = None,
     ) -> Self:
-        """`update`, for rows that stand at `first_row` of a larger array: errors say so.
-
-        Labels that are not among those `expected`, where any are, are an error.
-        """
+        """Add rows as `add_rows` does; a class documents its `update`."""
 
     @property
     def n_skipped(self) -> int:
-        """Rows that were left out, being invalid."""
+        """Rows that were left out as invalid."""
         return 0
 
     @abstractmethod
     def declare(self, classes: Any) -> Self:
-        """Make labels classes before any row of theirs is seen; needs at least one other row."""
+        """Add classes that have no rows yet; there must be rows of at least one other class."""
 
     @abstractmethod
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
-        """Bytes of such moments, and of all that is held while rows are added to them."""
+        """Return the bytes of such moments, and of all that is held while rows are added."""
 
     def __add__(self, other: Self) -> Self:
-        """The moments of both sets of rows; neither operand changes.
+        """Return the moments of both sets of rows; neither operand changes.
 
         Raises
         ------
         MergeError
-            Where the widths, or what is kept, differ.
+            If the widths or the kinds of moments differ.
         """
         if not isinstance(other, type(self)):
             return NotImplemented
@@ -103,7 +101,7 @@ class Moments(Saved):
 
     @abstractmethod
     def copy(self) -> Self:
-        """Moments of their own with the same values."""
+        """Return independent moments with the same values."""
 
     def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
         (n_rows, width), held = X.shape, self.n_features
@@ -142,19 +140,19 @@ def add_rows(
     invalid: Invalid = CHECK_SUMS,
     expected: np.ndarray | None = None,
 ) -> None:
-    """Update moments with rows that stand at `first_row` of a larger array.
+    """Add rows of a larger array to moments.
 
     Parameters
     ----------
     moments : Moments
     X, y, sample_weight
-        As in `Moments.update`.
+        As for `Moments.update`.
     first_row : int
-        Number of the first row, from which errors count.
+        Number of the first row in the larger array, from which errors count.
     invalid : Invalid
-        Which rows are invalid, and the action taken on them.
+        Rule for invalid rows.
     expected : ndarray, sorted, optional
-        Labels that may occur; any other raises.
+        Labels that may occur; any other is an error.
     """
     moments._update(X, y, sample_weight, first_row, invalid, expected)
 

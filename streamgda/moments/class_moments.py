@@ -111,7 +111,7 @@ class ClassMoments(Views):
             added = type(self)(self.covariance_type, norms=True)
             return self.__iadd__(added._update(X, y, sample_weight, first_row, invalid, expected))
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
-        if sample_weight is not None or invalid.looked_for:
+        if sample_weight is not None or invalid.needs_search:
             weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
             if numbers is not None:
                 X, y = X[numbers], y[numbers]

@@ -23,26 +23,26 @@ from streamgda.rows.validity import Invalid, as_matrix, as_weights
 from streamgda.runtime import threads
 from streamgda.storage.saved import State
 
-_BLOCK_ELEMENTS = 1 << 20  # of rows, of which four copies are in hand at a time
-_MATRICES = 8  # that a class's part of a block is on its way to the sums
+_BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
+_MATRICES = 8  # temporary matrices while a class's part of a block is added
 _MISSING = Invalid("pairwise")
 
 
 class PairwiseMoments(Moments):
-    r"""Moments of rows with missing values (NaN), of each pair of features from all rows with both.
+    r"""Moments of rows with missing values (NaN), from all rows that have both of two features.
 
     For the rows of class k that have both features i and j, with weights :math:`w`
 
     .. math:: n_{ij} = \sum w, \quad m_{ij} = \sum w x_i / n_{ij}, \quad
               S_{ij} = \sum w (x_i - m_{ij}) (x_j - m_{ji})
 
-    centred throughout and merged as `ClassMoments` are, pair by pair;
-    ``accumulate(X, y, on_invalid="pairwise")`` makes them of rows wherever they are. Values should
-    be missing at random: whether one is missing must not depend on what it would be.
+    always centred, and merged like `ClassMoments`, pair by pair. ``accumulate(X, y,
+    on_invalid="pairwise")`` computes them from rows of any source. Values should be missing at
+    random: whether a value is missing must not depend on the value.
 
-    Such a covariance need not be positive definite, as its entries come from different rows;
-    `to_moments` mends that. Leaving out rows with missing values instead needs no mending, and
-    wastes what the rows do hold.
+    Such a covariance need not be positive definite, because its entries come from different rows;
+    `to_moments` corrects it. Leaving out rows with missing values instead needs no correction, but
+    wastes the values that these rows have.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class PairwiseMoments(Moments):
         self._classes = np.empty(0, np.int64)
         self._arrays: dict[str, np.ndarray] | None = None
 
-    # --- what is held -------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def classes(self) -> np.ndarray:
@@ -79,7 +79,7 @@ class PairwiseMoments(Moments):
 
     @property
     def class_count(self) -> np.ndarray:
-        """Rows of each class, or their total weight, shape (n_classes,); rows with gaps count."""
+        """Rows of each class, with and without gaps, or their weight, shape (n_classes,)."""
         return self._arrays["count"].copy() if self._arrays else np.zeros(0)
 
     @property
@@ -94,23 +94,28 @@ class PairwiseMoments(Moments):
 
     @property
     def pair_count(self) -> np.ndarray:
-        """Rows that have both features, shape (n_classes, d, d); on the diagonal those with one."""
+        """Rows that have both of two features, shape (n_classes, d, d); the diagonal has one."""
         return self._held()["pairs"].copy()
 
     @property
     def means(self) -> np.ndarray:
-        """Means of the values that are there, shape (n_classes, d); NaN where there are none."""
+        """Means of the existing values, shape (n_classes, d); NaN where there are none."""
         held = self._held()
         means = held["origin"] + held["means"].diagonal(axis1=1, axis2=2)
         return np.where(held["pairs"].diagonal(axis1=1, axis2=2) > 0, means, np.nan)
 
     def covariance(self, ddof: int = 0) -> np.ndarray:
-        r"""Covariances :math:`S_{ij} / (n_{ij} - ddof)`, as they are: not mended.
+        r"""Return the covariances :math:`S_{ij} / (n_{ij} - ddof)`, without correction.
+
+        Parameters
+        ----------
+        ddof : int
+            Subtracted from each count.
 
         Returns
         -------
         ndarray, shape (n_classes, d, d)
-            NaN where no more than `ddof` rows have both features.
+            NaN where at most `ddof` rows have both features.
         """
         held = self._held()
         weight = held["pairs"] - float(ddof)
@@ -123,12 +128,25 @@ class PairwiseMoments(Moments):
             self._refuse_empty()
         return self._arrays
 
-    # --- taking rows in -----------------------------------------------------------------------
+    # --- adding rows --------------------------------------------------------------------------
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in rows, in which NaN, or what a masked array masks, is missing.
+        """Add rows, in which NaN and the masked values of masked arrays are missing.
 
-        Otherwise as `ClassMoments.update`.
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `ClassMoments.update`.
+
+        Returns
+        -------
+        PairwiseMoments
+            The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The moments stay as they were.
         """
         return self._update(X, y, sample_weight)
 
@@ -156,7 +174,7 @@ class PairwiseMoments(Moments):
             numbers = np.flatnonzero(seen)
             label_codes.check_expected(y[seen], codes[seen], classes, expected, first_row, numbers)
         k, d = classes.size, X.shape[1]
-        taken = PairwiseMoments._of(classes, np.zeros(d), k)
+        added = PairwiseMoments._empty(classes, np.zeros(d), k)
         step = max(1, _BLOCK_ELEMENTS // d)
         for start in range(0, y.size, step):
             rows = slice(start, start + step)
@@ -171,44 +189,44 @@ class PairwiseMoments(Moments):
                     f"every other must be finite",
                     *("X", row, j),
                 )
-            taken._take(block, codes[rows], weights[rows])
-        if not all(np.isfinite(array).all() for array in taken._held().values()):
+            added._add_block(block, codes[rows], weights[rows])
+        if not all(np.isfinite(array).all() for array in added._held().values()):
             raise InvalidDataError(
                 "Input X contains values whose sums or squares overflow float64; scale them down"
             )
-        return self.__iadd__(taken) if k else self
+        return self.__iadd__(added) if k else self
 
     def declare(self, classes: Any) -> Self:
-        """Make labels classes before any row of theirs is seen; see `ClassMoments.declare`."""
+        """Add classes that have no rows yet; see `ClassMoments.declare`."""
         if self._arrays is None:
             self._refuse_empty()
         labels = np.unique(label_codes.as_labels(classes, "classes"))
-        return self.__iadd__(self._of(labels, self._arrays["origin"], labels.size))
+        return self.__iadd__(self._empty(labels, self._arrays["origin"], labels.size))
 
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
-        # A state is there three times while classes are added to it: with them, without them, and
-        # that of the rows.
+        # There are three states while classes are added: with them, without them, and that of the
+        # new rows.
         matrix = 8 * n_features**2
         state = n_classes * (8 + 3 * matrix) + 8 * n_features
         return state, 3 * state + min(threads.n_threads(), n_classes) * _MATRICES * matrix
 
-    def _take(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _add_block(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         held = self._held()
         if not held["count"].any():
             held["origin"] = _means(X, (codes >= 0) * 1.0)
 
-        def take(k: int) -> None:
+        def add_class(k: int) -> None:
             mine = codes == k
             count, *parts = _centred_sums(X[mine], weights[mine], held["origin"])
             held["count"][k] += count
             _merge([held[name][k] for name in ("pairs", "means", "products")], parts)
 
-        with threads.serial_blas():  # as many threads as there are classes need no more
-            threads.run(take, ((k,) for k in np.unique(codes[codes >= 0])))
+        with threads.serial_blas():  # a thread for each class is enough
+            threads.run(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
 
     @classmethod
-    def _of(cls, classes: np.ndarray, origin: np.ndarray, k: int) -> Self:
-        """Moments of no rows."""
+    def _empty(cls, classes: np.ndarray, origin: np.ndarray, k: int) -> Self:
+        """Return moments of no rows."""
         moments = cls()
         shape = k, origin.size, origin.size
         moments._classes = classes
@@ -230,7 +248,7 @@ class PairwiseMoments(Moments):
         origin = (self._arrays or other._arrays)["origin"]
         classes = label_codes.join_labels(self._classes, other._classes)
         if self._arrays is None or classes.size > self._classes.size:
-            grown = self._of(classes, origin, classes.size)
+            grown = self._empty(classes, origin, classes.size)
             if self._arrays is not None:
                 grown._place(self)
             self._arrays = grown._arrays
@@ -239,7 +257,7 @@ class PairwiseMoments(Moments):
         return self
 
     def _place(self, other: PairwiseMoments) -> None:
-        """Add `other`, whose classes are all here."""
+        """Add `other`, whose classes are all included here."""
         mine, theirs = self._held(), other._held()
         moved = (theirs["origin"] - mine["origin"])[:, None]
         for k, at in enumerate(label_codes.find(other._classes, self._classes)):
@@ -248,7 +266,7 @@ class PairwiseMoments(Moments):
             _merge([mine[name][at] for name in ("pairs", "means", "products")], parts)
 
     def copy(self) -> PairwiseMoments:
-        """Moments of their own with the same values."""
+        """Return independent moments with the same values."""
         return self._from_state(*self._state())
 
     # --- Gaussians without missing values -----------------------------------------------------
@@ -256,31 +274,32 @@ class PairwiseMoments(Moments):
     def to_moments(
         self, covariance_type: str = "full", *, least_eigenvalue: float = 1e-4
     ) -> ClassMoments:
-        """Class moments with these means and variances, and covariances mended where they must be.
+        """Return class moments with these means and variances, and positive definite covariances.
 
-        Eigenvalues of a correlation matrix that are less than `least_eigenvalue` are raised to it,
-        and what comes of that is scaled to be a correlation matrix again (Rousseeuw and
-        Molenberghs, "Transformation of non positive semidefinite correlation matrices", 1993).
-        Where there are negative ones, all are raised to the size of the least of them: what is
-        smaller than the entries' disagreement is not known, and a direction in which a class
-        seems to have next to no spread would decide everything. Matrices that have no such
-        eigenvalues stay as they are. Where no row has both of two features, they count as
-        uncorrelated.
+        Eigenvalues of a correlation matrix below `least_eigenvalue` are raised to it, and the
+        result is scaled to be a correlation matrix again (Rousseeuw and Molenberghs,
+        "Transformation of non positive semidefinite correlation matrices", 1993). If there are
+        negative eigenvalues, all are raised to the absolute value of the most negative one: values
+        smaller than the disagreement of the entries are unknown, and a direction in which a class
+        seems to have almost no variance would decide everything. Matrices without such eigenvalues
+        stay unchanged. Features that no row has both of are treated as uncorrelated.
 
         Parameters
         ----------
         covariance_type : str
+            Covariance type of the result.
         least_eigenvalue : float > 0
+            Smallest eigenvalue of the correlation matrices.
 
         Returns
         -------
         ClassMoments
-            As if of complete rows, as many in each class as it has with and without gaps.
+            Moments as of complete rows, with the number of all rows of each class.
 
         Raises
         ------
         InvalidDataError
-            Where a class has no value at all of a feature.
+            If a class has no value at all of a feature.
         InvalidParameterError
             For an eigenvalue that is not between 0 and 1.
         """
@@ -297,7 +316,7 @@ class PairwiseMoments(Moments):
                 f"or retire the class"
             )
         covariances = np.nan_to_num(self.covariance())
-        scatter = np.array([_mended(S, least_eigenvalue) for S in covariances])
+        scatter = np.array([_positive_definite(S, least_eigenvalue) for S in covariances])
         scatter *= held["count"][:, None, None]
         gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
         mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
@@ -334,27 +353,27 @@ class PairwiseMoments(Moments):
 
 
 def _means(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Means of the values that are there, zero where there are none, shape (d,)."""
-    there = ~np.isnan(X)
-    n = weights @ there
+    """Return the means of the existing values, zero where there are none, shape (d,)."""
+    exists = ~np.isnan(X)
+    n = weights @ exists
     with np.errstate(over="ignore"):
-        return np.asarray(weights @ np.where(there, X, 0.0) / np.where(n > 0, n, 1.0))
+        return np.asarray(weights @ np.where(exists, X, 0.0) / np.where(n > 0, n, 1.0))
 
 
 def _centred_sums(
     X: np.ndarray, weights: np.ndarray, origin: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Of rows of a class: their weight; of pairs the weight, means (less origin) and products.
+    """Return the weight of a class's rows, and the weights, means and products of its pairs.
 
-    The rows are overwritten.
+    The means are relative to the origin. The rows are overwritten.
     """
-    there = ~np.isnan(X)
+    exists = ~np.isnan(X)
     with np.errstate(over="ignore", invalid="ignore"):
         X -= origin
         shift = _means(X, weights)
         X -= shift
-        X[~there] = 0
-        M = there.astype(np.float64)
+        X[~exists] = 0
+        M = exists.astype(np.float64)
         pairs = (weights[:, None] * M).T @ M
         weighted = weights[:, None] * X
         sums, products = weighted.T @ M, weighted.T @ X
@@ -375,8 +394,8 @@ def _merge(mine: Any, theirs: Any) -> None:
     n += m
 
 
-def _mended(covariance: np.ndarray, least: float) -> np.ndarray:
-    """A positive definite covariance with the same variances."""
+def _positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
+    """Return a positive definite covariance with the same variances."""
     deviations = np.sqrt(covariance.diagonal())
     scale = np.where(deviations > 0, deviations, 1.0)
     correlation = covariance / np.outer(scale, scale)

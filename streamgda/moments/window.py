@@ -13,21 +13,21 @@ from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 
 class SlidingWindow(Saved):
-    """Moments of the last blocks of rows, as if no others had ever been seen.
+    """Moments of the last blocks of rows, as if there had been no others.
 
-    Blocks are only ever added, never subtracted: of floats, subtraction would leave the rounding
-    of all that has passed through, and one huge value would spoil the window for good. The older
-    blocks are held as sums, each of a block and all that came after it, so that the oldest is
-    left out by dropping one; when there are no more, such sums are made of the newer blocks. That
-    is three additions a block on average, whatever the length, and moments of `n_blocks` blocks
-    to keep. A class is gone when the last block that has rows of it is.
+    Blocks are added but never subtracted: subtracting floats would leave the rounding errors of
+    all rows that ever passed through the window, and one huge value would spoil it for good. The
+    older blocks are held as sums, each over a block and all that came after it, so that dropping
+    one sum drops the oldest block; when none are left, such sums are computed from the newer
+    blocks. That takes three additions a block on average for any length, and memory for the
+    moments of `n_blocks` blocks. A class disappears with the last block that has rows of it.
 
     Parameters
     ----------
     n_blocks : int
         Blocks in the window, at least 1.
     covariance_type : str
-        What is kept of the scatter; see `ClassMoments`.
+        Covariance type of the moments; see `ClassMoments`.
 
     Raises
     ------
@@ -57,12 +57,12 @@ class SlidingWindow(Saved):
 
     @property
     def covariance_type(self) -> str:
-        """The covariance type that the moments are kept for."""
+        """Covariance type of the moments."""
         return self._total.covariance_type
 
     @property
     def moments(self) -> ClassMoments:
-        """The moments of the blocks in the window: a copy."""
+        """Copy of the moments of the blocks in the window."""
         return self._total.copy()
 
     @property
@@ -78,33 +78,44 @@ class SlidingWindow(Saved):
         return f"SlidingWindow: {len(self)} of {self.n_blocks} blocks, {self._total!r}"
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in rows as a block; the oldest block goes where the window is full.
+        """Add rows as a block, dropping the oldest block if the window is full.
 
         Parameters
         ----------
         X, y, sample_weight
-            As of `ClassMoments.update`.
+            As for `ClassMoments.update`.
 
         Returns
         -------
         SlidingWindow
-            Itself.
+            The object itself.
 
         Raises
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used. The window stays as it was.
         MergeError
-            For rows of another width.
+            For rows with another number of features.
         """
         return self._append(ClassMoments(self.covariance_type).update(X, y, sample_weight))
 
     def append(self, block: ClassMoments) -> Self:
-        """Take in the moments of a block, wherever they were made; otherwise as `update`."""
+        """Add the moments of a block; otherwise as `update`.
+
+        Parameters
+        ----------
+        block : ClassMoments
+            Moments of the window's covariance type, computed anywhere.
+
+        Returns
+        -------
+        SlidingWindow
+            The object itself.
+        """
         return self._append(block.copy())
 
     def _append(self, block: ClassMoments) -> Self:
-        self._total + block  # fails where they do not fit, before anything has changed
+        self._total + block  # fails, before anything changes, if they do not fit
         if len(self) == self.n_blocks:
             self._drop_oldest()
         self._newer.append(block)

@@ -1,4 +1,4 @@
-"""Class labels of any sortable kind, and the codes that the kernels work with."""
+"""Class labels of any sortable kind, and the codes by which the kernels know them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from streamgda.errors import InvalidDataError
 from streamgda.kernels.grouping import all_within, encode_labels
 from streamgda.runtime import threads
 
-_TABLE = 1 << 20  # integer labels that span no more than this are looked up in a table,
-_PART = 1 << 19  # so many at a time by a thread
-_FIRST = 1 << 10  # labels among which all classes may be
+_TABLE = 1 << 20  # largest range of integer labels that are looked up in a table
+_PART = 1 << 19  # labels that a thread looks up at a time
+_FIRST = 1 << 10  # labels that often include all classes
 
 
 def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
-    """Labels as a one-dimensional array of a sortable kind, without NaN.
+    """Return labels as a one-dimensional array of a sortable kind, without NaN.
 
     Parameters
     ----------
     y : array-like
     what : str
-        What errors call it.
+        Name of the labels in errors.
     first_row : int
-        Where it stands in a larger array: errors name rows by it.
+        Number of the first label in a larger array, from which errors count.
+
+    Returns
+    -------
+    ndarray, shape (n_rows,)
 
     Raises
     ------
@@ -98,17 +102,17 @@ def check_expected(
     first_row: int = 0,
     numbers: np.ndarray | None = None,
 ) -> None:
-    """Raise `InvalidDataError` that names the first label which is none of those expected.
+    """Raise `InvalidDataError` for the first label that is not expected.
 
     Parameters
     ----------
     y, codes, classes : ndarray
-        As `encode` takes and gives them.
+        Arguments and results of `encode`.
     expected : ndarray, sorted
     first_row : int
-        Where the labels stand in a larger array.
+        Number of the first row in a larger array, from which errors count.
     numbers : ndarray of int, optional
-        Their numbers after that, where some were left out.
+        Row numbers of the labels, relative to `first_row`; by default consecutive.
     """
     other = find(classes, expected) < 0
     if not other.any():
@@ -123,12 +127,12 @@ def check_expected(
 
 
 def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sorted union of two sorted sets of labels.
+    """Return the sorted union of two sorted sets of labels.
 
     Raises
     ------
     InvalidDataError
-        Where the labels are of kinds that do not mix, such as numbers and strings.
+        If the labels are of kinds that do not mix, such as numbers and strings.
     """
     if not b.size:
         return a
@@ -143,7 +147,7 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Number of each label among the sorted `classes`, -1 where it is none of them."""
+    """Return the number of each label among the sorted `classes`, -1 if it is not included."""
     if not classes.size or _family(classes) != _family(labels):
         return np.full(labels.shape, -1)
     classes, labels = _in_one_type(classes, labels)
@@ -153,7 +157,7 @@ def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as they are; but integers for which numpy knows no better than float64, in 64 bits."""
+    """Return both in one type: 64-bit integers if numpy would compare integers as float64."""
     if {a.dtype.kind, b.dtype.kind} != {"i", "u"} or np.result_type(a, b).kind != "f":
         return a, b
     low = min(int(x.min()) for x in (a, b) if x.size)
@@ -171,18 +175,19 @@ def _family(labels: np.ndarray) -> str:
 
 
 def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the labels, and the classes that they number: `classes` and all others seen.
+    """Return the codes of labels, and the classes that these number.
 
     Returns
     -------
     codes : ndarray of int64, shape (n_rows,)
-        Not to be written to: they may be `y` itself.
+        They may be `y` itself, and must not be modified.
     classes : ndarray, sorted
+        `classes`, and all other labels.
     """
     if not y.size:
         return np.empty(0, np.int64), classes
     if y.dtype.kind in "iu" and y.dtype != np.uint64:
-        # Most often all labels are classes already, or are among the first.
+        # In most cases all labels are classes already, or are among the first.
         known = classes if classes.size else np.unique(y[:_FIRST])
         codes = _look_up(y, known)
         if codes is not None:
@@ -196,14 +201,14 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
-    """Codes of integers from a table of all classes; None where it cannot have them all."""
+    """Return the codes of integers from a table of all classes; None if that is impossible."""
     if classes.dtype.kind not in "iu":
         return None
     low, table = _table(classes.tobytes(), classes.dtype)
     if table is None:
         return None
     y = np.ascontiguousarray(y, np.int64)
-    if table.size == classes.size:  # consecutive numbers: the table would change nothing
+    if table.size == classes.size:  # consecutive numbers: no table is needed
         found = _on_all_threads(lambda part: all_within(y[part], low, table.size), y.size)
         codes = y if low == 0 and y.flags.writeable else y - low
     else:
@@ -215,7 +220,7 @@ def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
 
 
 def _on_all_threads(function: Callable[[slice], bool], n: int) -> bool:
-    """Whether the function says so of all parts of n labels."""
+    """Return True if the function does for all parts of n labels."""
     if n <= _PART:
         return function(slice(n))
     return all(threads.run(function, ((slice(i, i + _PART),) for i in range(0, n, _PART))))
@@ -223,7 +228,7 @@ def _on_all_threads(function: Callable[[slice], bool], n: int) -> bool:
 
 @lru_cache(16)
 def _table(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
-    """The least class, and the number of each at its distance from it, -1 where there is none."""
+    """Return the least class, and a table: entry i is the number of the class that is i above."""
     values = np.frombuffer(classes, dtype)
     low, high = int(values[0]), int(values[-1])
     if high - low >= _TABLE or high > np.iinfo(np.int64).max:

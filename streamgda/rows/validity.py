@@ -1,4 +1,4 @@
-"""Rows and weights as the sums take them, or an error that says what is wrong with them."""
+"""Validation of rows and weights, before they are added to sums or scored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDE = 64  # features
 
 
 def as_matrix(X: Any) -> np.ndarray:
-    """Rows as a two-dimensional array of real numbers; no copy of arrays that are that already.
+    """Return rows as a two-dimensional array of real numbers, without copying such an array.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def as_matrix(X: Any) -> np.ndarray:
 
 
 def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
-    """Weights as float64, shape (n_rows,), finite and not negative; errors count from `first_row`.
+    """Return weights as float64, shape (n_rows,), finite and not negative.
 
     Raises
     ------
     InvalidDataError
-        For any others.
+        For any other weights; it counts rows from `first_row`.
     """
     weights = np.asarray(sample_weight)
     if weights.dtype.kind not in "biuf":
@@ -82,14 +82,15 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
 
 @dataclass(frozen=True)
 class Invalid:
-    """Which rows are invalid, and whether they are an error, are left out, or have missing values.
+    """Rule for invalid rows: they are an error, are left out, or have missing values.
 
-    Rows with NaN or infinity are; so are those that hold `nodata`, the number by which rasters
-    say that nothing was measured. Where only the value is missing, infinity is an error.
+    A row is invalid if it holds NaN, infinity, or `nodata`, the number that marks missing
+    measurements in rasters.
 
     Attributes
     ----------
     action : {"raise", "skip", "pairwise"}
+        With ``"pairwise"``, NaN and `nodata` are missing values, and infinity is an error.
     nodata : int or float, optional
 
     Raises
@@ -118,23 +119,23 @@ class Invalid:
             value = np.asarray(self.nodata)
             if value.ndim or value.dtype.kind not in "iuf":
                 raise InvalidParameterError(f"nodata={self.nodata!r}; expected one number")
-            # A plain number is compared in the type of the rows: 0.1 is found among float32.
+            # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
             object.__setattr__(self, "nodata", value.item())
 
     @property
-    def looked_for(self) -> bool:
-        """Whether rows are looked at before they are summed; else it is the sums that tell."""
+    def needs_search(self) -> bool:
+        """True if rows are searched before they are summed; otherwise only sums are checked."""
         return self.action == "skip" or self.nodata is not None
 
     def holds_nodata(self, X: np.ndarray) -> np.ndarray:
-        """Where `X` holds `nodata`, in its shape; nowhere without one."""
+        """Return a mask of the entries of `X` that are `nodata`; all False without one."""
         if self.nodata is None:
             return np.zeros(X.shape, bool)
-        with np.errstate(over="ignore"):  # beyond float32: then no row holds it
+        with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
             return np.equal(X, self.nodata)
 
     def rows(self, X: np.ndarray) -> np.ndarray:
-        """Numbers of the invalid rows, in order."""
+        """Return the numbers of the invalid rows, in order."""
         found = [np.empty(0, np.intp)]
         for part, block in blocks(X, row_type(X.dtype).dtype):
             bad = np.zeros(len(block), bool)
@@ -146,7 +147,7 @@ class Invalid:
         return np.concatenate(found)
 
     def refuse(self, values: np.ndarray, row: int) -> None:
-        """Raise `InvalidDataError` for the values of a row, whose number is told."""
+        """Raise `InvalidDataError` for the values of an invalid row, naming its number."""
         bad = values == self.nodata
         if values.dtype.kind == "f":
             bad = bad | ~np.isfinite(values)
@@ -159,42 +160,42 @@ class Invalid:
 
 
 def _mark_rows(hit: np.ndarray, rows: np.ndarray) -> None:
-    """Set the entry of each row in which anything is True."""
+    """Mark each row in which any entry is True."""
     d = hit.shape[1]
     if d > _WIDE:
         rows |= hit.any(axis=1)
-    else:  # numpy takes its time for each row
+    else:  # numpy has a large overhead for each row
         rows[np.flatnonzero(hit) // d] = True
 
 
-CHECK_SUMS = Invalid()  # rows are not looked at: a sum that is not finite is an error
+CHECK_SUMS = Invalid()  # rows are not searched: a sum that is not finite is an error
 
 
 def rows_to_count(
     X: np.ndarray, sample_weight: Any, invalid: Invalid, first_row: int = 0
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """Tell the rows that count from those of weight zero and those that are left out as invalid.
+    """Separate the rows that count from rows of weight zero and invalid rows.
 
     Returns
     -------
     weights : ndarray of float64
-        Of the rows that count; empty where there are none.
+        Weights of the rows that count; empty without weights.
     numbers : ndarray of int or None
-        Of the rows that count; None where all do.
+        Numbers of the rows that count; None if all do.
     n_skipped : int
-        Rows left out as invalid; those of weight zero are not there in the first place.
+        Rows left out as invalid; rows of weight zero are not included.
 
     Raises
     ------
     InvalidDataError
-        For weights that cannot be used, or an invalid row where that is an error; rows are
-        numbered from `first_row` on.
+        For weights that cannot be used, or an invalid row if that is an error; it counts rows
+        from `first_row`.
     """
     n = X.shape[0]
     weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
     counts = weights > 0 if weights.size else np.ones(n, bool)
     n_skipped = 0
-    if invalid.looked_for:
+    if invalid.needs_search:
         bad = invalid.rows(X)
         bad = bad[counts[bad]]
         if bad.size and invalid.action == "raise":
@@ -210,12 +211,12 @@ def rows_to_count(
 def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
     """Raise an error that names the first value of `X` that is NaN or infinite.
 
-    Rows are numbered from `first_row` on, or as `numbers` gives them in addition.
+    Rows are numbered from `first_row`, with the offsets in `numbers` if given.
 
     Raises
     ------
     InvalidDataError
-        Always: where all values are finite, their sums overflow.
+        Always: if all values are finite, their sums overflow.
     """
     for rows, block in blocks(X, row_type(X.dtype).dtype):
         bad = np.argwhere(~np.isfinite(block))
