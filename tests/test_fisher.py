@@ -129,7 +129,7 @@ def test_shrinkage_mends_what_is_singular():
 
 @pytest.mark.parametrize("wanted", [0, 3, 1.5])
 def test_more_components_than_there_are(wanted):
-    with pytest.raises(InvalidParameterError, match="2 directions tell these classes apart"):
+    with pytest.raises(InvalidParameterError, match="expected 1 to 2, the number of directions"):
         FisherDiscriminant.from_moments(accumulate(*blobs()), wanted)
 
 
