@@ -42,6 +42,15 @@ for profile, max_examples in (("quick", 20), ("thorough", 100)):
 settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let two workers, who start at the first test and in the middle, compile other kernels."""
+    first = [item for item in items if item.path.stem in ("test_accumulate", "test_narrow")]
+    middle = [item for item in items if item.path.stem in ("test_scoring", "test_scatter")]
+    others = [item for item in items if item not in {*first, *middle}]
+    half = max(0, len(items) // 2 - len(first))
+    items[:] = [*first, *others[:half], *middle, *others[half:]]
+
+
 @pytest.fixture(scope="module")
 def environment() -> Iterator[None]:
     """Restore the libraries' numbers of threads, which a nanny sets in this process too."""
