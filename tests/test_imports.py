@@ -24,7 +24,7 @@ ROOMS = {
     "models": "errors kernels runtime storage rows moments",
     "engine": "errors runtime storage rows moments models",
     "engine.dask": "errors runtime storage rows moments models engine",
-    "estimators": "errors runtime storage rows moments models engine engine.dask",
+    "estimators": "errors runtime storage rows moments models engine",
     "__init__": "storage moments models engine estimators",  # the public names
     "datasets": "errors runtime storage rows moments models engine estimators __init__",
     "plots": "errors runtime rows moments models engine estimators __init__",
