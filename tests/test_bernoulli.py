@@ -9,8 +9,8 @@ from sklearn import datasets, naive_bayes
 
 import streamgda
 from streamgda import BernoulliNB, ClassMoments, accumulate
+from streamgda.engine import plan
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
-from streamgda.estimators import bernoulli
 from streamgda.storage.saved import restore, state_of
 
 
@@ -93,7 +93,7 @@ def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch):
     whole = BernoulliNB().fit(X, y)
     joint, labels = whole.predict_joint_log_proba(X), whole.predict(X)
     if kind == "memmap":
-        monkeypatch.setattr(bernoulli, "_LARGE", 100)
+        monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
         np.save(tmp_path / "X.npy", X)
         there = np.load(tmp_path / "X.npy", mmap_mode="r")
         fitted = BernoulliNB().fit(there[:90], y[:90]).partial_fit(there[90:], y[90:])

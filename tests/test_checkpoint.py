@@ -210,7 +210,7 @@ def test_what_is_of_something_else_is_refused(tmp_path, change):
         accumulate(**(same | changes), checkpoint=path)
     assert message in str(refusal.value)
     assert str(path) in str(refusal.value)
-    assert "delete it to begin anew" in str(refusal.value)
+    assert "delete it to start again" in str(refusal.value)
     assert path.read_bytes() == before
     accumulate(**same, checkpoint=path)
 
@@ -284,7 +284,7 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     narrow.chunks = (10, 4)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 90 * 8 * 4)
     monkeypatch.setattr(plan, "_FEWEST_ROWS", 1)
-    with pytest.raises(MemoryBudgetError, match="begun in slabs of 30 rows"):
+    with pytest.raises(MemoryBudgetError, match="started in slabs of 30 rows"):
         accumulate(narrow, Y, checkpoint=path, max_memory=least_memory(narrow))
     accumulate(generous, Y, checkpoint=path)
     assert generous.read[-4:] == [180, 210, 240, 270]

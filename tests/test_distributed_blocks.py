@@ -265,7 +265,9 @@ def test_errors_of_what_does_not_fit():
         accumulate(blocks, labels[:-1])
     with pytest.raises(InvalidDataError, match="X has 300 rows but sample_weight has 299"):
         accumulate(blocks, labels, sample_weight=np.ones(299))
-    with pytest.raises(InvalidDataError, match=r"y has shape \(300, 2\); expected one entry a row"):
+    with pytest.raises(
+        InvalidDataError, match=r"y has shape \(300, 2\); expected one entry for each row"
+    ):
         accumulate(blocks, da.stack([labels, labels], axis=1))
     with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
         accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)

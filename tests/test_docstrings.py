@@ -19,21 +19,13 @@ CHECKS = {
 }
 # Objects whose docstrings are still being completed.
 PENDING = {
-    "streamgda.BernoulliNB",
     "streamgda.ClassMoments",
     "streamgda.FisherDiscriminant",
-    "streamgda.GaussianDiscriminantAnalysis",
-    "streamgda.GaussianDiscriminantCV",
     "streamgda.GaussianModel",
-    "streamgda.GaussianNB",
-    "streamgda.LinearDiscriminantAnalysis",
     "streamgda.LinearDiscriminants",
     "streamgda.PairwiseMoments",
-    "streamgda.QuadraticDiscriminantAnalysis",
     "streamgda.QuadraticDiscriminants",
     "streamgda.SlidingWindow",
-    "streamgda.ThresholdClassifier",
-    "streamgda.accumulate",
 }
 
 

@@ -266,7 +266,7 @@ def test_rows_that_cannot_be_used_change_nothing():
     before = fitted.threshold_
     with pytest.raises(InvalidDataError, match="label perhaps, which is not one of the classes"):
         fitted.fit_threshold(X, np.where(np.arange(len(y)) == 3, "perhaps", y))
-    with pytest.raises(InvalidDataError, match=r"400 rows but y has 5 labels"):
+    with pytest.raises(InvalidDataError, match=r"400 rows but there are 5 labels"):
         fitted.fit_threshold(X, y[:5])
     with pytest.raises(InvalidDataError, match="Only binary classification is supported"):
         fitted.fit(*blobs())

@@ -15,8 +15,6 @@ PHRASES = re.compile(
 PENDING_OPENINGS = (
     "streamgda/cli",
     "streamgda/datasets",
-    "streamgda/engine",
-    "streamgda/estimators",
     "streamgda/models",
     "streamgda/moments",
     "streamgda/rows",

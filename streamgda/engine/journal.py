@@ -156,18 +156,18 @@ class Journal:
         n_skipped = sum(moments.n_skipped for moments in self.held.values())
         if n_skipped:
             raise CheckpointError(
-                f"{self} was begun with on_invalid: skip, and {n_skipped} rows were left out; now "
-                f"it is raise. {REMEDY}"
+                f"{self} was started with on_invalid: skip, and {n_skipped} rows were left out; "
+                f"now it is raise. {REMEDY}"
             )
 
     @property
     def keeps(self) -> bool:
-        """Whether checkpoints are written."""
+        """True if checkpoints are written."""
         return self._file is not None
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write a checkpoint."""
+        """True if it is time to write a checkpoint."""
         return self.keeps and time.monotonic() - self._since >= self._every
 
     def keep(self) -> None:

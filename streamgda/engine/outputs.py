@@ -130,7 +130,7 @@ class Output:
 
     @property
     def marked(self) -> bool:
-        """Whether an attribute of the array keeps how far it has been written."""
+        """True if an attribute of the array keeps how far it has been written."""
         store = getattr(self.array, "store", None)  # of zarr arrays
         return self._fingerprint is not None and store is not None and _replaceable(store)
 
@@ -176,7 +176,7 @@ class Output:
         if error is not None and mark_of(self.array):
             error.add_note(
                 f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
-                f"same again to resume after them"
+                f"same call again to resume after them"
             )
 
 

@@ -88,7 +88,7 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether `every` seconds have passed since the checkpoint was opened or saved."""
+        """True if `every` seconds have passed since the checkpoint was opened or saved."""
         return time.monotonic() - self._saved >= self._every
 
     def save(self, state: Any, offset: Any) -> None:

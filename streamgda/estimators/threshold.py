@@ -18,7 +18,7 @@ from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import RowClassifier, Scorer
-from streamgda.estimators.validation import validate_labelled
+from streamgda.estimators.validation import validate_rows
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
@@ -306,9 +306,10 @@ class _Scores:
         max_memory: int | str | None,
         room: int | None,
     ) -> None:
-        X, y = validate_labelled(fitted, X, y, reset=False)
         model = fitted.model_
-        scores = as_source(X).map(model.log_odds, np.float64)
+        scores = as_source(validate_rows(fitted, X)).map(model.log_odds, np.float64)
+        if getattr(y, "shape", ())[1:] == (1,):
+            y = np.ravel(y)  # as scikit-learn does, with a warning in `fit`
         self.classes = fitted.classes_
         self.rows = LabelledRows(scores, y, sample_weight, at_once=room is None)
         held = _CELL_BYTES * (room or 0) + model.packed_bytes

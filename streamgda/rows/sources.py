@@ -75,11 +75,11 @@ class RowSource:
     start: int = 0
     mapping: Mapping | None = None
 
-    # Whether this process holds the rows, so that they can be converted and checked as a whole.
+    # True if this process holds the rows, so that they can be converted and checked as a whole.
     in_memory: ClassVar[bool] = False
-    # Whether slices of the container are views, which cost neither time nor memory.
+    # True if slices of the container are views, which cost neither time nor memory.
     sliced_as_views: ClassVar[bool] = False
-    # What executes a pass over the rows: this process, or dask, which evaluates them.
+    # The executor of a pass over the rows: this process, or dask, which evaluates them.
     executor: ClassVar[Literal["process", "dask"]] = "process"
 
     # --- what an adapter implements -----------------------------------------------------------
@@ -110,7 +110,7 @@ class RowSource:
 
     @property
     def shareable(self) -> bool:
-        """Whether other processes can open the container themselves."""
+        """True if other processes can open the container themselves."""
         return False
 
     def place(self, row: int, column: int | None = None) -> str:
@@ -143,7 +143,7 @@ class RowSource:
 
     @property
     def read_as_views(self) -> bool:
-        """Whether reading costs neither time nor memory."""
+        """True if reading costs neither time nor memory."""
         return self.sliced_as_views and self.mapping is None
 
     def reading_bytes(self, n_rows: int) -> int:

@@ -50,7 +50,7 @@ class StoredRows(RowSource):
 
     @property
     def shareable(self) -> bool:
-        """Whether the array can be pickled as a reference to a store on disk or elsewhere."""
+        """True if the array can be pickled as a reference to a store on disk or elsewhere."""
         if type(getattr(self.values, "store", None)).__name__ == "MemoryStore":
             return False
         try:
