@@ -73,7 +73,7 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
         pass
 
     Other().fit(*blobs()).save(tmp_path / "other")
-    with pytest.raises(FormatError, match="an estimator 'Other', which is not known here"):
+    with pytest.raises(FormatError, match="is of class 'Other', which is not SavedEstimator"):
         streamgda.load(tmp_path / "other")
     fitted.moments_.save(tmp_path / "moments")
     with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
@@ -150,10 +150,10 @@ def test_scores_above_a_threshold_go_on(tmp_path):
 def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
     X, y = two_classes()
     fitted = ThresholdClassifier().fit(X, y)
-    attributes, arrays = fitted.state()
+    attributes, arrays = state_of(fitted)
     for fault in (
         {"fitted": attributes},
-        {"fitted": GaussianNB().fit(*blobs()).state()[0]},
+        {"fitted": state_of(GaussianNB().fit(*blobs()))[0]},
         {"params": attributes["params"] | {"cost": [[1, 0], [0, 1]]}},
         {"params": attributes["params"] | {"class_weight": {"labels": 3}}},
         {"params": attributes["params"] | {"estimator": {"estimator": "Other", "params": {}}}},
