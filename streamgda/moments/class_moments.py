@@ -130,7 +130,8 @@ class ClassMoments(Views):
                 sums = CentredSums.zeros(self._structure, *shape)
             else:
                 sums = ExactSums.zeros(self._structure, *shape, origin)
-        if isinstance(sums, ExactSums) and (origin is None or not sums.fits(X.shape[0], kind)):
+        # Not isinstance, which is slow for abstract classes.
+        if type(sums) is ExactSums and (origin is None or not sums.fits(X.shape[0], kind)):
             sums = sums.centred()
         try:
             sums.update(X, codes, weights)

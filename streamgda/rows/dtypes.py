@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,13 @@ class RowType:
 
     def reach(self, origin: int) -> int:
         """Return the largest distance of a value of this integer type from an origin."""
+        least, most = self._limits
+        return max(abs(least - origin), abs(most - origin))
+
+    @cached_property
+    def _limits(self) -> tuple[int, int]:
         limits = np.iinfo(self.dtype)
-        return max(abs(int(limits.min) - origin), abs(int(limits.max) - origin))
+        return int(limits.min), int(limits.max)
 
 
 def exact_panel_type(reach: int) -> Any:

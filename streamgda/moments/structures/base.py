@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -92,8 +91,8 @@ class Structure(ABC):
 
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""
-        scatter = math.prod(self.scatter_shape(n_classes, n_features))
-        return 8 * (n_classes * (1 + 2 * n_features) + scatter)
+        n_groups = n_classes if self.per_class else 1
+        return 8 * n_classes * (1 + 2 * n_features) + n_groups * self.group_bytes(n_features)
 
     # --- the scatter of a group ---------------------------------------------------------------
 
@@ -105,9 +104,9 @@ class Structure(ABC):
         """Return the bytes of one group's scatter."""
         return 8 * self.group_size(n_features)
 
+    @abstractmethod
     def group_size(self, n_features: int) -> int:
         """Return the entries of one group's scatter: multiplications to add a row to it."""
-        return math.prod(self.shape(n_features))
 
     @abstractmethod
     def diagonal(self, values: np.ndarray) -> np.ndarray:

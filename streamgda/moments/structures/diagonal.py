@@ -25,6 +25,9 @@ class Diagonal(Structure):
     def shape(self, n_features: int) -> tuple[int, ...]:
         return (n_features,)
 
+    def group_size(self, n_features: int) -> int:
+        return n_features
+
     def diagonal(self, values: np.ndarray) -> np.ndarray:
         return values
 

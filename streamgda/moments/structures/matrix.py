@@ -44,6 +44,9 @@ class Matrix(Structure):
     def shape(self, n_features: int) -> tuple[int, ...]:
         return n_features, n_features
 
+    def group_size(self, n_features: int) -> int:
+        return n_features**2
+
     def diagonal(self, values: np.ndarray) -> np.ndarray:
         return np.einsum("gii->gi", values)
 
