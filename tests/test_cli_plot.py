@@ -144,4 +144,4 @@ def test_plot_replaces_nothing_unasked(
     assert unknown.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["picture.svg"]
     square = command("plot", "means", data / "qda.zip", "--out", tmp_path / "means.png")
-    assert "does not make an image of 3 features" in square.err
+    assert "shape=(1, 1) does not match 3 features" in square.err

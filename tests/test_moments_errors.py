@@ -189,7 +189,7 @@ def test_subtracting_more_than_was_added(dtype):
     message = f"subtracting {m} rows of class 0 from moments that hold {n} of them"
     refused(MergeError, message, lambda a, b: a - b, part, whole)
     other = ClassMoments().update(X[:3], [0, 0, 9])
-    message = "subtracting 1 rows of class 9 from moments that hold 0 of them: only what was"
+    message = "subtracting 1 rows of class 9 from moments that hold 0 of them: only rows that"
     refused(MergeError, message, lambda a, b: a - b, part, other)
     refused(MergeError, "that hold 0 of them", lambda a, b: a - b, ClassMoments(), part)
     strings = part.relabel({0: "a", 1: "b", 2: "c"})
