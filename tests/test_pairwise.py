@@ -227,7 +227,7 @@ def test_a_pass_is_planned():
     state, taking = PairwiseMoments()._bytes(2, 40)
     assert state == PairwiseMoments().update(X, y).nbytes
     rows = held(X, "zarr"), held(y, "zarr")
-    with pytest.raises(MemoryBudgetError, match=r"for the moments .* for rows being read") as few:
+    with pytest.raises(MemoryBudgetError, match=r"for the moments .* for rows in flight") as few:
         accumulate(*rows, on_invalid="pairwise", max_memory=taking)
     assert readable(taking) in str(few.value)
     accumulate(*rows, on_invalid="pairwise", max_memory="50MB")
