@@ -172,7 +172,7 @@ def test_rows_that_kill_their_workers(cluster):
 def test_a_store_that_workers_do_not_see(cluster, stored, tmp_path):
     rows = zarr.create_array(tmp_path / "rows", data=np.ones((40, 2)), chunks=(10, 2))
     (tmp_path / "rows" / "zarr.json").unlink()
-    with pytest.raises(ClusterError, match=r"a worker cannot open .*rows.*all of them see it"):
+    with pytest.raises(ClusterError, match=r"a worker cannot open .*rows.*all of them find it"):
         accumulate(rows, np.arange(40) % 2)
 
 
