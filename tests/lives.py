@@ -1,9 +1,9 @@
-"""Work that is killed at random moments and begun again until it is done, in forks of one process.
+"""Work that is killed at random moments and restarted until it is done, in forks of one process.
 
 ``python lives.py FOLDER KILLS SEED`` prints as JSON, for each kind of work, how often it was killed
-and a digest of each result; the first is of work that nothing disturbed. Forks are cheap because
-all is imported and compiled before, by one thread. With the address of a scheduler after these, the
-work is done on its cluster, and its client is killed.
+and a digest of each result; the first is that of undisturbed work. Forks are cheap because one
+thread has imported and compiled everything before. With the address of a scheduler as a further
+argument, the work runs on its cluster, and its client is killed.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from streamgda.storage.saved import state_of
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N_ROWS, N_FEATURES))
-Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # so that classes appear on the way
+Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # so that classes appear during the pass
 WEIGHTS = RANDOM.uniform(0, 2, N_ROWS)
 SLAB_BYTES = SLAB * 8 * N_FEATURES
 
 
 class Slow:
-    """Rows that are read by slicing, in some time."""
+    """Rows that take some time to read by slicing."""
 
     shape, dtype, chunks = X.shape, X.dtype, (SLAB, N_FEATURES)
 
@@ -83,7 +83,7 @@ def scores(folder):
 
 
 def store(folder):
-    """Rows and labels, each chunk of which is a part."""
+    """Rows and labels whose chunks are the parts."""
     cuts.PART_BYTES = cuts.SCORED_BYTES = 1
     cuts.PART_STATES = (0, 0)
     plan._SLAB_BYTES = 1
@@ -112,7 +112,7 @@ def predict(folder):
 
 
 def on(address, work):
-    """That work, done on the cluster at an address."""
+    """Return the work as done on the cluster at an address."""
 
     @wraps(work)
     def done(folder):
@@ -142,7 +142,7 @@ def digest_of(result, folder):
 
 
 def life(work, folder, seconds=None):
-    """Whether the work was done in that time; afterwards its process is no more."""
+    """Return True if the work was done in that time; its process has ended afterwards."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
         child = os.fork()
@@ -164,7 +164,7 @@ def life(work, folder, seconds=None):
 
 
 def lives(work, folder, wanted, chance, shortest, growth):
-    """Do the work again and again, until it was killed that often."""
+    """Repeat the work until it has been killed that often."""
     digests, kills, resumed, seconds = [], 0, 0, None
     while kills < wanted:
         shutil.rmtree(folder, ignore_errors=True)
@@ -173,7 +173,7 @@ def lives(work, folder, wanted, chance, shortest, growth):
         while not life(work, folder, seconds):
             kills += 1
             resumed += any(folder.iterdir())
-            longest *= growth  # on the slowest machine there is an end
+            longest *= growth  # ends on the slowest machine too
             seconds = chance.uniform(0, longest)
         digests.append((folder / "digest").read_text())
         seconds = chance.uniform(0, longest)
@@ -183,7 +183,7 @@ def lives(work, folder, wanted, chance, shortest, growth):
 def main(folder, wanted, seed, address=None):
     plan._SLAB_BYTES = SLAB_BYTES
     outputs._EVERY = 0
-    with threads.limit(1):  # makes kernels ready, also for sums and classes that are there already
+    with threads.limit(1):  # compiles kernels, also for adding to existing sums and classes
         for _ in range(2):
             GaussianNB().partial_fit(X, Y).partial_fit(X, Y).predict_proba(X)
             accumulate(batches(), covariance_type="diag")

@@ -1,4 +1,4 @@
-"""What several files of tests of moments use: rows, checks, and the paths that rows can take."""
+"""Helpers for tests of moments: rows, checks, and the paths that rows can take."""
 
 from collections import defaultdict
 
@@ -22,7 +22,7 @@ NATIVE = ["uint8", "int8", "uint16", "int16", "float32", "float64"]
 
 
 def sample(n=200, d=5, n_classes=3, seed=0, dtype="float64"):
-    """Rows of classes of their own mean and spread, and their labels."""
+    """Rows of classes with different means and spreads, and their labels."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n)
     y[:n_classes] = np.arange(n_classes)[:n]
@@ -41,7 +41,7 @@ def limits(dtype):
 
 
 def largest(array):
-    """The largest size of a value that is one."""
+    """The largest magnitude among the values that are not NaN."""
     return np.abs(array)[~np.isnan(array)].max(initial=0)
 
 
@@ -50,7 +50,7 @@ def variances(scatter):
 
 
 def snapshot(moments):
-    """All that is held, as bytes that no later change can reach."""
+    """The whole state, as bytes that no later change can reach."""
     attributes, arrays = state_of(moments)
     return repr(attributes), {
         name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()
@@ -58,7 +58,7 @@ def snapshot(moments):
 
 
 def assert_moments(moments, X, y, weights=None, rtol=1e-12):
-    """They are those of the rows, as far as float64 goes."""
+    """Check that they are those of the rows, within the accuracy of float64."""
     expected = naive.moments(X, y, weights)
     assert moments.classes.tolist() == expected.classes.tolist()
     np.testing.assert_allclose(moments.class_count, expected.count, rtol=1e-14)
@@ -73,7 +73,7 @@ def assert_moments(moments, X, y, weights=None, rtol=1e-12):
 
 
 def assert_close(a, b, rtol=1e-10):
-    """Both hold the same moments, as far as float64 goes."""
+    """Check that both hold the same moments, within the accuracy of float64."""
     assert a.covariance_type == b.covariance_type
     assert a.classes.tolist() == b.classes.tolist()
     np.testing.assert_allclose(a.class_count, b.class_count, rtol=rtol)
@@ -124,7 +124,7 @@ def set_sizes(sizes, monkeypatch):
 
 
 def watch(patch):
-    """What is done from now on: lists of the rows, or blocks, of each step."""
+    """Record from now on the rows, or blocks, of each step."""
     taken = defaultdict(list)
 
     def note(what, owner, name, of):
@@ -157,7 +157,7 @@ def watch(patch):
 
 @st.composite
 def batches(draw, max_batches=6):
-    """A covariance type, and batches of rows, labels and maybe weights: some empty, some alike."""
+    """A covariance type, and batches of rows, labels and maybe weights: some empty, some equal."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(1, 40))
     d = draw(st.integers(1, 5))

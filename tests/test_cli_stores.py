@@ -95,7 +95,7 @@ def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monk
         np.testing.assert_array_equal(found[1][name], array, strict=True)
 
 
-# --- what is there ----------------------------------------------------------------------------
+# --- info -------------------------------------------------------------------------------------
 
 
 def as_other_version(path):

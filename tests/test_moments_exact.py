@@ -19,7 +19,7 @@ from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
-# How products of bytes are made, and in what sort of panels; 16-bit ones always are in float64.
+# The ways to multiply bytes, and their panels; 16-bit integers always use float64.
 PRODUCTS = {"integer dot": "int16", "portable": "float32"}
 PATHS = {
     "small": {},
@@ -39,7 +39,7 @@ PATHS = {
 
 @pytest.fixture
 def multiply(monkeypatch):
-    """A function that chooses how products of bytes are made from now on."""
+    """A function that chooses how bytes are multiplied from now on."""
 
     def choose(product):
         monkeypatch.setenv("STREAMGDA_PORTABLE", "0" if product == "integer dot" else "1")
@@ -59,7 +59,7 @@ def take_path(monkeypatch):
 
 @pytest.fixture
 def panel_types(monkeypatch):
-    """The data types of all panels that are made from now on."""
+    """The data types of all panels created from now on."""
     seen, empty_panels = set(), parallel.empty_panels
 
     def watching(*arguments):
@@ -73,7 +73,7 @@ def panel_types(monkeypatch):
 
 
 def sample(n, d, dtype, n_classes=3, seed=0):
-    """Rows from all over the type's range, both ends among them."""
+    """Rows from the whole range of the type, including both ends."""
     rng = np.random.default_rng(seed)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
@@ -83,7 +83,7 @@ def sample(n, d, dtype, n_classes=3, seed=0):
 
 
 def bits(moments):
-    """Everything that can be read out, to the bit."""
+    """All results, to the bit."""
     return [
         moments.classes.tolist(),
         moments.class_count.tolist(),
@@ -161,7 +161,7 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     ["min", "max", "both", "one zero"],
 )
 def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take_path, panel_types):
-    """What float32 and int32 must still add without rounding, in narrow panels and wide ones."""
+    """The largest sums that float32 and int32 must add exactly, in narrow and wide panels."""
     multiply(product)
     take_path(path)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -186,7 +186,7 @@ def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take
 def test_both_products_give_python_s_integers(
     covariance_type, dtype, path, multiply, take_path, panel_types
 ):
-    """Sums that no rounding has touched, and states of one merged with states of the other."""
+    """Sums without rounding, and merges of states from both kinds of products."""
     X, y = sample(1301, 33, dtype)
     X[:, 5] = 0
     Z = X.astype(np.int64) - (1 << 15 if dtype == "uint16" else 0)
@@ -228,14 +228,14 @@ def test_both_products_at_any_width(dtype, d, product, multiply):
 
 
 def test_origins():
-    """Bytes are summed as they are, so that zeros cost nothing; saved sums say about what."""
+    """Bytes are summed as they are, so that zeros cost nothing; saved sums record their origin."""
     for dtype, origin in (("uint8", 0), ("int8", 0), ("uint16", 1 << 15), ("int16", 0)):
         X, y = sample(20, 3, dtype)
         assert state_of(ClassMoments().update(X, y))[0]["origin"] == origin
 
 
 def test_small_covariances_of_many_rows():
-    """The last fraction must not drown what is left of the integers."""
+    """The last fraction must not swamp the remaining integers."""
     X = np.zeros((1000, 2), np.int8)
     X[:-1, 0] = 1
     X[-1] = 0, 1
@@ -253,7 +253,7 @@ def test_booleans_are_exact():
 
 @pytest.mark.parametrize(("scale", "exact"), [(20, True), (28, True), (29, False), (40, False)])
 def test_billions_of_rows(scale, exact):
-    """Doubled and doubled again: exact while the limit allows it, and right after that."""
+    """Repeated doubling: exact up to the limit, and accurate beyond it."""
     X, y = sample(7, 3, "uint8", n_classes=1)
     moments = ClassMoments().update(X, y)
     for _ in range(scale):
@@ -468,7 +468,7 @@ def test_exact_less_centred():
 
 @pairs("rows_before, limit, covariance_type", [0, 10, 40], ["_EXACT_LIMIT", "_EXACT_ROWS"], TYPES)
 def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monkeypatch):
-    """The limit lets 45 rows in; what comes after that is float64, and just as right."""
+    """The limit admits 45 rows; further rows are summed in float64, and just as accurate."""
     monkeypatch.setattr(exact_module, limit, 45 * 255**2 if limit == "_EXACT_LIMIT" else 46)
     X, y = sample(100, 3, "uint8")
     expected = naive.covariance(X, y, covariance_type)

@@ -22,20 +22,20 @@ _NODE_FILES = ("zarr.json", ".zgroup", ".zarray")
 
 @contextlib.contextmanager
 def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zarr.Group]:
-    """An empty group to be filled; on a local path, it is moved there if all went well.
+    """Create an empty group to be filled; at a local path it appears once it is complete.
 
     Parameters
     ----------
     store : path, zarr store or zarr group
     overwrite : bool
-        Whether to replace what is there.
+        Replace existing zarr nodes.
     sources : iterable
-        What will be read meanwhile, which must not lie in a store that is written in place.
+        Sources that will be read meanwhile; they must not be in a store that is written in place.
 
     Raises
     ------
     InvalidParameterError
-        Where something is at `store` and `overwrite` is not set, or it must not be replaced.
+        If `store` has contents and `overwrite` is not set, or they must not be replaced.
     """
     import zarr  # noqa: PLC0415
 
@@ -86,7 +86,9 @@ def _check_path(path: Path, overwrite: bool) -> None:
         ours = any((path / name).is_file() for name in _NODE_FILES)
         free = path.is_dir() and not any(path.iterdir())
     if not (ours or free):
-        raise InvalidParameterError(f"{path} exists and is not zarr: it will not be replaced")
+        raise InvalidParameterError(
+            f"{path} exists and is not zarr; it is not replaced. Choose another path"
+        )
     if not (overwrite or free):
         raise InvalidParameterError(f"{path} exists: overwrite=True would replace it")
 
@@ -101,7 +103,7 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
     for source in sources:
         if _same_store(_store(source), existing.store):
             raise InvalidParameterError(
-                f"{source} lies in the store that is to be overwritten; write to another one"
+                f"{source} is in the store that would be overwritten; write to another one"
             )
 
 
@@ -113,13 +115,13 @@ def _store(source: Any) -> Any:
 
 
 def _same_store(one: Any, other: Any) -> bool:
-    """Whether two stores are the same place, whichever of them may be written to."""
+    """Return True if two stores are the same place, no matter which of them is read-only."""
     if type(one) is not type(other):
         return False
     try:
         return bool(one.with_read_only(True) == other.with_read_only(True))
     except (AttributeError, NotImplementedError):
-        return True  # for all that can be known
+        return True  # they may be
 
 
 def _pack(folder: Path, file: Path) -> None:
