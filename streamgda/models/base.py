@@ -122,41 +122,118 @@ class Model(Saved):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
+            Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
 
         Returns
         -------
         ndarray, shape (n_rows,)
+            Class labels.
         """
         out = np.empty(len(X), self.classes.dtype)
         return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
 
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the probability of each class given the row, shape (n_rows, n_classes)."""
+        """Return the probability of each class given the row.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Probabilities; each row sums to one.
+        """
         return self._by_class(X, self._relative_scores, posterior, first_row)
 
     def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the logarithm of `posterior`, exact even where that is rounded to zero."""
+        """Return the logarithm of `posterior`, exact even where that is rounded to zero.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Logarithms of the probabilities.
+        """
         return self._by_class(X, self._relative_scores, log_posterior, first_row)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
-        r"""Return :math:`\ln p(x, y=k)`, shape (n_rows, n_classes)."""
+        r"""Return :math:`\ln p(x, y=k)`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Joint log-likelihoods.
+        """
         return self._by_class(X, self._joint, copied, first_row)
 
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return discriminants: joint log-likelihoods, up to a term that all classes share.
 
-        Their shape is (n_rows, n_classes).
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Discriminants.
         """
         return self._by_class(X, self._relative_scores, copied, first_row)
 
     def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the log-odds of the second of two classes, shape (n_rows,)."""
+        """Return the log-odds of the second of two classes.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Log-odds; positive where the second class is more probable.
+        """
         return self._score(X, self._relative_scores, difference, np.empty(len(X)), first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
-        r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`, shape (n_rows,)."""
+        r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Log-densities.
+        """
         return self._score(X, self._joint, log_sum_exp, np.empty(len(X)), first_row)
 
 

@@ -84,9 +84,10 @@ class Quadratic:
 class Discriminants:
     """Base of both kinds of discriminants: one function a class, whose differences are log-odds.
 
-    Attributes
+    Parameters
     ----------
     model : GaussianModel
+        Model whose predictions the functions give.
     origin : ndarray, shape (n_features,)
         Point that is subtracted from rows.
     """
@@ -110,6 +111,7 @@ class Discriminants:
         Returns
         -------
         Discriminants
+            Discriminants about the origin.
 
         Raises
         ------
@@ -141,6 +143,7 @@ class Discriminants:
         Returns
         -------
         Linear or Quadratic
+            Function of the class.
 
         Raises
         ------
@@ -166,6 +169,7 @@ class Discriminants:
         Returns
         -------
         Linear or Quadratic
+            Difference of the two functions.
 
         Raises
         ------
@@ -193,6 +197,7 @@ class Discriminants:
         Returns
         -------
         ndarray, shape (n_rows, n_classes)
+            Probabilities; each row sums to one.
         """
         return np.asarray(special.softmax(self(X), axis=1))
 
@@ -224,6 +229,13 @@ class LinearDiscriminants(Discriminants):
     and that of a pair of classes the difference of theirs (documents 001, eq. 13-14 and 22-24, and
     003).
 
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of a tied covariance type.
+    origin : ndarray, shape (n_features,)
+        Point :math:`o` that is subtracted from rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -252,6 +264,7 @@ class LinearDiscriminants(Discriminants):
         Returns
         -------
         LinearDiscriminants
+            Discriminants about the origin.
 
         Raises
         ------
@@ -316,6 +329,13 @@ class QuadraticDiscriminants(Discriminants):
     of :math:`\ln(\pi_1 / \pi_2)`.
 
     Any covariance type has quadratic discriminants; for a tied one, ``A`` is zero for all pairs.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of any covariance type.
+    origin : ndarray, shape (n_features,)
+        Point :math:`o` that is subtracted from rows.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class FisherDiscriminant:
 
     `LinearDiscriminantAnalysis.transform` projects rows of any kind of array.
 
-    Attributes
+    Parameters
     ----------
     components : ndarray, shape (n_components, n_features)
         Directions by falling J. The variance within classes along each is one, and the covariance
@@ -113,12 +113,18 @@ class FisherDiscriminant:
             ``"full"`` or ``"tied"``, or another type to treat features as uncorrelated.
         n_components : int, optional
             Number of directions; by default all that separate the classes.
-        priors, shrinkage, tol
-            As for `LinearDiscriminantAnalysis`.
+        priors : array-like, shape (n_classes,), optional
+            Priors of the sorted classes; by default their shares of the rows.
+        shrinkage : float in [0, 1], optional
+            Amount of shrinkage, as for `LinearDiscriminantAnalysis`.
+        tol : float
+            Tolerance for a singular covariance, as for `LinearDiscriminantAnalysis`. Directions
+            are also left out if their singular value is at most this fraction of the largest.
 
         Returns
         -------
         FisherDiscriminant
+            Directions, by falling J.
 
         Raises
         ------
@@ -179,6 +185,7 @@ class FisherDiscriminant:
         Returns
         -------
         ndarray, shape (n_rows, n_components)
+            Coordinates along the directions.
         """
         return (as_matrix(X) - self.mean) @ self.components.T
 
@@ -193,5 +200,6 @@ class FisherDiscriminant:
         Returns
         -------
         ClassMoments
+            Moments of n_components features.
         """
         return moments.project(self.components, self.mean)

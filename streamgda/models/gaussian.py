@@ -40,12 +40,14 @@ class GaussianModel(Model):
     a pooled covariance, with its coefficients in place of W. The distance of rows and means from
     zero does not matter. If float32 overflows, a row is scored in float64.
 
-    Attributes
+    Parameters
     ----------
     structure : Structure
         Structure of the covariances.
     classes : ndarray, shape (n_classes,)
+        Class labels, sorted.
     priors : ndarray of float64, shape (n_classes,)
+        Prior probabilities of the classes.
     means : ndarray of float64, shape (n_classes, n_features)
         NaN for a class without rows, whose prior is zero.
     features : ndarray of int64, shape (d,)
@@ -79,15 +81,18 @@ class GaussianModel(Model):
         Parameters
         ----------
         moments : ClassMoments
+            Moments of rows of at least two classes.
         covariance_type : str
             A covariance type that the moments determine.
         how : Regularisation
+            Regularisation of the covariances.
         priors : array-like, shape (n_classes,), optional
             In the order of the sorted classes; by default the classes' shares of the rows.
 
         Returns
         -------
         GaussianModel
+            Model of all classes, also of those without rows.
 
         Raises
         ------
@@ -222,6 +227,7 @@ class GaussianModel(Model):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
+            Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
         reject : float
@@ -232,6 +238,7 @@ class GaussianModel(Model):
         Returns
         -------
         ndarray, shape (n_rows,)
+            Class labels, and `label` for rejected rows.
         """
         classes, n = self.classes.astype(label.dtype), self.classes.size
         limit = special.chdtri(self.features.size, reject)
@@ -256,7 +263,19 @@ class GaussianModel(Model):
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
 
-        They leave out the term :math:`-(d/2) \ln 2\pi`. Their shape is (n_rows, n_classes).
+        They leave out the term :math:`-(d/2) \ln 2\pi`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Discriminants.
         """
         scores = super().relative_scores(X, first_row)
         if self.structure.per_class:
@@ -269,13 +288,16 @@ class GaussianModel(Model):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
+            Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
         directions : ndarray, shape (n_features, n_directions)
+            Directions, one a column.
 
         Returns
         -------
         ndarray, shape (n_rows, n_directions)
+            Coordinates along the directions.
         """
         vectors = PackedVectors(directions[self.features].T)
         out = np.empty((len(X), directions.shape[1]))
@@ -285,9 +307,19 @@ class GaussianModel(Model):
         )
 
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
-        r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`, shape (n_rows, n_classes).
+        r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.
 
-        It is NaN for a class without rows.
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Squared Mahalanobis distances; NaN for a class without rows.
         """
         return self._distances_to_means(X, copied, first_row)
 
@@ -295,8 +327,19 @@ class GaussianModel(Model):
         """Return the share of a class's rows that are further from its mean than the row.
 
         The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution with as
-        many degrees of freedom as there are features in the density. The shape is
-        (n_rows, n_classes).
+        many degrees of freedom as there are features in the density.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            P-values; NaN for a class without rows.
         """
 
         def finish(distances: np.ndarray, out: np.ndarray) -> None:

@@ -118,7 +118,13 @@ class Algebra(ClassState):
         return self
 
     def copy(self) -> Self:
-        """Return independent moments with the same values."""
+        """Return independent moments with the same values.
+
+        Returns
+        -------
+        ClassMoments
+            The copy.
+        """
         sums = self._sums
         if sums is not None:
             sums = sums.placed(np.arange(self._classes.size), self._classes.size)

@@ -113,6 +113,7 @@ class ClassState(Moments):
         Returns
         -------
         CentredSums
+            Count, mean and scatter of each class, or the pooled scatter.
 
         Raises
         ------

@@ -131,12 +131,16 @@ class PairwiseMoments(Moments):
     # --- adding rows --------------------------------------------------------------------------
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add rows, in which NaN and the masked values of masked arrays are missing.
+        """Add rows, which may have missing values.
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for `ClassMoments.update`.
+        X : array-like, shape (n_rows, n_features)
+            Numbers of any real type; NaN and the masked values of masked arrays are missing.
+        y : array-like, shape (n_rows,)
+            Class labels; new labels become classes.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Weights, not negative; rows of weight zero are ignored.
 
         Returns
         -------
@@ -197,7 +201,18 @@ class PairwiseMoments(Moments):
         return self.__iadd__(added) if k else self
 
     def declare(self, classes: Any) -> Self:
-        """Add classes that have no rows yet; see `ClassMoments.declare`."""
+        """Add classes that have no rows yet; there must be rows of at least one other class.
+
+        Parameters
+        ----------
+        classes : array-like, shape (n_labels,)
+            Labels; those that are classes already stay as they are.
+
+        Returns
+        -------
+        PairwiseMoments
+            The object itself.
+        """
         if self._arrays is None:
             self._refuse_empty()
         labels = np.unique(label_codes.as_labels(classes, "classes"))
@@ -266,7 +281,13 @@ class PairwiseMoments(Moments):
             _merge([mine[name][at] for name in ("pairs", "means", "products")], parts)
 
     def copy(self) -> PairwiseMoments:
-        """Return independent moments with the same values."""
+        """Return independent moments with the same values.
+
+        Returns
+        -------
+        PairwiseMoments
+            The copy.
+        """
         return self._from_state(*self._state())
 
     # --- Gaussians without missing values -----------------------------------------------------

@@ -32,6 +32,7 @@ class Views(Algebra):
         Returns
         -------
         ClassMoments
+            Moments of that type.
 
         Raises
         ------
@@ -54,10 +55,12 @@ class Views(Algebra):
         Parameters
         ----------
         index : array-like of int or of bool, or slice
+            Features to keep.
 
         Returns
         -------
         ClassMoments
+            Moments of these features.
         """
         if self._sums is None:
             self._refuse_empty()
@@ -85,6 +88,7 @@ class Views(Algebra):
         Returns
         -------
         ClassMoments
+            Moments of these classes.
 
         Raises
         ------
@@ -108,6 +112,7 @@ class Views(Algebra):
         Returns
         -------
         ClassMoments
+            Moments of the other classes.
         """
         kept = np.ones(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = False
@@ -135,6 +140,7 @@ class Views(Algebra):
         Returns
         -------
         ClassMoments
+            Moments of the renamed classes.
         """
         if not mapping:
             return self.copy()
@@ -183,7 +189,9 @@ class Views(Algebra):
         Parameters
         ----------
         components : array-like, shape (n_components, n_features)
+            Directions, one a row.
         offset : array-like, shape (n_features,), optional
+            Point that is subtracted from rows; zero by default.
 
         Returns
         -------

@@ -82,8 +82,12 @@ class SlidingWindow(Saved):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for `ClassMoments.update`.
+        X : array-like, shape (n_rows, n_features)
+            Numbers of any real type.
+        y : array-like, shape (n_rows,)
+            Class labels; new labels become classes.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Weights, not negative; rows of weight zero are ignored.
 
         Returns
         -------
