@@ -1,5 +1,6 @@
 """Shared fixtures: hypothesis settings, real threads, the command line, schedulers of dask."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from streamgda import QuadraticDiscriminantAnalysis
 from streamgda.cli import main
 from streamgda.datasets import convert
-from streamgda.engine import plan
+from streamgda.engine import plan, progress
 from streamgda.runtime import threads
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import naive` and the other helpers
@@ -86,6 +87,8 @@ def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     """The command line in this process: the same entry point, but a second faster to start."""
     for name in ("FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+    # However long kernels compile and the machine is busy, no line of progress is written.
+    monkeypatch.setattr(progress, "_LINE_EVERY", math.inf)
 
     def run(*arguments: object) -> Ended:
         capfd.readouterr()

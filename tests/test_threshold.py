@@ -1,5 +1,6 @@
 """Thresholds: none costs less, for any costs, kind of array and memory budget."""
 
+import dask.array as da
 import naive
 import numpy as np
 import pytest
@@ -173,6 +174,17 @@ def test_scikit_learn_finds_none_that_costs_less():
     best = tuned.cv_results_["thresholds"][tuned.cv_results_["scores"] == tuned.best_score_]
     assert np.isclose(best, fitted.threshold_, rtol=1e-9).any()
     np.testing.assert_array_equal(gain(fitted, X, y), gain(tuned, X, y))
+
+
+@pytest.mark.parametrize("memory", [None, "2GB"])
+def test_chunks_of_unknown_size(memory):
+    X, y = two_classes()
+    kept = np.arange(len(X)) % 3 > 0
+    rows = da.from_array(X, chunks=(100, -1))
+    labels, some = da.from_array(y, chunks=100), da.from_array(kept, chunks=100)
+    fitted = ThresholdClassifier(max_memory=memory).fit(rows[some], labels[some])
+    expected = ThresholdClassifier().fit(X[kept], y[kept])
+    assert fitted.threshold_ == pytest.approx(expected.threshold_, rel=1e-9)
 
 
 def test_direction_is_fishers():

@@ -24,8 +24,8 @@ class LabelledRows:
     X : array-like, zarr.Array, data frame, dask collection, or RowSource that transforms rows
     y, sample_weight : array-like, zarr.Array or dask collection, shape (n_rows,)
     at_once : bool
-        Evaluate dask collections now, all at once, because the result fits in memory. They may
-        then have chunks of unknown size.
+        Evaluate dask collections now, all at once, because the result fits in memory. Otherwise
+        chunks of unknown size are counted first.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class LabelledRows:
         if any(source.executor == "dask" for source in sources):
             names = [source.name for source in sources]
             arrays = on_dask().aligned(*sources)
-            arrays = on_dask().compute(arrays) if at_once else arrays
+            arrays = on_dask().compute(arrays) if at_once else on_dask().sized(*arrays)
             sources = [as_source(*named) for named in zip(arrays, names, strict=True)]
             check_lengths(*sources)
         else:

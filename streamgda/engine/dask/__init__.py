@@ -12,7 +12,7 @@ from streamgda.engine.dask.accumulation import (
     accumulate_store,
 )
 from streamgda.engine.dask.cluster import active_client, compute
-from streamgda.engine.dask.collections import aligned, as_rows
+from streamgda.engine.dask.collections import aligned, as_rows, sized
 from streamgda.engine.dask.cuts import scored_rows
 from streamgda.engine.dask.scoring import score_store, store
 from streamgda.engine.requests import Scoring
@@ -28,6 +28,7 @@ __all__ = [
     "score",
     "score_store",
     "scored_rows",
+    "sized",
 ]
 
 

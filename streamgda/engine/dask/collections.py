@@ -67,6 +67,11 @@ def beside(X: Any, source: RowSource) -> Any:
     return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
 
 
+def sized(*arrays: Any) -> list[Any]:
+    """Return the arrays with chunks of known size, which are counted if they are not known."""
+    return [a.copy().compute_chunk_sizes() if np.isnan(a.shape[0]) else a for a in arrays]
+
+
 def _as_array(source: RowSource) -> Any:
     values = source.values
     if source.executor != "dask":
