@@ -59,7 +59,7 @@ class CheckpointContents(Saved):
 
     Attributes
     ----------
-    made_of : dict of str
+    description : dict of str
         A description of the data and of the pass.
     done : int
         Rows, batches or parts that the moments include.
@@ -70,7 +70,7 @@ class CheckpointContents(Saved):
 
     _kind = KIND
 
-    made_of: dict[str, str]
+    description: dict[str, str]
     done: int
     seen: dict[str, Any]
     moments: dict[str, Moments]
@@ -78,7 +78,7 @@ class CheckpointContents(Saved):
     def _state(self) -> State:
         states, arrays = nested(self.moments)
         return {
-            "made_of": self.made_of,
+            "made_of": self.description,
             "done": self.done,
             "seen": self.seen,
             "moments": states,
@@ -86,10 +86,10 @@ class CheckpointContents(Saved):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        made_of = dict(attributes["made_of"])
-        kind = _MOMENTS[made_of["moments"]]
+        description = dict(attributes["made_of"])
+        kind = _MOMENTS[description["moments"]]
         moments = restore_nested(kind, dict(attributes["moments"]), arrays)
-        return cls(made_of, int(attributes["done"]), dict(attributes["seen"]), moments)
+        return cls(description, int(attributes["done"]), dict(attributes["seen"]), moments)
 
 
 class Journal:
@@ -103,7 +103,7 @@ class Journal:
         The checkpoint. With None, nothing is written.
     every : float
         Minimum number of seconds between two writes.
-    made_of : dict of str
+    description : dict of str
         A description of the data and of the pass. A run that resumes must have the same.
 
     Attributes
@@ -125,13 +125,13 @@ class Journal:
 
     kind = "the first {:,} rows"
 
-    def __init__(self, path: Any, every: float, made_of: Mapping[str, str]) -> None:
+    def __init__(self, path: Any, every: float, description: Mapping[str, str]) -> None:
         self.done = 0
         self.kept: dict[str, Any] | None = None
         self.held: dict[str, Moments] = {}
         self._file = None if path is None else as_file(path)
         self._every = check_interval(every, "checkpoint_every")
-        self._made_of = dict(made_of)
+        self._description = dict(description)
         self._written = 0  # `done` of the checkpoint
         self._since = time.monotonic()  # the time at which it was written
         if self._file is not None and self._file.exists():
@@ -147,7 +147,7 @@ class Journal:
             raise CheckpointError(
                 f"{self} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
             ) from None
-        refuse_others(contents.made_of, self._made_of, str(self))
+        refuse_others(contents.description, self._description, str(self))
         self.kept, self.held = contents.seen, contents.moments
         self.done = self._written = contents.done
 
@@ -177,7 +177,7 @@ class Journal:
     def _write(self, seen: Mapping[str, Any], moments: Mapping[str, Moments]) -> None:
         if self._file is None or self.done == self._written:
             return
-        contents = CheckpointContents(self._made_of, self.done, dict(seen), dict(moments))
+        contents = CheckpointContents(self._description, self.done, dict(seen), dict(moments))
         with replacing(self._file, ".zip") as partial:
             contents.save(partial)
         self._written, self._since = self.done, time.monotonic()
@@ -203,7 +203,7 @@ class RowJournal(Journal):
 
     Parameters
     ----------
-    path, every, made_of
+    path, every, description
         As of `Journal`.
     moments : Moments
         Empty moments, for a pass that starts.
@@ -219,9 +219,9 @@ class RowJournal(Journal):
     seen: SeenSlabs | SeenBatches
 
     def __init__(
-        self, path: Any, every: float, made_of: Mapping[str, str], moments: Moments
+        self, path: Any, every: float, description: Mapping[str, str], moments: Moments
     ) -> None:
-        super().__init__(path, every, made_of)
+        super().__init__(path, every, description)
         if self.kept is not None and self.held.keys() != {"rows"}:
             raise CheckpointError(f"{self} is damaged: it holds no moments of rows. {REMEDY}")
         self.moments = self.held.get("rows", moments)
