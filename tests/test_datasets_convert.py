@@ -345,7 +345,7 @@ class TestTarget:
         check(convert(X / 2, store, labels=Y, overwrite=True), X / 2, Y)
         group = zarr.open_group(store)
         for source, labels in [(store, None), (group, None), (group["X"], None), (X, group["y"])]:
-            with pytest.raises(InvalidParameterError, match="lies in the store"):
+            with pytest.raises(InvalidParameterError, match="is in the store"):
                 convert(source, store, labels=labels, overwrite=True)
         inner = group.create_group("inner")
         check(convert(X, inner, labels=Y, overwrite=True), X, Y)
