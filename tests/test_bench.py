@@ -34,7 +34,7 @@ def test_suites_save_rows_and_make_the_tables(bench, plan, tmp_path, monkeypatch
     readme.write_text((ROOT / "README.md").read_text())
     bench.renew(saved, readme, everything)
     for text in (readme.read_text(), everything.read_text()):
-        assert "no figure (ModuleNotFoundError" in text
+        assert "no result (ModuleNotFoundError" in text
         assert "river GaussianNB.learn_one" in text
         assert "1,000 classes, chunks of" in text
         assert "var_smoothing" in text
