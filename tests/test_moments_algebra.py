@@ -18,6 +18,7 @@ from moment_checks import (
 
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
+from streamgda.storage.saved import state_of
 
 
 def together(parts):
@@ -56,6 +57,16 @@ def test_what_was_added_can_be_taken_out(drawn):
             rounding = 1e-12 * largest(whole.scatter) + 1e-14 * offset**2
             np.testing.assert_allclose(is_.scatter, was.scatter, rtol=1e-9, atol=rounding)
             assert variances(is_.scatter).min() >= 0
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_no_rounding_is_left_of_rows_that_were_all_taken_out(covariance_type):
+    X, y = sample()
+    a = ClassMoments(covariance_type).update(X[:90], y[:90])
+    b = ClassMoments(covariance_type).update(X[90:] * 7.1, y[90:])
+    left = a + b - a - b
+    assert left.classes.size == 0
+    assert not state_of(left)[1]["scatter"].any()
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)

@@ -10,6 +10,7 @@ from grids import pairs
 from moment_checks import (
     LARGE,
     PATHS,
+    TYPES,
     assert_close,
     assert_moments,
     sample,
@@ -188,3 +189,13 @@ def test_two_threads_update_two_moments_at_once(use_threads):
     with ThreadPoolExecutor(2) as pool:
         for _ in range(5):
             assert list(pool.map(update, parts)) == expected
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_large_states_add_more_rows_of_their_classes(covariance_type, monkeypatch):
+    monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
+    monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
+    X, y = sample(400)
+    X[200:] += 50
+    moments = ClassMoments(covariance_type).update(X[:200], y[:200]).update(X[200:], y[200:])
+    assert_moments(moments, X, y)
