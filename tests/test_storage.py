@@ -499,6 +499,15 @@ def test_edited_description(saved, change):
         ClassMoments.load(saved)
 
 
+def test_description_that_does_not_match_its_checksum(saved):
+    file = saved / "zarr.json"
+    node = json.loads(file.read_text())
+    node["attributes"]["streamgda"]["attributes"]["n_skipped"] = 5
+    file.write_text(json.dumps(node))
+    with pytest.raises(FormatError, match="its description has another checksum"):
+        ClassMoments.load(saved)
+
+
 def test_impossible_values(saved):
     """Values with a valid checksum that moments cannot have."""
     for name, value in [("count", -1), ("mean", np.nan), ("scatter", np.inf)]:
