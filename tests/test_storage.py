@@ -1,6 +1,7 @@
 """Saving and loading: bit for bit, or with an error that says what is wrong."""
 
 import json
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -240,6 +241,15 @@ def test_a_zip_file_is_replaced_in_one_step(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", watching)
     some_moments("diag").save(path)
     assert ClassMoments.load(path).covariance_type == "diag"
+
+
+def test_a_file_is_on_the_disk_before_it_replaces_another(tmp_path, monkeypatch):
+    events, fsync, replace = [], os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: events.append("fsync") or fsync(file))
+    monkeypatch.setattr(Path, "replace", lambda *paths: events.append("replace") or replace(*paths))
+    with replacing(tmp_path / "file") as partial:
+        partial.write_text("new")
+    assert events == ["fsync", "replace"]
 
 
 def test_an_empty_folder_gives_way_to_a_zip(tmp_path):
