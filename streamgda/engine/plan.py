@@ -21,6 +21,7 @@ from streamgda.runtime.memory import readable
 
 _SLAB_BYTES = 1 << 25  # rows that are read at a time
 _PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
+_COPIED_BYTES = 1 << 26  # of an array in memory: smaller ones are transformed and summed at once
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
 _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
 _SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
@@ -33,7 +34,7 @@ _LABELS = 1 << 20  # that are counted at a time
 def in_one_slab(X: Any) -> np.ndarray | None:
     """Return rows in memory that are summed at once, without a plan; None for all others."""
     if isinstance(X, RowSource):
-        small = is_plain(X.values) and X.values.nbytes <= _SLAB_BYTES
+        small = is_plain(X.values) and X.values.nbytes <= _COPIED_BYTES
         return X.whole() if small else None
     return X if is_plain(X) and X.nbytes <= _PLANNED_BYTES else None
 
