@@ -56,7 +56,7 @@ def together(panel):
 
 
 def quiet():
-    """Silence NumPy's warnings, without the compiler, about values that are ignored."""
+    """Silence NumPy's warnings, without the compiler, about values that float32 does not hold."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -170,6 +170,14 @@ def dirty(n, d, panel):
     panels, features = room_for(1, n, d, panel, dirt)
     rows = np.full((n + n % together(panel), d + panel_width(panel)), dirt, panel)
     return rows, np.full(d, np.nan), panels[0], features[0]
+
+
+def dirty_scratch(d, panels):
+    """Scratch space of `add_rows`, with arbitrary content."""
+    scratch = empty_scratch(d, panels)
+    for array in scratch:
+        array[...] = garbage(array.dtype)
+    return scratch
 
 
 def unpacked(panels, features, active, n):
@@ -368,8 +376,8 @@ def test_add_rows(dtype, panel, centre, weighted):
         for a, b in ((0, 0), (0, n - 3), (n - 3, n)):
             S = stale(rng, (d, d), total)
             expected = S + np.tril(Z[a:b].T @ Z[a:b]).astype(total)
-            with quiet():
-                add_rows(X, codes, order[a:b], *others, empty_scratch(d, panels[0]), panels[0], S)
+            scratch = dirty_scratch(d, panels[0])
+            add_rows(X, codes, order[a:b], *others, scratch, panels[0], S)
             np.testing.assert_array_equal(S, expected)
 
 
@@ -400,7 +408,7 @@ def test_add_rows_of_full_range(panel):
     panels, _ = room_for(1, n, 2, panel, 77)
     zeros = np.zeros((1, 2), panel)
     codes, order = np.zeros(n, np.int64), np.arange(n)
-    scratch = empty_scratch(2, panels[0])
+    scratch = dirty_scratch(2, panels[0])
     add_rows(frozen(X), codes, order, NO_WEIGHTS, zeros, zeros, scratch, panels[0], S)
     half = 255**2 * (n // 2 + 1)
     assert S.tolist() == [[255**2 * n, 0], [half, half]]

@@ -49,12 +49,14 @@ def panel_width(dtype):
     return _VECTORS[name] * _VECTOR_BYTES // _SUM_BYTES[name]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _multiply_tile(A, first, B, depth, T):
     """Write ``T[a, b] = sum_k A[k, first + a] B[k, b]`` over the first `depth` entries of panels.
 
     `A` and `B` have the same type. float32 is summed in float32, and int16 in int32. `T` has shape
     ``(ROWS, width of B)``. Its type is float64, or int64 if all products are whole numbers, as
-    those of int16 are.
+    those of int16 are. Columns of a panel that hold no feature may hold anything, NaN included, and
+    so may their products.
     """
     left = np.moveaxis(A[:depth, first : first + ROWS], 1, 0).reshape(ROWS, -1)
     right = np.moveaxis(B[:depth], 1, 0).reshape(B.shape[1], -1)
@@ -62,6 +64,7 @@ def _multiply_tile(A, first, B, depth, T):
     T[...] = left.astype(sums) @ right.astype(sums).T
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _add_tile_squares(A, first, B, depth, out):
     """Add ``sum_a T[a, b]^2`` to ``out[b]``, with T as `multiply_tile` computes it from floats."""
     tile = np.empty((ROWS, out.size))
