@@ -5,6 +5,7 @@ the whole suite runs. A mutant that no test notices survives, and the program ex
 
     python tests/mutants.py              all mutants, two at a time
     python tests/mutants.py merge chol   those whose name contains one of these words
+    python tests/mutants.py --named      without the whole suite
     python tests/mutants.py --list       names only
 """
 
@@ -120,7 +121,7 @@ def run_tests(folder: Path, *arguments: str) -> str:
     return failed[1] if failed else f"exit code {done.returncode}"
 
 
-def judge(mutation: Mutation, folder: Path) -> Result:
+def judge(mutation: Mutation, folder: Path, named_only: bool) -> Result:
     """Apply a mutation to the copy in a folder, run the tests, and undo it."""
     started = time.monotonic()
     file = folder / "streamgda" / mutation.file
@@ -128,7 +129,9 @@ def judge(mutation: Mutation, folder: Path) -> Result:
     times = file.stat()
     file.write_text(mutation.apply(original), encoding="utf-8")
     try:
-        caught_by = run_tests(folder, *mutation.tests) or run_tests(folder, "-n", "auto")
+        caught_by = run_tests(folder, *mutation.tests)
+        if not (caught_by or named_only):
+            caught_by = run_tests(folder, "-n", "auto")
     finally:
         file.write_text(original, encoding="utf-8")
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -139,6 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="run the mutants whose name contains one of them")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--named", action="store_true", help="run the named test files only")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     given = parser.parse_args()
     chosen = [m for m in mutations() if not given.words or any(w in m.name for w in given.words)]
@@ -156,7 +160,7 @@ def main() -> int:
     def work(mutation: Mutation) -> Result:
         folder = folders.get()
         try:
-            return judge(mutation, folder)
+            return judge(mutation, folder, given.named)
         finally:
             folders.put(folder)
 
