@@ -154,7 +154,8 @@ def test_samples_are_zeros_and_ones_with_the_probabilities_of_their_class():
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr"])
-def test_values_that_are_not_finite_are_named(kind):
+def test_values_that_are_not_finite_are_named(monkeypatch, kind):
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)  # so that the row is in a later slab
     X, y = rows()
     X[130, 4] = np.nan
     with pytest.raises(InvalidDataError, match="row 130, column 4 is nan"):
