@@ -156,7 +156,7 @@ def test_another_number_of_features(fitted, kind, method):
 
 @EVERY_KIND
 @LEARN
-def test_labels_of_another_length(fitted, kind, method):
+def test_labels_of_another_length(small_slabs, fitted, kind, method):
     X, y = blobs()
     match = r"(300.*299|299.*300).*"
     refuses(ValueError, match, fitted, method, held(X, kind), held(y[:-1], kind))
