@@ -372,7 +372,7 @@ def test_add_centred_keeps_constant_features(structure, weighted):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
 @EVERY_STRUCTURE
-def test_add_centred_of_what_is_not_finite(structure, value):
+def test_add_centred_of_values_that_are_not_finite(structure, value):
     """The block is not added, whether or not others came before it."""
     rng = np.random.default_rng(7)
     X, y = rows_of(rng, "float64", 30, 3, 3)

@@ -400,7 +400,7 @@ def test_out_that_does_not_fit(fitted):
 # --- stores and files -------------------------------------------------------------------------
 
 
-def test_groups_where_arrays_are_due(fitted):
+def test_groups_in_place_of_arrays(fitted):
     X, y = blobs()
     group = zarr.create_group({})
     group.create_array("rows", data=X)

@@ -163,7 +163,7 @@ class Flaky:
         return np.full((min(rows.stop, N_ROWS) - rows.start, D), 2.0)
 
 
-def test_what_may_pass_is_tried_again():
+def test_temporary_failures_are_retried():
     y = np.arange(N_ROWS) % 2
     for error in (OSError("reset"), TimeoutError("slow"), ConnectionError("lost")):
         X = Flaky(error, 2)
@@ -174,7 +174,7 @@ def test_what_may_pass_is_tried_again():
 
 
 @pytest.mark.parametrize("error", [ValueError("checksum"), PermissionError("no"), KeyError("c/0")])
-def test_what_will_not_pass_is_not(error):
+def test_permanent_failures_are_not_retried(error):
     X = Flaky(error, 10)
     with pytest.raises(ReadError, match=rf"cannot be read: {type(error).__name__}: "):
         accumulate(X, np.arange(N_ROWS) % 2)

@@ -169,7 +169,7 @@ def test_values_that_are_not_finite_are_named(monkeypatch, kind):
     assert fitted.class_count_.sum() == 100
 
 
-def test_what_cannot_be_used_is_refused(tmp_path):
+def test_invalid_arguments_are_refused(tmp_path):
     X, y = rows()
     with pytest.raises(InvalidDataError, match=r"row 0, column 0 of X is .*binarize=None"):
         BernoulliNB(binarize=None).fit(X, y)

@@ -227,7 +227,7 @@ def test_a_window_holds_the_last_blocks(n_blocks, covariance_type, dtype):
             assert_same_moments(window.moments, expected, 1e-12)
 
 
-def test_what_leaves_a_window_leaves_no_trace():
+def test_rows_that_leave_a_window_leave_no_trace():
     X, y = blobs()
     window, clean = SlidingWindow(3), SlidingWindow(3)
     for block in np.array_split(np.arange(300), 6):
@@ -340,7 +340,7 @@ def test_a_class_whose_rows_are_all_forgotten_is_gone(name):
     assert_equal_to_rounding(model, make(name).fit(X[y != 1], y[y != 1]), X, 1e-11)
 
 
-def test_what_was_not_seen_is_not_forgotten():
+def test_rows_that_were_never_added_are_not_forgotten():
     X, y = blobs()
     model = GaussianNB().fit(X[:200], y[:200])
     before = snapshot(model)

@@ -66,7 +66,7 @@ def test_killed_work_ends_with_the_bits_of_undisturbed_work(ended, kind, tmp_pat
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 @pytest.mark.parametrize("kind", ["float", "bytes"])
-def test_a_pass_is_gone_on_with_to_the_bit(tmp_path, monkeypatch, covariance_type, weights, kind):
+def test_a_resumed_pass_has_the_same_bits(tmp_path, monkeypatch, covariance_type, weights, kind):
     rows = X if kind == "float" else (10 * (X - X.min())).astype(np.uint8)
     monkeypatch.setattr(plan, "_SLAB_BYTES", SLAB * rows[0].nbytes)
     options = {"covariance_type": covariance_type, "sample_weight": weights}
@@ -200,7 +200,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_of_something_else_is_refused(tmp_path, change):
+def test_checkpoints_of_other_work_are_refused(tmp_path, change):
     same = {"X": X, "y": Y, "sample_weight": WEIGHTS}
     path = tmp_path / "kept"
     stopped(path, **same)
@@ -228,7 +228,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_attributes_are_told(tmp_path, damage):
+def test_damaged_attributes_are_reported(tmp_path, damage):
     path = tmp_path / "kept.zip"
     stopped(path)
     attributes, arrays = storage.read(path, checkpoint.KIND)
@@ -238,7 +238,7 @@ def test_damaged_attributes_are_told(tmp_path, damage):
 
 
 @pytest.mark.parametrize("content", ["text", "moments", "directory", "truncated"])
-def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
     path = tmp_path / "kept.zip"
     if content == "text":
         path.write_text("notes")
@@ -268,7 +268,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content):
         ({"nodata": [1, 2]}, "expected one number"),
     ],
 )
-def test_parameters_that_cannot_be_meant(tmp_path, monkeypatch, options, message):
+def test_unusable_parameters(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidParameterError, match=message):
         accumulate(X, Y, **options)
@@ -290,7 +290,7 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     assert generous.read[-4:] == [180, 210, 240, 270]
 
 
-def test_what_killed_runs_left_is_removed(tmp_path):
+def test_left_overs_of_killed_runs_are_removed(tmp_path):
     for name in ("kept.123.partial.zip", "kept.7.partial.zip.7.partial", "kept.partially"):
         (tmp_path / name).write_text("half")
     accumulate(X, Y, checkpoint=tmp_path / "kept")

@@ -28,7 +28,7 @@ def half_written(fitted, out, method="predict", at=150, error=KeyboardInterrupt)
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "score_samples"])
 @pytest.mark.parametrize("chunks", [None, 30, 45, 300])
-def test_scores_are_gone_on_with(tmp_path, fitted, method, chunks):
+def test_scores_are_resumed(tmp_path, fitted, method, chunks):
     path = tmp_path / "scores.zarr"
     expected = getattr(fitted, method)(X)
     out = path
@@ -108,7 +108,7 @@ def test_scores_before_an_invalid_row_are_kept(tmp_path, fitted):
     np.testing.assert_array_equal(written[:180], fitted.predict(X[:180]))
 
 
-def test_what_does_not_fit_is_not_marked(fitted):
+def test_outputs_that_do_not_fit_are_not_marked(fitted):
     out = zarr.create_array({}, shape=7, dtype=np.int64)
     with pytest.raises(InvalidDataError, match="out has shape"):
         fitted.predict(X, out=out)

@@ -55,7 +55,7 @@ def test_other_batches_are_refused(tmp_path, given, message):
 
 
 @pytest.mark.parametrize("state", ["estimator", "moments"])
-def test_a_stream_is_gone_on_with_at_its_offset(tmp_path, state):
+def test_a_stream_resumes_at_its_offset(tmp_path, state):
     path = tmp_path / "stream"
     kept = Checkpoint(path, every=0)
     assert (kept.state, kept.offset, kept.due) == (None, None, True)

@@ -215,7 +215,7 @@ def write_mnist(folder: Path) -> None:
             (folder / f"{name}.gz").write_bytes(gzip.compress(head + array.tobytes()))
 
 
-def test_demo_of_mnist_keeps_what_can_be_gone_on_with(
+def test_demo_of_mnist_can_be_resumed(
     command: Command, done: Callable[..., str], tmp_path: Path
 ) -> None:
     write_mnist(tmp_path)

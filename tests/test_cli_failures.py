@@ -118,7 +118,7 @@ def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
         (ConnectionError(), "ConnectionError"),
     ],
 )
-def test_what_the_system_refuses_is_said_in_words(
+def test_errors_of_the_system_are_explained(
     command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
 ) -> None:
     def fail(path: str) -> None:

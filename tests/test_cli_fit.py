@@ -129,7 +129,7 @@ def test_invalid_rows_are_left_out_and_counted(
     )
 
 
-def test_an_interrupted_fit_says_what_it_keeps_and_goes_on(
+def test_an_interrupted_fit_names_its_checkpoint_and_resumes(
     command: Command,
     done: Callable[..., str],
     data: Path,

@@ -27,7 +27,7 @@ from streamgda.datasets import convert
         (("--density",), "score_samples"),
     ],
 )
-def test_what_is_written_is_what_is_predicted_in_memory(
+def test_written_labels_are_those_predicted_in_memory(
     done: Callable[..., str], data: Path, tmp_path: Path, option: tuple[str, ...], method: str
 ) -> None:
     out = tmp_path / "new" / "out.zarr"
@@ -57,7 +57,7 @@ def test_predict_rejects_rows(
     assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
 
 
-def test_interrupted_scoring_says_what_it_keeps_and_goes_on(
+def test_interrupted_scoring_names_its_output_and_resumes(
     data: Path, tmp_path: Path, done: Callable[..., str]
 ) -> None:
     program = f"""

@@ -184,7 +184,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("become", DAMAGED, ids=lambda become: become.__name__)
-def test_info_of_what_is_damaged(command, tmp_path, become):
+def test_info_of_damaged_files(command, tmp_path, become):
     if become is as_a_device and sys.platform == "win32":
         pytest.skip("has other kinds of files")
     path = tmp_path / "it"
@@ -194,7 +194,7 @@ def test_info_of_what_is_damaged(command, tmp_path, become):
         refused(command("info", *arguments), DAMAGED[become], str(path))
 
 
-def test_info_of_what_is_somebody_else_s(command, rows, tmp_path):
+def test_info_of_files_of_other_programs(command, rows, tmp_path):
     def described(path):
         code, out, err = command("info", path, "--json")
         assert code == 0, err

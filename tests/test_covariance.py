@@ -209,7 +209,7 @@ def test_many_singular_classes_are_counted():
     [{"shrinkage": 0.1}, {"reg_param": 0.1}, {"pooling": 0.5}, {"var_smoothing": 1e-3}],
     ids=lambda remedy: next(iter(remedy)),
 )
-def test_each_remedy_mends_a_class_with_few_rows(remedy):
+def test_each_remedy_works_for_a_class_with_few_rows(remedy):
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(24, 10)), np.repeat([0, 1], [4, 20])
     GaussianDiscriminantAnalysis("full", **remedy).fit(X, y)

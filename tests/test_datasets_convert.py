@@ -306,7 +306,7 @@ class TestTarget:
         convert(X, path, chunk_rows=4, progress=lambda *_: seen.append(path.exists()))
         assert seen == [False] * 3
 
-    def test_what_is_not_zarr_is_never_replaced(self, tmp_path):
+    def test_other_files_are_never_replaced(self, tmp_path):
         folder, file, zipped = tmp_path / "home", tmp_path / "letter", tmp_path / "a.zip"
         (folder / "precious").mkdir(parents=True)
         (zipped / "precious").mkdir(parents=True)

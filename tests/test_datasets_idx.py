@@ -92,7 +92,7 @@ class TestIdx:
     @pytest.mark.parametrize(
         "shape", [(1 << 31,), (2, 1 << 31), (1 << 31,) * 3, (0, 1 << 31, 1 << 31)]
     )
-    def test_memory_is_not_taken_for_what_a_header_claims(self, tmp_path, shape, zipped):
+    def test_memory_is_not_allocated_from_the_header_alone(self, tmp_path, shape, zipped):
         path = tmp_path / "huge.idx"
         content = struct.pack(f">BBBB{len(shape)}I", 0, 0, 0x0E, len(shape), *shape) + bytes(16)
         path.write_bytes(gzip.compress(content) if zipped else content)
@@ -100,7 +100,7 @@ class TestIdx:
             IdxFile(path)  # before anything is read
         assert peak[0] < 1 << 20
 
-    def test_memory_grows_with_what_a_gzip_file_holds(self, tmp_path):
+    def test_memory_grows_with_the_contents_of_a_gzip_file(self, tmp_path):
         # Well within the reach of deflate for the file's size, but missing.
         path = tmp_path / "short.idx.gz"
         content = struct.pack(">BBBBI", 0, 0, 0x08, 1, 100 << 20) + os.urandom(200_000)

@@ -53,7 +53,7 @@ class TestGaussianStream:
         assert not np.isin(other.rows(5, 500)[0], X).any()
         assert not np.isin(other.means, stream.means).any()
 
-    def test_callers_may_change_what_they_get(self):
+    def test_callers_may_change_the_arrays_they_get(self):
         stream = GaussianStream(2, 2)
         expected = stream.rows(0, 40)[0]
         got = []

@@ -171,7 +171,7 @@ def test_classes_without_rows_and_priors_of_zero():
     assert (never.pair(0, 2)(X) == np.inf).all()
 
 
-def test_what_has_no_linear_discriminants_or_no_such_origin():
+def test_no_linear_discriminants_or_no_such_origin():
     X, y = blobs()
     qda = QuadraticDiscriminantAnalysis().fit(X, y)
     with pytest.raises(InvalidParameterError, match="use QuadraticDiscriminants"):

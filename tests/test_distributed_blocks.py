@@ -258,7 +258,7 @@ def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_bloc
     assert len(told) == 3
 
 
-def test_errors_of_what_does_not_fit():
+def test_errors_of_blocks_that_do_not_fit():
     X, y = blobs(N_ROWS)
     blocks, labels = in_blocks("three", X, y)
     with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one for each row"):

@@ -39,7 +39,7 @@ HELD = {
 
 @pytest.mark.usefixtures("slabs_of_a_chunk")
 @pytest.mark.parametrize("data", HELD)
-def test_a_fit_that_is_interrupted_is_gone_on_with(scheduler, stored, tmp_path, data):
+def test_an_interrupted_fit_is_resumed(scheduler, stored, tmp_path, data):
     group, _, y = stored
     group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))
     held = HELD[data](group)
@@ -126,7 +126,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_told(stored, kept, damage):
+def test_a_damaged_checkpoint_is_reported(stored, kept, damage):
     group, _, y = stored
     path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
     attributes, arrays = storage.read(path, "checkpoint")
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_told(stored, kept, damage):
 
 
 @pytest.mark.usefixtures("in_this_thread", "slabs_of_a_chunk")
-def test_collections_are_told_by_their_names_and_some_of_their_blocks(stored, tmp_path):
+def test_collections_are_identified_by_their_names_and_some_blocks(stored, tmp_path):
     group, X, y = stored
     path, rows = tmp_path / "kept", da.from_zarr(group["X"])
     stop_after(150, rows, y, checkpoint=path)
@@ -170,7 +170,7 @@ def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
 
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")
 @pytest.mark.parametrize("chunks", [None, (10, 3), (64, 2)])
-def test_scores_on_a_cluster_are_gone_on_with(stored, tmp_path, monkeypatch, chunks):
+def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
     group, X, y = stored
     fitted, path = GaussianNB().fit(X, y), tmp_path / "scores"
     expected = fitted.predict_proba(X)

@@ -324,7 +324,7 @@ def test_labels_of_strings_are_stored(small_slabs, tmp_path, kind):
     assert fitted.score(held(X, kind), zarr.open_array(tmp_path / "labels.zarr")) == 1
 
 
-def test_what_stands_there_is_not_overwritten(tmp_path):
+def test_existing_contents_are_not_overwritten(tmp_path):
     X, y = blobs()
     fitted = make("QDA").fit(X, y)
     fitted.predict(X, out=tmp_path / "labels.zarr")

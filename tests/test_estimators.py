@@ -222,7 +222,7 @@ FAILURES_AFTER_OTHER_ROWS = {
 
 
 @pairs("name, what, method, fitted", ESTIMATORS, FAILURES, ["fit", "partial_fit"], [False, True])
-def test_what_fails_leaves_no_trace(name, what, method, fitted):
+def test_failures_leave_no_trace(name, what, method, fitted):
     X, y = blobs()
     estimator = make(name)
     if fitted:
@@ -236,7 +236,7 @@ def test_what_fails_leaves_no_trace(name, what, method, fitted):
 
 @EVERY_ESTIMATOR
 @pytest.mark.parametrize("what", FAILURES_AFTER_OTHER_ROWS)
-def test_what_does_not_fit_earlier_rows_leaves_no_trace(name, what):
+def test_rows_unlike_earlier_ones_leave_no_trace(name, what):
     X, y = blobs()
     estimator = make(name).fit(X, y)
     before = snapshot(estimator)

@@ -204,7 +204,7 @@ def once_there(path, call):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_ctrl_c_cancels_the_work_and_keeps_what_was_done(cluster, client, waiting, tmp_path):
+def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, waiting, tmp_path):
     X, y, go_on = waiting
     path = tmp_path / "kept"
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -116,7 +116,7 @@ def test_constant_features_have_no_weight():
     assert np.isnan(wider.criterion([0, 0, 1, 0, 0]))
 
 
-def test_shrinkage_mends_what_is_singular():
+def test_shrinkage_makes_singular_covariances_regular():
     X, y = blobs()
     X = np.hstack([X, X[:, :1]])
     moments = accumulate(X, y)

@@ -100,7 +100,7 @@ def test_there_are_files_of_the_current_version_and_of_every_kind():
 
 
 @EVERY_FILE
-def test_what_was_saved_is_loaded(file):
+def test_saved_objects_are_loaded(file):
     kind = storage.kind_of(file)
     loaded, expected = LOADERS[kind](file), expected_of(file.parent, file.stem)
     if kind == "checkpoint":
@@ -115,7 +115,7 @@ def test_what_was_saved_is_loaded(file):
 
 
 @EVERY_FILE
-def test_what_was_saved_is_written_in_the_same_layout(file, tmp_path):
+def test_saved_objects_are_written_in_the_same_layout(file, tmp_path):
     kind = storage.kind_of(file)
     LOADERS[kind](file).save(tmp_path / file.name)
     (attributes, arrays), (others, other_arrays) = (

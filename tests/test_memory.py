@@ -87,7 +87,7 @@ def test_slabs_are_cut_to_the_budget():
     slab_of(X, allowed=float(required.removesuffix(" MB")) * MB + MB)  # is what helps
 
 
-def test_nothing_is_read_of_what_is_refused():
+def test_nothing_is_read_before_a_refusal():
     X, y = Stored((10**5, 100), (10**5, 100), np.float64), labels_of(10**5)
     with pytest.raises(MemoryBudgetError, match="rechunk the store"):
         accumulate(X, y, max_memory="200MB")
@@ -180,7 +180,7 @@ def test_limits_of_control_groups(tmp_path, membership, files, limits):
     assert memory.cgroup_limits(tmp_path / "nowhere", tmp_path) == []
 
 
-def test_the_default_is_what_the_machine_has(monkeypatch):
+def test_the_default_is_the_memory_of_the_machine(monkeypatch):
     assert 0 < memory.spare_memory() < 2**50
     X, y = np.zeros((400, 300)), np.arange(400) % 200
     monkeypatch.setattr(memory, "spare_memory", lambda: 10 * MB)

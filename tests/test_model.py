@@ -180,7 +180,7 @@ def test_few_features_and_variances_score_float32_as_float64(covariance_type):
 
 @EVERY_TYPE
 @pytest.mark.parametrize("scale", [1e-39, 1e-30, 1.0])
-def test_what_is_beyond_float32_is_scored_in_float64(covariance_type, scale):
+def test_values_beyond_float32_are_scored_in_float64(covariance_type, scale):
     fitted, rows = made_up(covariance_type, 15, scale=scale)
     usual = scores(fitted, rows[:20])
     rows[20:] = np.linspace(-3e38, 3e38, 150).reshape(10, 15)

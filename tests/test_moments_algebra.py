@@ -41,7 +41,7 @@ def test_any_split_and_any_order(drawn, random):
 
 
 @given(batches(2))
-def test_what_was_added_can_be_taken_out(drawn):
+def test_added_rows_can_be_subtracted(drawn):
     covariance_type, parts = drawn
     a, b = of(covariance_type, parts[0]), of(covariance_type, *parts[1:])
     both = a + b
@@ -60,7 +60,7 @@ def test_what_was_added_can_be_taken_out(drawn):
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)
-def test_no_rounding_is_left_of_rows_that_were_all_taken_out(covariance_type):
+def test_no_rounding_is_left_of_classes_that_were_all_subtracted(covariance_type):
     X, y = sample()
     a = ClassMoments(covariance_type).update(X[:90], y[:90])
     b = ClassMoments(covariance_type).update(X[90:] * 7.1, y[90:])

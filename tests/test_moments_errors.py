@@ -197,7 +197,7 @@ def test_subtracting_more_than_was_added(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
-def test_merging_what_does_not_fit(dtype):
+def test_merging_moments_that_do_not_fit(dtype):
     X, y = sample(dtype=dtype)
     a = ClassMoments().update(X, y)
     narrow = ClassMoments().update(X[:, :2], y)
@@ -231,7 +231,7 @@ def test_wrong_decay(moments, gamma):
     refused(InvalidParameterError, "expected a finite number", lambda m: gamma * m, moments)
 
 
-def test_decay_by_what_is_no_number(moments):
+def test_decay_by_something_else_than_a_number(moments):
     for gamma in ("a", None, 1j):
         refused(TypeError, "unsupported operand|can't multiply", lambda m, g=gamma: m * g, moments)
 

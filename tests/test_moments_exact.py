@@ -315,7 +315,7 @@ def test_same_bits_however_rows_are_chunked_ordered_and_merged(drawn, random):
 
 
 @given(parts())
-def test_what_was_added_is_taken_out_to_the_bit(drawn):
+def test_added_rows_are_subtracted_to_the_bit(drawn):
     covariance_type, _, _, pieces = drawn
     a = ClassMoments(covariance_type).update(*pieces[0])
     b = ClassMoments(covariance_type)
@@ -507,7 +507,7 @@ def test_room_depends_on_the_values_reach(monkeypatch):
     assert not (bytes_only + ClassMoments().update(wide[:1], y[:1])).exact
 
 
-def test_the_limits_hold_what_they_promise():
+def test_the_limits_of_exact_sums():
     """Sums of squares, and products of remainders, at the very limit."""
     for reach in (128, 255, 1 << 15, (1 << 16) + 255, 3 << 15):
         rows = min(exact_module._EXACT_LIMIT // reach**2, exact_module._EXACT_ROWS - 1)

@@ -79,7 +79,7 @@ def test_reduce(covariance_type):
         ("tied_spherical", ["tied_spherical"]),
     ],
 )
-def test_what_can_be_reduced_to_what(held, becomes):
+def test_reductions_that_are_possible(held, becomes):
     X, y = sample()
     moments = ClassMoments(held).update(X, y)
     for covariance_type in TYPES:

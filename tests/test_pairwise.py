@@ -66,7 +66,7 @@ def assert_as_pandas_says(moments, X, y, rtol=1e-12):
     seed=st.integers(0, 3),
     share=st.sampled_from([0.0, 0.3, 0.7]),
 )
-def test_any_chunks_give_what_pandas_gives(cuts, seed, share):
+def test_any_chunks_give_the_result_of_pandas(cuts, seed, share):
     X, y = gappy(seed=seed, share=share)
     whole, parts = PairwiseMoments(), []
     for rows in np.split(np.arange(300), sorted(cuts)):
@@ -126,7 +126,7 @@ def test_integer_weights_are_repetitions():
 
 
 @pytest.mark.parametrize("kind", ["float32", "masked", "frame", "integers"])
-def test_what_may_hold_missing_values(kind):
+def test_arrays_that_may_hold_missing_values(kind):
     X, y = gappy()
     if kind == "integers":
         X = np.round(np.nan_to_num(X)).astype(np.int16)
@@ -180,7 +180,7 @@ def test_one_pass_over_rows_of_any_kind(kind, weighted, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint8", "float32", "float64"])
-def test_the_value_of_what_was_not_measured_is_missing(dtype):
+def test_the_value_of_a_pair_without_rows_is_missing(dtype):
     X, y = gappy()
     X = np.round(8 * X + 60)
     given_rows = np.nan_to_num(X, nan=255).astype(dtype)
@@ -190,7 +190,7 @@ def test_the_value_of_what_was_not_measured_is_missing(dtype):
 
 
 @pytest.mark.parametrize("kind", ["zarr", "batches"])
-def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monkeypatch):
+def test_a_resumed_pass_has_the_same_bits(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     X, y = gappy()
     bad = X.copy()
@@ -212,7 +212,7 @@ def test_a_pass_that_was_stopped_is_gone_on_with_to_the_bit(kind, tmp_path, monk
         np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
 
 
-def test_its_checkpoint_is_told_what_it_is(tmp_path, capsys):
+def test_its_checkpoint_names_its_kind(tmp_path, capsys):
     X, y = gappy()
     accumulate(X, y, on_invalid="pairwise", checkpoint=tmp_path / "kept")
     with pytest.raises(SystemExit):
@@ -248,7 +248,7 @@ def test_rows_of_weight_zero_are_not_there():
 # --- mending ----------------------------------------------------------------------------------
 
 
-def test_a_covariance_that_is_not_positive_definite_is_mended():
+def test_a_covariance_that_is_not_positive_definite_is_repaired():
     # Three features, each pair from separate rows: correlations 1, 1 and -1.
     base = np.random.default_rng(0).normal(size=(40, 1))
     X = np.full((120, 3), np.nan)
@@ -312,7 +312,7 @@ def test_nearly_as_good_as_if_nothing_were_missing():
 # --- failing, saving --------------------------------------------------------------------------
 
 
-def test_what_cannot_be_used_changes_nothing(tmp_path):
+def test_invalid_rows_change_nothing(tmp_path):
     X, y = gappy()
     moments = PairwiseMoments().update(X[:200], y[:200])
     before = {name: array.tobytes() for name, array in state_of(moments)[1].items()}

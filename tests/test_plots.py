@@ -73,7 +73,7 @@ def test_confusion_matrix_shows_the_counts() -> None:
     np.testing.assert_array_equal(ax.images[0].get_array(), counts)
 
 
-def test_confusion_matrix_of_shares_goes_where_it_is_told() -> None:
+def test_confusion_matrix_of_shares_in_given_axes() -> None:
     X, y = blobs()
     mine = plt.figure().subplots()
     ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y, mine, normalize="true")
@@ -484,7 +484,7 @@ def test_means_go_on_axes_that_are_given() -> None:
         plots.plot_means(estimator, (3, 4), mine[0])
 
 
-def test_samples_are_what_the_estimator_draws() -> None:
+def test_samples_are_those_the_estimator_draws() -> None:
     estimator = QuadraticDiscriminantAnalysis().fit(*images())
     axes = plots.plot_samples(estimator, (3, 4), n=2, random_state=7)
     assert axes.shape == (3, 2)
@@ -552,7 +552,7 @@ def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str
     assert ax.get_yscale() == "log"
 
 
-def test_spectra_leave_out_what_does_not_vary() -> None:
+def test_spectra_leave_out_constant_features() -> None:
     X, y = blobs(3)
     estimator = QuadraticDiscriminantAnalysis().partial_fit(np.hstack([X, X[:, :1]]), y)
     mine = plt.figure().subplots()
@@ -563,7 +563,7 @@ def test_spectra_leave_out_what_does_not_vary() -> None:
         plots.plot_spectra(estimator, n=0)
 
 
-def test_a_learning_curve_is_the_accuracy_of_what_was_learned_so_far() -> None:
+def test_a_learning_curve_is_the_accuracy_so_far() -> None:
     X, y = blobs(4)
     batches = [(X[i : i + 20], y[i : i + 20]) for i in range(0, 200, 20)]
     ax = plots.plot_learning_curve(GaussianNB(), batches, X[200:], y[200:], n=4)

@@ -59,7 +59,7 @@ def test_rates_are_of_this_run_alone(clock, log):
     assert "B/s" not in line
 
 
-def test_of_an_unknown_total_what_is_known_is_said(clock, log):
+def test_progress_of_an_unknown_total(clock, log):
     with progress.reporter(True, None, "accumulating") as report:
         clock[0] += 20
         report(5_000)
@@ -69,7 +69,7 @@ def test_of_an_unknown_total_what_is_known_is_said(clock, log):
     )
 
 
-def test_of_what_is_quick_nothing_is_said(clock, log):
+def test_quick_work_reports_no_progress(clock, log):
     with progress.reporter(True, TOTAL, "accumulating") as report:
         clock[0] += 9
         report(TOTAL)

@@ -118,7 +118,7 @@ def test_the_type_is_no_wider_than_it_must_be():
         (0.1, 0.5, "reject_label=0.5"),
     ],
 )
-def test_what_cannot_be_meant(reject, label, message):
+def test_unusable_reject_levels_and_labels(reject, label, message):
     X, y = blobs()
     with pytest.raises(InvalidParameterError, match=message):
         GaussianNB().fit(X, y).predict(X, reject=reject, reject_label=label)

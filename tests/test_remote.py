@@ -146,7 +146,7 @@ def test_models_over_http(server, rows):
         streamgda.load(f"{server.url}/rows")
 
 
-def test_what_is_not_there(server):
+def test_missing_arrays_and_buckets(server):
     with pytest.raises(SourceNotFoundError, match="nothing holds no zarr group or array"):
         open_store(f"{server.url}/nothing")
     with pytest.raises(SourceError, match="lacks labels: it has no array 'z'"):

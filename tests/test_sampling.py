@@ -97,7 +97,7 @@ def test_fewer_rows_than_features():
         assert (drawn[labels == k] - mean).std() > 0.3
 
 
-def test_a_row_of_its_own_is_all_that_its_class_has():
+def test_a_class_with_one_row():
     X, y = blobs()
     estimator = QuadraticDiscriminantAnalysis().partial_fit(X, y).partial_fit(X[:1] + 9, [7])
     drawn, _ = estimator.sample(10, 0, y=7)

@@ -49,7 +49,7 @@ def test_loaded_estimators_score_and_learn_on(name, tmp_path, file, dtype):
     assert_same_bits(results(loaded, X), results(fitted.partial_fit(more, labels), X))
 
 
-def test_saving_what_cannot_predict_yet(tmp_path):
+def test_saving_before_the_model_can_predict(tmp_path):
     X, y = blobs()
     QuadraticDiscriminantAnalysis().partial_fit(X[:2], y[:2]).save(tmp_path / "begun")
     loaded = streamgda.load(tmp_path / "begun").partial_fit(X[2:], y[2:])

@@ -237,7 +237,7 @@ def test_features_that_are_zero_in_all_rows_are_left_out(panel):
 
 
 @pytest.mark.parametrize("d", [3, 24, 25, 60])
-def test_float32_panels_refuse_what_float32_does_not_hold(d):
+def test_float32_panels_refuse_values_beyond_float32(d):
     rng = np.random.default_rng(2)
     n = 40
     zeros = np.zeros((1, d))

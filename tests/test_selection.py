@@ -59,7 +59,7 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.parametrize("n_folds", [2, 5, 10])
 @pytest.mark.parametrize("seed", [0, 1, 2**40])
-def test_folds_are_told_by_row_numbers_alone(n_folds, seed):
+def test_folds_depend_on_row_numbers_alone(n_folds, seed):
     folds = fold_of(0, 40_000, n_folds, seed)
     assert fold_of(1234, 5678, n_folds, seed).tolist() == folds[1234:5678].tolist()
     share = np.bincount(folds, minlength=n_folds) / folds.size
@@ -155,7 +155,7 @@ def test_scores_are_those_of_fitting_each_candidate_to_each_split(scoring):
     assert ours.score(X, y) == best.score(X, y)
 
 
-def test_what_came_with_a_score_is_told_too():
+def test_other_scores_of_the_same_pass_are_in_the_table_too():
     X, y = blobs(300, 4)
     found = [GaussianDiscriminantCV(GRID, scoring=s).fit(X, y).cv_results_ for s in SCORINGS]
     for name in SCORINGS:
@@ -379,7 +379,7 @@ def test_an_error_names_the_row_by_its_own_number(kind):
         ({"max_memory": -1}, "max_memory=-1"),
     ],
 )
-def test_parameters_that_cannot_be_meant(params, match):
+def test_unusable_parameters(params, match):
     search = GaussianDiscriminantCV(**params)
     before = dict(vars(search))
     with pytest.raises(InvalidParameterError, match=match):

@@ -133,7 +133,7 @@ def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
         np.testing.assert_allclose(gda.covariance_[k], S, rtol=1e-10, atol=1e-12)
 
 
-def test_shrinkage_mends_classes_with_few_rows():
+def test_shrinkage_makes_classes_with_few_rows_regular():
     X, y = blobs(40, 30)
     assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y).score(X, y) > 0.9
     assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).score(X, y) > 0.9
@@ -175,7 +175,7 @@ def test_any_chunking_and_any_merging_give_the_norms_of_all_rows(data):
 
 
 @given(cut_rows())
-def test_rows_taken_out_leave_the_norms_of_the_others(data):
+def test_subtracted_rows_leave_the_norms_of_the_others(data):
     X, y, weights, cuts = data
     some = slice(0, cuts[1])
     rest = slice(cuts[1], None)
@@ -373,7 +373,7 @@ def test_rows_seen_without_norms_are_refused():
     assert snapshot(qda) == before
 
 
-def test_what_cannot_be_summed_leaves_no_trace():
+def test_rows_that_cannot_be_summed_leave_no_trace():
     X, y = blobs(60, 3)
     moments = norm_moments(X, y)
     before = snapshot(QuadraticDiscriminantAnalysis.from_moments(moments))["state"]

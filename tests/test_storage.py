@@ -209,7 +209,7 @@ def test_saving_replaces(tmp_path, zipped):
 
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("number", [0, 1, 3])
-def test_failure_in_the_middle_leaves_what_was(tmp_path, monkeypatch, zipped, number):
+def test_failure_in_the_middle_leaves_the_old_contents(tmp_path, monkeypatch, zipped, number):
     path = tmp_path / ("moments.zip" if zipped else "moments")
     some_moments().save(path)
     create, written = zarr.Group.create_array, []
@@ -575,7 +575,7 @@ def check_triangles(d):
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 3, 3), (3, 3)])
-def test_what_is_no_triangle_is_told(tmp_path, shape):
+def test_arrays_that_are_no_triangles_are_reported(tmp_path, shape):
     attributes, arrays = state_of(some_moments())
     storage.write(tmp_path / "it", "moments", attributes, arrays | {"scatter": np.zeros(shape)})
     with pytest.raises(FormatError, match="damaged"):

@@ -210,7 +210,7 @@ def test_an_error_in_the_calls_themselves(use_threads):
         threads.run(slowly, calls())
 
 
-def test_an_abandoned_iteration_cancels_what_waits(use_threads):
+def test_an_abandoned_iteration_cancels_waiting_calls(use_threads):
     use_threads(2)
     started = []
     results = threads.imap(lambda i: (started.append(i), slowly(i)), ((i,) for i in range(500)))
