@@ -8,6 +8,7 @@ import pytest
 from grids import pairs
 from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, take_path, variances, watch
 
+from streamgda.errors import InvalidDataError
 from streamgda.kernels.scatter import DEPTH
 from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
@@ -170,13 +171,21 @@ def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scal
     assert_accurate(streamed, expected, rtol)
 
 
-@pytest.mark.parametrize("weight", [1e-200, 1e-100, 1e-60, 1e60, 1e100])
+@pytest.mark.parametrize("weight", [1e-200, 1e-100, 1e-60, 1e60, 1e100, 1e150])
 def test_float32_of_any_weight(weight, monkeypatch):
     """Roots of weights beyond the range of float32 must not turn rows into zeros or infinities."""
     take_path("large", monkeypatch)
     X, y = sample(300, 30, dtype="float32")
     moments = ClassMoments().update(X, y, np.full(300, weight))
     assert_accurate(moments, naive.covariance(X, y))
+
+
+@pytest.mark.parametrize("d", [3, 20])
+def test_weights_are_refused_only_if_sums_overflow(d):
+    X, y = sample(300, d)
+    assert_accurate(ClassMoments().update(X, y, np.full(300, 1e250)), naive.covariance(X, y))
+    with pytest.raises(InvalidDataError, match=r"squares overflow float64.*or the weights"):
+        ClassMoments().update(X * 1e60, y, np.full(300, 1e200))
 
 
 def test_a_large_state_of_float32_beyond_its_range():

@@ -1,5 +1,7 @@
 """Moments are added, subtracted and decayed."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,6 +40,20 @@ def test_any_split_and_any_order(drawn, random):
     assert_close(trees[0], whole)
     if whole.class_count.any():
         assert_moments(trees[0], *together(parts), rtol=1e-8)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
+def test_a_heavy_far_part_costs_no_digits_whichever_side_it_is_added_to(covariance_type):
+    """Anchoring the mean at the lighter part would lose the ratio of the counts, here 200."""
+    random = np.random.default_rng(0)
+    light, heavy = random.normal(size=(40, 3)), 1e6 + random.normal(size=(8000, 3))
+    a, b = (of(covariance_type, (X, np.zeros(len(X), int), None)) for X in (light, heavy))
+    for both in (a + b, b + a):
+        sums = (both - b).centred()
+        for j, column in enumerate(light.T):
+            mean = sum(map(Fraction, column)) / 40
+            error = Fraction(sums.mean[0, j]) + Fraction(sums.mean_low[0, j]) - mean
+            assert abs(error) < 4 * 1e6 * 2.0**-53
 
 
 @given(batches(2))

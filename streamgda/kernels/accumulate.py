@@ -130,9 +130,11 @@ def means_of_sums(number, pivot, sums):
     for k in range(number.shape[0]):
         n = number[k] if number[k] > 0 else 1.0
         for j in range(pivot.shape[1]):
-            if not (abs(sums[k, j]) < LARGE and abs(pivot[k, j]) < LARGE):  # NaN is not less
+            gap = sums[k, j] / n
+            reach = abs(gap) + abs(pivot[k, j])
+            if not (reach < LARGE and n * reach * reach < np.inf):  # NaN is not less
                 return False
-            pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], sums[k, j] / n)
+            pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], gap)
     return True
 
 

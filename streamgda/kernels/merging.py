@@ -34,7 +34,8 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
     """Merge counts and means as `merge` does, and leave the scatter to the caller.
 
     The scatter of class k grows by ``weight[k] gap[k] gap[k]'``, with `gap` the difference of the
-    means.
+    means. The mean of the heavier part is moved by the smaller distance: the gap is rounded, and
+    subtracting the heavier part again would multiply that error by the ratio of the counts.
     """
     d = mean.shape[1]
     for k in range(other_count.shape[0]):
@@ -43,14 +44,17 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
         weight[k] = 0.0
         gap[k] = 0.0
         if n > 0 and count[c] > 0:
-            share = n / total
-            weight[k] = count[c] * share
+            heavier = n > count[c]
+            share = (count[c] if heavier else n) / total
+            weight[k] = (n if heavier else count[c]) * share
             for j in range(d):
                 gap[k, j] = (other_mean[k, j] - mean[c, j]) + (
                     other_mean_low[k, j] - mean_low[c, j]
                 )
-                low = mean_low[c, j] + gap[k, j] * share
-                mean[c, j], mean_low[c, j] = scalar_two_sum(mean[c, j], low)
+                high, low = mean[c, j], mean_low[c, j] + gap[k, j] * share
+                if heavier:
+                    high, low = other_mean[k, j], other_mean_low[k, j] - gap[k, j] * share
+                mean[c, j], mean_low[c, j] = scalar_two_sum(high, low)
         elif n > 0:
             for j in range(d):
                 mean[c, j] = other_mean[k, j]
