@@ -397,6 +397,95 @@ def test_out_that_does_not_fit(fitted):
     refuses(InvalidDataError, match, fitted, "predict", held(X, "dask"), out=out)
 
 
+def outputs(shape, dtype):
+    out = np.empty(shape, dtype)
+    # Strings of fixed width have no specification in zarr v3.
+    return [out] if out.dtype.kind in "US" else [out, zarr.create_array({}, data=out)]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("labels", "dtype", "lost"),
+    [
+        ([0, 200, 400], "i1", "200"),
+        ([0, 200, 400], "u1", "400"),
+        ([0, 200, 400], "U2", "200"),
+        ([0, 2**53 + 1, 2], "f8", "9007199254740993"),
+        (["setosa", "b", "c"], "U2", "setosa"),
+        ([b"setosa", b"b", b"c"], "S2", "b'setosa'"),
+        (["a", "b", "c"], "i8", "a"),
+    ],
+)
+def test_outputs_that_cannot_hold_every_class(kind, labels, dtype, lost):
+    X, y = blobs()
+    fitted = GaussianNB().fit(X, np.array(labels)[y])
+    for out in outputs(300, dtype):
+        kept = np.array(out[...])
+        match = re.escape(f"dtype {out.dtype}, expected shape (300,) and a dtype that holds ")
+        match += f".* labels such as {re.escape(lost)}"
+        refuses(InvalidDataError, match, fitted, "predict", held(X, kind), out=out)
+        np.testing.assert_array_equal(out[...], kept)
+
+
+@EVERY_KIND
+def test_outputs_that_hold_every_class(kind):
+    X, y = blobs()
+    fitted = GaussianNB().fit(X, np.array([0, 100, 200])[y])
+    expected = fitted.predict(X)
+    for dtype in ("u1", "i2", "f4"):
+        for out in outputs(300, dtype):
+            np.testing.assert_array_equal(fitted.predict(held(X, kind), out=out)[...], expected)
+
+
+def test_rejected_rows_need_an_output_that_holds_their_label(fitted):
+    X, _ = blobs()
+    options = {"reject": 0.1, "reject_label": 300}
+    for out in outputs(300, "u1"):
+        fitted.predict(X, out=out)
+        refuses(InvalidDataError, "labels such as 300", fitted, "predict", X, out=out, **options)
+
+
+@EVERY_KIND
+def test_outputs_that_cannot_hold_probabilities(fitted, kind):
+    X, _ = blobs()
+    for dtype in ("i8", "U9", "M8[s]"):
+        match = r"expected shape \(300, 3\) and a dtype that holds float64"
+        out = np.empty((300, 3), dtype)
+        refuses(InvalidDataError, match, fitted, "predict_proba", held(X, kind), out=out)
+    out = fitted.predict_proba(held(X, kind), out=np.empty((300, 3), "f4"))
+    np.testing.assert_allclose(out, fitted.predict_proba(X), atol=1e-7)
+
+
+def test_outputs_that_are_read_only(fitted, tmp_path):
+    X, _ = blobs()
+    zarr.create_array(tmp_path / "out", shape=300, dtype="i8")
+    for out in (np.broadcast_to(0, 300), zarr.open_array(tmp_path / "out", mode="r")):
+        refuses(InvalidDataError, "out is read-only", fitted, "predict", X, out=out)
+
+
+# --- scores -----------------------------------------------------------------------------------
+
+
+def test_labels_and_weights_of_scores(fitted):
+    X, y = blobs()
+    accuracy = fitted.score(X, y)
+    names = np.array(["a", "b", "c"])[y]
+    for labels in (names, names.astype("S"), names.astype("S").tolist(), y > 1, y * 1.0):
+        nb = GaussianNB().fit(X, labels)
+        assert nb.score(X, labels) == np.mean(nb.predict(X) == np.asarray(labels))
+    for dtype in (bool, "u1", "i1", "f4"):
+        weights = np.full(300, 100).astype(dtype)
+        for kind in KINDS:
+            given = held(X, kind), held(y, kind), held(weights, kind)
+            assert fitted.score(*given) == pytest.approx(accuracy, rel=1e-12)
+    match = "do not mix with classes of dtype int64"
+    refuses(InvalidDataError, match, fitted, "score", X, names)
+    refuses(ValueError, "inconsistent numbers of samples", fitted, "score", X, y[:-1])
+    refuses(InvalidDataError, "every sample_weight is zero", fitted, "score", X, y, 0 * y)
+    weights = np.where(np.arange(300) == 7, -1, 1)
+    refuses(InvalidDataError, r"sample_weight\[7\] is -1", fitted, "score", X, y, weights)
+
+
 # --- stores and files -------------------------------------------------------------------------
 
 

@@ -94,6 +94,25 @@ def test_signed_and_unsigned_integers_are_joined_without_rounding():
         join_labels(np.array([-1, 2]), np.sort(huge))
 
 
+def test_integers_beyond_63_bits_are_not_merged():
+    big = 2**63
+    for y in ([big, big + 1, 1], np.array([big, big + 1, 1], object)):
+        assert check_encoding(y).tolist() == [1, big, big + 1]
+        assert as_labels(y).dtype == np.uint64
+    assert check_encoding([2.0**53, 2**53 + 1]).tolist() == [2**53, 2**53 + 1]
+    for y in ([big + 1, -1], [2**64 + 1, 1], [10**400, 1]):
+        with pytest.raises(InvalidDataError, match="y holds numbers that have no common 64-bit"):
+            as_labels(y)
+
+
+def test_large_integers_and_floats_are_joined_without_rounding():
+    large = np.array([2**53, 2**53 + 1])
+    assert join_labels(np.array([1.0, 2.0]), large).tolist() == [1, 2, 2**53, 2**53 + 1]
+    assert find(large, np.array([2.0**53])).tolist() == [0, -1]
+    with pytest.raises(InvalidDataError, match="no common type"):
+        join_labels(np.array([1e20]), large)
+
+
 def test_big_endian_integers():
     assert check_encoding(np.array([300, 2, 300], ">i4")).tolist() == [2, 300]
 

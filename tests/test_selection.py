@@ -188,6 +188,26 @@ def test_weights(scoring):
         assert search.cv_results_[f"split{f}_test_score"][0] == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [bool, "u1", "i1", "f4"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_any_type_are_summed_in_float64(dtype, kind):
+    X, y = blobs(200, 3)
+    weights = np.full(200, 100).astype(dtype)
+    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
+    expected = search.fit(X, y).best_score_
+    found = search.fit(held(X, kind), held(y, kind), held(weights, kind)).best_score_
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_rows_of_weight_zero_may_hold_anything():
+    X, y = blobs(200, 3)
+    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
+    weights = (np.arange(200) != 7) * 1.0
+    expected = search.fit(X, y, weights).best_score_
+    X[7] = np.nan
+    assert search.fit(X, y, weights).best_score_ == expected
+
+
 # --- wherever rows are ------------------------------------------------------------------------
 
 
@@ -336,16 +356,16 @@ def test_a_class_that_is_in_one_fold_alone_is_left_out(scoring):
 
 def test_splits_without_rows_are_left_out():
     X, y = blobs(12, 2)[0], np.arange(12) % 2
-    search = GaussianDiscriminantCV({"reg_param": [0.5, 0.9]}, cv=40).fit(X, y)
-    used = np.unique(fold_of(0, 12, 40, 0))
-    table = np.array([search.cv_results_[f"split{f}_test_score"] for f in range(40)])
+    search = GaussianDiscriminantCV({"reg_param": [0.5, 0.9]}, cv=12).fit(X, y)
+    used = np.unique(fold_of(0, 12, 12, 0))
+    table = np.array([search.cv_results_[f"split{f}_test_score"] for f in range(12)])
     assert np.flatnonzero(~np.isnan(table[:, 0])).tolist() == used.tolist()
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], np.nanmean(table, axis=0))
 
 
 def test_too_little_to_hold_anything_out():
-    with pytest.raises(InvalidDataError, match="no row can be held out of 5 folds"):
-        GaussianDiscriminantCV({"reg_param": [0.5]}).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(InvalidDataError, match="no row can be held out of 2 folds"):
+        GaussianDiscriminantCV({"reg_param": [0.5]}, cv=2).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(InvalidDataError, match="greater than one; got 1 class"):
         GaussianDiscriminantCV().fit(blobs(20, 2)[0], np.zeros(20, int))
 
@@ -377,6 +397,8 @@ def test_an_error_names_the_row_by_its_own_number(kind):
         ),
         ({"param_grid": []}, "param_grid is empty"),
         ({"max_memory": -1}, "max_memory=-1"),
+        ({"cv": 301}, "cv=301; X has 300 rows"),
+        ({"cv": 10**36}, "cv=1000.*; X has 300 rows"),
     ],
 )
 def test_unusable_parameters(params, match):

@@ -133,6 +133,7 @@ def _write(
             fingerprint=scorer.fingerprint | about,
             dtype=scorer.dtype,
             columns=scorer.columns,
+            labels=scorer.labels,
             held=scorer.held,
             max_memory=max_memory,
             progress=True,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import CheckpointError
+from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.sources import RowSource
 from streamgda.storage.saved import state_of
 
@@ -49,6 +50,9 @@ def checksum(values: np.ndarray, before: int = 0) -> int:
     >>> checksum(np.arange(4)) == checksum(np.arange(2, 4), checksum(np.arange(2)))
     True
     """
+    if is_masked(values):
+        before = zlib.crc32(np.ascontiguousarray(np.ma.getmask(values)).data, before)
+        values = np.ma.filled(values)  # what is behind a mask is no value
     if values.dtype.kind in "biufcmM":
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
     # The memory of strings has a width, or holds addresses, that depend on the cut.
@@ -152,7 +156,7 @@ class SeenBatches:
 
     def add(self, X: Any, *columns: Any) -> None:
         """Add the next batch."""
-        self._checksum = checksum(np.array([fingerprint_rows(np.asarray(X))]), self._checksum)
+        self._checksum = checksum(np.array([fingerprint_rows(as_slab(X))]), self._checksum)
         for column in columns:
             self._checksum = checksum(np.asarray(column), self._checksum)
 
@@ -201,7 +205,7 @@ def fingerprint_part(
     >>> fingerprint_part(first, X[2:], [y[2:]]) == fingerprint_part(None, X[:2], [y])
     True
     """
-    labels, rows = before or (0, fingerprint_rows(np.asarray(X)))
+    labels, rows = before or (0, fingerprint_rows(as_slab(X)))
     for column in columns:
         labels = checksum(np.asarray(column), labels)
     return labels, rows

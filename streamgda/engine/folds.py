@@ -15,11 +15,13 @@ import numpy as np
 from streamgda.engine.plan import count_classes, plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import reading
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, add_rows
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.validity import as_weights
+from streamgda.runtime.parameters import shown
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
@@ -33,7 +35,7 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
     array([1, 0, 3, 2, 3, 1])
     """
     # Seeds start far from each other in the sequence of all hashes.
-    start = (seed + 1) * 0xD1342543DE82EF95 % 2**64
+    start = (int(seed) + 1) * 0xD1342543DE82EF95 % 2**64
     x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -73,6 +75,11 @@ class FoldedRows:
     ) -> None:
         self.rows, *self.companions = as_sources(X, y, sample_weight)
         check_rows(self.rows, *self.companions)
+        if n_folds > self.rows.n_rows:
+            raise InvalidParameterError(
+                f"cv={shown(n_folds)}; X has {self.rows.n_rows} rows (n_samples="
+                f"{self.rows.n_rows}), fewer than folds: give more rows, or a smaller cv"
+            )
         self.n_folds = n_folds
         self.seed = seed
         self.allowed = allowed
@@ -101,8 +108,9 @@ class FoldedRows:
         """
         plan = plan_rows(self.rows, self.allowed, state, beside=self.companions, copies=1)
         with reading(plan, *self._sources, what=what, progress=self.progress) as slabs:
-            for start, arrays in slabs:
-                stop = start + len(arrays[0])
+            for start, (X, y, *weights) in slabs:
+                stop = start + len(X)
+                arrays = [X, y, *(as_weights(w, len(X), start) for w in weights)]
                 folds = fold_of(start, stop, self.n_folds, self.seed)
                 parts = [np.flatnonzero(folds == f) for f in range(self.n_folds)]
                 yield slice(start, stop), [tuple(array[part] for array in arrays) for part in parts]

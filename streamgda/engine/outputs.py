@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -102,8 +103,40 @@ class Output:
         self.array, self._started = found, True
         _remove_left_over(found)
 
+    def check(
+        self, shape: tuple[int | None, ...], dtype: np.dtype, labels: np.ndarray | None = None
+    ) -> None:
+        """Refuse an array that exists and cannot hold scores of that shape and type.
+
+        Parameters
+        ----------
+        shape : tuple of int or None
+            Entries that are None are left out.
+        dtype : dtype
+        labels : ndarray, optional
+            All values of the scores, if these are labels.
+
+        Raises
+        ------
+        InvalidDataError
+            If the array has another shape, is read-only, or would change a score but by rounding.
+        """
+        if self.array is None:
+            return
+        expected = tuple(n for n in shape if n is not None)
+        found, held = tuple(self.array.shape), np.dtype(self.array.dtype)
+        lost = _lost(np.dtype(dtype), held, labels)
+        if found != expected or lost:
+            raise InvalidDataError(
+                f"out has shape {found} and dtype {held}, expected shape {expected} and a dtype "
+                f"that holds {lost or dtype}"
+            )
+        writeable = getattr(self.array, "flags", {"WRITEABLE": True})["WRITEABLE"]
+        if not writeable or getattr(self.array, "read_only", False):
+            raise InvalidDataError("out is read-only; open it for writing, or pass a copy")
+
     def prepare(self, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
-        """Create an array for scores of that shape and type, or check the one that was passed."""
+        """Create an array for scores of that shape and type, unless one exists."""
         if self.array is None and self._out is None:
             self.array = np.empty(shape, dtype)
         elif self.array is None:
@@ -119,12 +152,6 @@ class Output:
                 overwrite=False,
             )
         else:
-            fits = tuple(self.array.shape) == shape
-            if not fits or not np.can_cast(dtype, self.array.dtype, casting="same_kind"):
-                raise InvalidDataError(
-                    f"out has shape {tuple(self.array.shape)} and dtype {self.array.dtype}, "
-                    f"expected shape {shape} and a dtype that holds {dtype}"
-                )
             self._write_mark()
         self._started = True
 
@@ -180,14 +207,34 @@ class Output:
             )
 
 
-def create(out: Any, shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int) -> Any:
+def create(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    chunk_rows: int,
+    labels: np.ndarray | None = None,
+) -> Any:
     """Return the array for scores of that shape: `out`, or one created there.
 
-    It gets no attribute. Parameters and errors are those of `Output`.
+    It gets no attribute. Parameters and errors are those of `Output` and of its methods.
     """
     output = Output(out)
+    output.check(shape, dtype, labels)
     output.prepare(shape, dtype, chunk_rows)
     return output.array
+
+
+def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:
+    """Return what an array of type `held` would not keep of such scores, or an empty string."""
+    if labels is None:
+        rounded = dtype.kind == held.kind == "f"
+        return "" if rounded or np.can_cast(dtype, held) else str(dtype)
+    changed = np.ones(labels.size, bool)
+    numbers = labels.dtype.kind in "biuf" and held.kind in "biuf"
+    if numbers or np.can_cast(labels.dtype, held, casting="same_kind"):
+        with contextlib.suppress(ValueError), np.errstate(all="ignore"):
+            changed = labels.astype(held).astype(labels.dtype) != labels
+    return f"{labels.dtype} labels such as {labels[changed][0]!s}" if changed.any() else ""
 
 
 def _replaceable(store: Any) -> bool:

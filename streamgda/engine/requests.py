@@ -90,6 +90,7 @@ class Scoring:
     function : callable
     dtype : dtype
     columns : int or None
+    labels : ndarray or None
     fingerprint : dict, optional
     held : int
     max_memory : int or str, optional
@@ -99,6 +100,7 @@ class Scoring:
     function: Callable[..., np.ndarray]
     dtype: Any = np.float64
     columns: int | None = None
+    labels: np.ndarray | None = None
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None

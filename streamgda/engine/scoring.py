@@ -30,6 +30,7 @@ def score(
     *,
     dtype: Any = np.float64,
     columns: int | None = None,
+    labels: np.ndarray | None = None,
     fingerprint: Mapping[str, Any] | None = None,
     held: int = 0,
     max_memory: int | str | None = None,
@@ -49,6 +50,8 @@ def score(
         Data type of the scores.
     columns : int, optional
         Scores of each row; by default one, and the result is one-dimensional.
+    labels : ndarray, optional
+        All values of the scores, if these are labels.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -67,10 +70,12 @@ def score(
     ------
     CheckpointError
         If `out` is half-written with scores of other rows or by another function.
+    InvalidDataError
+        If `out` has another shape, or a data type that cannot hold the scores.
     """
     if out is None and is_plain(X) and max_memory is None and not progress:
         return function(X, 0)  # nothing to read, and no memory to plan
-    asked = Scoring(function, dtype, columns, fingerprint, held, max_memory, progress)
+    asked = Scoring(function, dtype, columns, labels, fingerprint, held, max_memory, progress)
     rows = as_source(X)
     if rows.executor == "dask":
         return on_dask().score(asked, rows, out)
@@ -80,6 +85,7 @@ def score(
     plan = plan_rows(rows, allowed_bytes(max_memory), held, out_row_bytes=asked.row_bytes)
     kept = {**fingerprint, "X": describe(rows)} if fingerprint and out is not None else None
     output = Output(out, kept)
+    output.check((rows.n_rows, columns), asked.dtype, labels)
     if kept:
         plan = resume(output, plan, rows)
     if read_by_workers(rows):

@@ -162,9 +162,9 @@ class MomentClassifier(MomentLearner):
         name, by_class = _MODEL_METHODS[method]
         if method == "decision_function" and self.classes_.size == 2:
             name, by_class = "log_odds", False
-        dtype = self.classes_.dtype if method == "predict" else np.float64
+        labels = self.classes_ if method == "predict" else None
         columns = self.classes_.size if by_class else None
-        return Scorer(name, getattr(self.model_, name), self.model_, dtype, columns)
+        return Scorer(name, getattr(self.model_, name), self.model_, labels, columns)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None

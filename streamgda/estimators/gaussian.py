@@ -123,7 +123,8 @@ class GaussianClassifier(MomentClassifier):
         label = self._check_rejection(reject, options.get("reject_label", -1))
         rule = {"reject": float(reject), "label": label}
         function = partial(self.model_.predict_or_reject, **rule)
-        return Scorer("predict_or_reject", function, self.model_, label.dtype, None, rule)
+        labels = np.append(self.classes_.astype(label.dtype), label)
+        return Scorer("predict_or_reject", function, self.model_, labels, None, rule)
 
     def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
         """Return the label of rejected rows, in a type that holds it and all classes."""

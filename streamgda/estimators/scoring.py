@@ -11,10 +11,12 @@ from sklearn.base import ClassifierMixin
 
 from streamgda import engine
 from streamgda.engine.fingerprints import fingerprint_method
+from streamgda.errors import InvalidDataError
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_source
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.rows.validity import as_weights
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class Scorer:
         Returns one entry for each row.
     model : GaussianModel or BernoulliModel
         The model to which the function belongs.
-    dtype : dtype
-        Data type of the result.
+    labels : ndarray or None
+        All values of the result, if these are labels; otherwise it is float64.
     columns : int or None
         Width of the result; None if it is one-dimensional.
     options : dict
@@ -41,9 +43,14 @@ class Scorer:
     name: str
     function: Callable[..., np.ndarray]
     model: Any
-    dtype: Any = np.float64
+    labels: np.ndarray | None = None
     columns: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the result."""
+        return np.dtype(np.float64) if self.labels is None else self.labels.dtype
 
     @property
     def held(self) -> int:
@@ -78,6 +85,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             out,
             dtype=scorer.dtype,
             columns=scorer.columns,
+            labels=scorer.labels,
             fingerprint=None if out is None else scorer.fingerprint,
             held=scorer.held,
         )
@@ -133,14 +141,27 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         -------
         float
             Accuracy.
-        """
-        from sklearn.metrics import accuracy_score  # noqa: PLC0415  (slow to import)
 
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        """
         predicted = np.asarray(self.predict(X))
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)
         true = as_labels(as_source(y, "y").whole())
-        return float(accuracy_score(true, predicted, sample_weight=sample_weight))
+        if true.shape != predicted.shape:
+            raise InvalidDataError(
+                f"X has {predicted.size} rows but y has {true.size} labels (inconsistent numbers "
+                f"of samples); give one label a row"
+            )
+        classes = join_labels(self.classes_, np.unique(true))
+        right = find(true, classes) == find(predicted, classes)
+        if sample_weight is None:
+            return float(right.mean())
+        weights = as_weights(as_source(sample_weight, "sample_weight").whole(), true.size)
+        if not weights.any():
+            raise InvalidDataError("every sample_weight is zero: no row is left to score")
+        return float(np.average(right, weights=weights))
 
 
 def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:

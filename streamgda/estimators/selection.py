@@ -416,7 +416,7 @@ class _Splits:
                 if not known.any():
                     continue
                 w = weights[0][known] if weights else np.ones(known.sum())
-                scores = model.log_posterior(X)[known]
+                scores = model.log_posterior(X if known.all() else X[known])
                 truth = codes[known]
                 right[c, f] += float(w @ (scores.argmax(axis=1) == truth))
                 log_loss[c, f] += float(w @ scores[np.arange(truth.size), truth])

@@ -209,8 +209,8 @@ class ThresholdClassifier(RowClassifier):
             )
         model, above = self.estimator_.model_, {"threshold": self.threshold_}
         function = partial(functions[method], model=model, **above)
-        dtype = self.classes_.dtype if method == "predict" else np.float64
-        return Scorer(f"{method} above a threshold", function, model, dtype, None, above)
+        labels = self.classes_ if method == "predict" else None
+        return Scorer(f"{method} above a threshold", function, model, labels, None, above)
 
     # --- saving -------------------------------------------------------------------------------
 

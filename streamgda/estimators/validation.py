@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
+from streamgda.rows.masked import unmasked
 from streamgda.rows.sources import RowSource
 
 
@@ -47,7 +48,7 @@ def validate_labelled(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[A
     if not adapter_of(X).in_memory:
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).in_memory:
-        y = as_source(y, "y").whole()
+        y = unmasked(as_source(y, "y").whole(), "y")
     # Values are checked where they are summed: values that are not finite make such sums.
     rows, labels = validate_data(
         estimator, X, y, reset=reset, dtype="numeric", ensure_all_finite=False

@@ -94,7 +94,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`."""
-        X = as_matrix(X)
+        X = as_matrix(X, first_row)
         check_width(X, self.n_features)
         return by_chunks(
             lambda rows, first: scores_of(self._read(rows, first)),

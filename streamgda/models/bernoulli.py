@@ -48,7 +48,7 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
     array([[1, 1],
            [0, 0]], dtype=uint8)
     """
-    X = as_matrix(X)
+    X = as_matrix(X, first_row)
     if X.dtype.kind == "f" and not np.isfinite(X).all():
         refuse_not_finite(X, first_row)
     if threshold is not None:

@@ -18,7 +18,13 @@ from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS
 from streamgda.rows.dtypes import ORIGINS, row_type
-from streamgda.rows.validity import CHECK_SUMS, Invalid, as_matrix, refuse_not_finite, rows_to_count
+from streamgda.rows.validity import (
+    CHECK_SUMS,
+    Invalid,
+    as_maskable_matrix,
+    refuse_not_finite,
+    rows_to_count,
+)
 from streamgda.runtime import threads
 from streamgda.storage.saved import State
 
@@ -104,17 +110,17 @@ class ClassMoments(Views):
         invalid: Invalid = CHECK_SUMS,
         expected: np.ndarray | None = None,
     ) -> Self:
-        X = as_matrix(X)
+        X = as_maskable_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         if self._norms is not None and self._sums is not None:
             added = type(self)(self.covariance_type, norms=True)
             return self.__iadd__(added._update(X, y, sample_weight, first_row, invalid, expected))
         weights, numbers, n_skipped = NO_WEIGHTS, None, 0
-        if sample_weight is not None or invalid.needs_search:
+        if sample_weight is not None or invalid.needs_search(X):
             weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
             if numbers is not None:
-                X, y = X[numbers], y[numbers]
+                X, y = np.asarray(X)[numbers], y[numbers]
                 if not y.size:
                     self._n_skipped += n_skipped
                     return self

@@ -19,7 +19,7 @@ from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.moments.sums import check_array
 from streamgda.rows import labels as label_codes
-from streamgda.rows.validity import Invalid, as_matrix, as_weights
+from streamgda.rows.validity import Invalid, as_maskable_matrix, as_weights
 from streamgda.runtime import threads
 from streamgda.storage.saved import State
 
@@ -163,9 +163,7 @@ class PairwiseMoments(Moments):
         invalid: Invalid = _MISSING,
         expected: np.ndarray | None = None,
     ) -> Self:
-        if isinstance(X, np.ma.MaskedArray):
-            X = np.ma.filled(X.astype(np.float64), np.nan)
-        X, y = as_matrix(X), label_codes.as_labels(y, first_row=first_row)
+        X, y = as_maskable_matrix(X), label_codes.as_labels(y, first_row=first_row)
         self._check_shapes(X, y)
         if sample_weight is None:
             weights = np.ones(y.size)
@@ -182,8 +180,8 @@ class PairwiseMoments(Moments):
         step = max(1, _BLOCK_ELEMENTS // d)
         for start in range(0, y.size, step):
             rows = slice(start, start + step)
-            block = X[rows].astype(np.float64)
-            block[invalid.holds_nodata(X[rows]) | ~seen[rows, None]] = np.nan
+            block = np.array(X[rows], np.float64)
+            block[invalid.missing(X[rows]) | ~seen[rows, None]] = np.nan
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0].tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import ArrayRows
+from streamgda.rows.arrays import ArrayRows, MaskedRows
 from streamgda.rows.batches import Batches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
@@ -24,6 +24,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     DaskRows,
     StoredRows,
     FrameRows,
+    MaskedRows,
     MemmapRows,
     ArrayRows,
 )

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.sources import RowSource
 
 
@@ -26,10 +27,22 @@ class ArrayRows(RowSource):
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
         """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
-        X = X if isinstance(X, np.ndarray) else np.asarray(X)
+        X = X if type(X) is np.memmap else as_slab(X)
         if not X.ndim:
             raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
         return cls(X, X.shape, X.dtype, name)
+
+
+@dataclass(frozen=True)
+class MaskedRows(ArrayRows):
+    """Rows of an array in memory, some values of which are masked."""
+
+    in_memory = False  # a conversion as a whole would lose the mask
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept masked arrays, unless nothing is masked."""
+        return is_masked(X)
 
 
 def is_plain(X: Any) -> bool:

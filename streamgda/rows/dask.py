@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.rows.masked import as_slab
 from streamgda.rows.sources import RowSource
 
 
@@ -34,7 +35,7 @@ class DaskRows(RowSource):
 
     def whole(self) -> np.ndarray:
         """Return all rows, whose number may be unknown."""
-        return np.asarray(self.values)
+        return as_slab(self.values)
 
     @property
     def header(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,10 +11,13 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.grouping import all_within, encode_labels
+from streamgda.rows.masked import as_slab, unmasked
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import shown
 
 _TABLE = 1 << 20  # largest range of integer labels that are looked up in a table
 _PART = 1 << 19  # labels that a thread looks up at a time
+_EXACT = 1 << 53  # to which float64 holds all integers
 _FIRST = 1 << 10  # labels that often include all classes
 
 
@@ -37,8 +41,8 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     InvalidDataError
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
-    labels = np.asarray(y)
-    if labels.dtype.kind in "US" and not hasattr(y, "dtype"):  # a list may have held numbers too
+    labels = y if type(y) is np.ndarray else unmasked(as_slab(y), what, first_row)
+    if not hasattr(y, "dtype") and _may_have_changed(labels):
         labels = np.asarray(y, object)
     if labels.ndim != 1:
         raise InvalidDataError(
@@ -71,18 +75,23 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     return labels
 
 
+def _may_have_changed(labels: np.ndarray) -> bool:
+    """Return whether these may be other labels than those of the list they were converted from.
+
+    Beside strings, numbers become strings; large integers of two signs become floats.
+    """
+    return labels.dtype.kind in "US" or (
+        labels.dtype.kind == "f" and bool((np.abs(labels) >= _EXACT).any())
+    )
+
+
 def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
     for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
         if all(issubclass(kind, base) for kind in kinds):
             return as_labels(labels.astype(dtype), what, first_row)
-    try:
-        plain = np.array(labels.tolist())
-    except ValueError:
-        plain = labels
-    numbers = all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
-    if plain.dtype.kind in "biuf" and numbers:
-        return as_labels(plain, what, first_row)
+    if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
+        return as_labels(_from_numbers(labels, what), what, first_row)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))
     row = first_row + next(others, 0)
@@ -91,6 +100,22 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
         f"does not fit; class labels of one kind are expected: whole numbers, strings, booleans or "
         f"dates",
         *(what, row),
+    )
+
+
+def _from_numbers(labels: np.ndarray, what: str) -> np.ndarray:
+    """Return numbers in a type that holds all of them exactly."""
+    plain = np.array(labels.tolist())
+    if plain.dtype.kind in "biu" or (plain.dtype.kind == "f" and not _may_have_changed(plain)):
+        return plain
+    for dtype in (np.int64, np.uint64, np.float64):
+        with contextlib.suppress(OverflowError, ValueError):
+            exact = labels.astype(dtype)
+            if (exact.astype(object) == labels).all():
+                return exact
+    raise InvalidDataError(
+        f"{what} holds numbers that have no common 64-bit type, from {shown(labels.min())} to "
+        f"{shown(labels.max())}; relabel them"
     )
 
 
@@ -157,17 +182,19 @@ def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both in one type: 64-bit integers if numpy would compare integers as float64."""
-    if {a.dtype.kind, b.dtype.kind} != {"i", "u"} or np.result_type(a, b).kind != "f":
+    """Return both in one type: 64-bit integers if float64 does not hold all of them."""
+    if a.dtype.kind == b.dtype.kind or np.result_type(a, b).kind != "f":
         return a, b
     low = min(int(x.min()) for x in (a, b) if x.size)
     high = max(int(x.max()) for x in (a, b) if x.size)
-    dtype = np.dtype(np.int64 if high <= np.iinfo(np.int64).max else np.uint64)
-    if dtype.kind == "u" and low < 0:
-        raise InvalidDataError(
-            f"integer labels from {low} to {high} have no common type; relabel one set of them"
-        )
-    return a.astype(dtype), b.astype(dtype)
+    if "f" in (a.dtype.kind, b.dtype.kind) and max(-low, high) <= _EXACT:
+        return a, b
+    for dtype in (np.int64, np.uint64):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return a.astype(dtype), b.astype(dtype)
+    raise InvalidDataError(
+        f"labels from {low} to {high} have no common type; relabel one set of them"
+    )
 
 
 def _family(labels: np.ndarray) -> str:

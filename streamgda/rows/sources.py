@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.masked import as_slab
 
 _OBJECT_BYTES = 64  # of a label that is a separate Python object
 _CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
@@ -96,7 +97,7 @@ class RowSource:
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop`` of `values`, before any mapping."""
-        return np.asarray(self.values[start:stop])
+        return as_slab(self.values[start:stop])
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError
+from streamgda.rows.masked import as_slab
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 
@@ -68,7 +69,7 @@ class StoredRows(RowSource):
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Return rows of the store; temporary failures are retried."""
         try:
-            return with_retries(lambda: np.asarray(self.values[start:stop]))
+            return with_retries(lambda: as_slab(self.values[start:stop]))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions

@@ -12,25 +12,33 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.masked import as_slab, is_masked, unmasked
 
 _WIDE = 64  # features
 
 
-def as_matrix(X: Any) -> np.ndarray:
+def as_matrix(X: Any, first_row: int = 0) -> np.ndarray:
     """Return rows as a two-dimensional array of real numbers, without copying such an array.
 
     Raises
     ------
     InvalidDataError
-        For sparse matrices, objects that are not numbers, complex numbers and other shapes.
+        For sparse matrices, objects that are not numbers, complex numbers and other shapes, and
+        for masked values; it counts rows from `first_row`.
     """
+    X = as_maskable_matrix(X)
+    return X if type(X) is np.ndarray else unmasked(X, "X", first_row)
+
+
+def as_maskable_matrix(X: Any) -> np.ndarray:
+    """Return rows as `as_matrix` does; as a masked array if, and only if, values are masked."""
     if type(X) is not np.ndarray:
         if sparse.issparse(X):
             raise InvalidDataError(
                 f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities "
                 f"centre every value): pass row blocks of X.toarray()"
             )
-        X = np.asarray(X)
+        X = as_slab(X)
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
@@ -57,7 +65,7 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     InvalidDataError
         For any other weights; it counts rows from `first_row`.
     """
-    weights = np.asarray(sample_weight)
+    weights = unmasked(as_slab(sample_weight), "sample_weight", first_row)
     if weights.dtype.kind not in "biuf":
         raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
     if weights.ndim == 0:
@@ -84,13 +92,13 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
 class Invalid:
     """Rule for invalid rows: they are an error, are left out, or have missing values.
 
-    A row is invalid if it holds NaN, infinity, or `nodata`, the number that marks missing
-    measurements in rasters.
+    A row is invalid if it holds NaN, infinity, a masked value, or `nodata`, the number that marks
+    missing measurements in rasters.
 
     Attributes
     ----------
     action : {"raise", "skip", "pairwise"}
-        With ``"pairwise"``, NaN and `nodata` are missing values, and infinity is an error.
+        With ``"pairwise"``, all of these are missing values but infinity, which is an error.
     nodata : int or float, optional
 
     Raises
@@ -122,17 +130,17 @@ class Invalid:
             # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
             object.__setattr__(self, "nodata", value.item())
 
-    @property
-    def needs_search(self) -> bool:
-        """True if rows are searched before they are summed; otherwise only sums are checked."""
-        return self.action == "skip" or self.nodata is not None
+    def needs_search(self, X: np.ndarray) -> bool:
+        """Return True if rows are searched before they are summed; otherwise sums are checked."""
+        return self.action == "skip" or self.nodata is not None or type(X) is not np.ndarray
 
-    def holds_nodata(self, X: np.ndarray) -> np.ndarray:
-        """Return a mask of the entries of `X` that are `nodata`; all False without one."""
+    def missing(self, X: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the entries that are masked or `nodata`."""
+        masked = np.ma.getmaskarray(X)
         if self.nodata is None:
-            return np.zeros(X.shape, bool)
+            return masked
         with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
-            return np.equal(X, self.nodata)
+            return masked | np.equal(np.asarray(X), self.nodata)
 
     def rows(self, X: np.ndarray) -> np.ndarray:
         """Return the numbers of the invalid rows, in order."""
@@ -141,13 +149,14 @@ class Invalid:
             bad = np.zeros(len(block), bool)
             if X.dtype.kind == "f" and not all_finite(block):
                 _mark_rows(~np.isfinite(block), bad)
-            if self.nodata is not None:
-                _mark_rows(self.holds_nodata(X[part]), bad)
+            if self.nodata is not None or is_masked(X):
+                _mark_rows(self.missing(X[part]), bad)
             found.append(np.flatnonzero(bad) + part.start)
         return np.concatenate(found)
 
     def refuse(self, values: np.ndarray, row: int) -> None:
         """Raise `InvalidDataError` for the values of an invalid row, naming its number."""
+        unmasked(values[None], "X", row)
         bad = values == self.nodata
         if values.dtype.kind == "f":
             bad = bad | ~np.isfinite(values)
@@ -195,7 +204,7 @@ def rows_to_count(
     weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
     counts = weights > 0 if weights.size else np.ones(n, bool)
     n_skipped = 0
-    if invalid.needs_search:
+    if invalid.needs_search(X):
         bad = invalid.rows(X)
         bad = bad[counts[bad]]
         if bad.size and invalid.action == "raise":
@@ -231,5 +240,5 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
             )
     raise InvalidDataError(
         "Input X contains values whose sums or squares overflow float64 (infinity or a value too "
-        "large for dtype('float64')); scale the data down"
+        "large for dtype('float64')); scale the data down, or the weights"
     )

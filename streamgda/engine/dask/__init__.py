@@ -36,4 +36,4 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     """Score a dask collection lazily, block by block; with `out`, compute the scores into it."""
     mapped = rows.map(asked.function, asked.dtype, asked.columns)
     scores = as_rows(mapped)
-    return scores if out is None else store(scores, out)
+    return scores if out is None else store(scores, out, asked.labels)

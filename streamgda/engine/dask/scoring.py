@@ -56,13 +56,15 @@ def _hold(function: Callable[..., np.ndarray]) -> Any:
     return cluster.hold(tasks.OneThread(function, n_bytes), n_bytes)
 
 
-def store(scores: Any, out: Any) -> Any:
+def store(scores: Any, out: Any, labels: np.ndarray | None = None) -> Any:
     """Compute scores into a zarr array, each of whose chunks or shards is written by one task.
 
     Parameters
     ----------
     scores : dask.array.Array
     out : zarr.Array, or path or store to create one in; or an array in memory
+    labels : ndarray, optional
+        All values of the scores, if these are labels.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def store(scores: Any, out: Any) -> Any:
     Raises
     ------
     InvalidDataError
-        If the number of rows is unknown.
+        If the number of rows is unknown, or `out` cannot hold the scores.
     ClusterError
         If the cluster fails.
     """
@@ -81,7 +83,7 @@ def store(scores: Any, out: Any) -> Any:
             "X has row chunks of unknown size, and out needs the number of rows: call "
             "X.compute_chunk_sizes() first"
         )
-    out = create(out, scores.shape, scores.dtype, max(1, *scores.chunks[0]))
+    out = create(out, scores.shape, scores.dtype, max(1, *scores.chunks[0]), labels)
     written = as_source(out, "out")
     if written.shareable:
         rows = max(1, max(scores.chunks[0]) // written.shard) * written.shard

@@ -1,0 +1,51 @@
+"""Masked arrays: a masked value is missing, whatever it is a value of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+
+_MEANING = {
+    "X": "every value is needed; leave such rows out (accumulate with on_invalid='skip') or fill "
+    "them in",
+    "sample_weight": "every row needs a weight; give rows that do not count the weight zero",
+}
+_LABELS = "every row needs a label; leave such rows out"
+
+
+def is_masked(values: Any) -> bool:
+    """Return whether this is a masked array of which some values are masked."""
+    masked = isinstance(values, np.ma.MaskedArray) and values.dtype.names is None
+    return masked and bool(np.ma.getmask(values).any())
+
+
+def as_slab(values: Any) -> np.ndarray:
+    """Return values as an array, which is a masked one only if some of them are masked.
+
+    Collections of dask are evaluated; as an argument of `numpy.asarray` they would lose the mask.
+    """
+    if hasattr(values, "__dask_graph__"):
+        values = values.compute()
+    return values if is_masked(values) else np.asarray(values)
+
+
+def unmasked(values: np.ndarray, name: str, first_row: int = 0) -> np.ndarray:
+    """Return an array none of whose values are masked.
+
+    Raises
+    ------
+    InvalidDataError
+        For the first masked value; it counts rows from `first_row`.
+    """
+    if not is_masked(values):
+        return values
+    at, *columns = (int(i) for i in np.argwhere(np.ma.getmask(values))[0])
+    row, column = first_row + at, columns[0] if columns else None
+    where = f"{name}[{row}]" if column is None else f"row {row}, column {column} of {name}"
+    raise InvalidDataError(
+        f"{where} is masked, which means missing; {_MEANING.get(name, _LABELS)}",
+        *(name, row, column),
+    )
