@@ -291,7 +291,11 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
 
 
 def test_left_overs_of_killed_runs_are_removed(tmp_path):
-    for name in ("kept.123.partial.zip", "kept.7.partial.zip.7.partial", "kept.partially"):
+    for name in (
+        "kept.0123abcd.partial.zip",
+        "kept.4567cdef.partial.zip.89abcdef.partial",
+        "kept.partially",
+    ):
         (tmp_path / name).write_text("half")
     accumulate(X, Y, checkpoint=tmp_path / "kept")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "kept.partially"]

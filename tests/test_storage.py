@@ -15,6 +15,7 @@ from streamgda import GaussianDiscriminantAnalysis, GaussianModel, storage
 from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 from streamgda.moments import ClassMoments
 from streamgda.storage import pack_labels, unpack_labels
+from streamgda.storage import replacing as replacement
 from streamgda.storage.replacing import move_into_place, replacing
 from streamgda.storage.saved import state_of
 
@@ -602,6 +603,7 @@ def test_a_directory_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypat
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", failing)
+    monkeypatch.setattr(replacement, "exchange", lambda *paths: False)
     with pytest.raises(OSError, match="another file system"):
         move_into_place(partial, path)
     assert (path / "name").read_text() == "there"

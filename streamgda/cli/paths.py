@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamgda.errors import FormatError, InvalidParameterError
+from streamgda.storage.replacing import exists
 
 
 def is_free(path: Path) -> bool:
     """Return True if the path does not exist, or is an empty directory."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    return not exists(path) or (path.is_dir() and not any(path.iterdir()))
 
 
 def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:

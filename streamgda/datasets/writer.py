@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
 from streamgda.storage.opening import locate, open_node, open_zarr
-from streamgda.storage.replacing import replacing
+from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
     import zarr
@@ -44,16 +43,19 @@ def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zar
         _check_store(store, overwrite, sources)
         yield zarr.create_group(_location(store), overwrite=overwrite)
         return
+    from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
+
     _check_path(path, overwrite)
     with replacing(path) as partial:
-        if path.suffix != ".zip":
-            yield zarr.create_group(partial)
-            return
-        # Packed at the end, because an array that grows rewrites its metadata, and the members of
-        # a zip file cannot be written twice.
-        with tempfile.TemporaryDirectory(".partial", f"{path.name}.", path.parent) as folder:
-            yield zarr.create_group(folder)
-            _pack(Path(folder), partial)
+        # Zip files are packed at the end, because an array that grows rewrites its metadata, and
+        # the members of a zip file cannot be written twice.
+        zipped = path.suffix == ".zip"
+        folder = partial.with_name(f"{partial.name}.folder") if zipped else partial
+        with new_group(folder) as group:
+            yield group
+        if zipped:
+            _pack(folder, partial)
+        _check_path(path, overwrite)  # another process may have written meanwhile
 
 
 def reopened(store: Any) -> zarr.Group:
@@ -78,7 +80,7 @@ def _location(store: Any) -> Any:
 
 
 def _check_path(path: Path, overwrite: bool) -> None:
-    if not path.exists():
+    if not exists(path):
         return
     if path.suffix == ".zip":
         ours, free = path.is_file(), False

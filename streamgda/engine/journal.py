@@ -22,7 +22,7 @@ from streamgda.errors import (
     InvalidParameterError,
 )
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments
-from streamgda.storage.replacing import remove_left_overs, replacing
+from streamgda.storage.replacing import remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 KIND = "checkpoint"
@@ -134,8 +134,11 @@ class Journal:
         self._description = dict(description)
         self._written = 0  # `done` of the checkpoint
         self._since = time.monotonic()  # the time at which it was written
+        self._tried = False
         if self._file is not None and self._file.exists():
             self._resume(self._file)
+        else:
+            self.try_place()
 
     def __str__(self) -> str:
         return str(self._file)
@@ -150,6 +153,12 @@ class Journal:
         refuse_others(contents.description, self._description, str(self))
         self.kept, self.held = contents.seen, contents.moments
         self.done = self._written = contents.done
+
+    def try_place(self) -> None:
+        """Raise OSError, before the pass rather than later, if no checkpoint can be written."""
+        if self._file is not None and not self._tried:
+            try_place(self._file)
+        self._tried = True
 
     def refuse_skipped(self) -> None:
         """Raise CheckpointError if invalid rows were skipped in the checkpoint."""
@@ -238,6 +247,7 @@ class RowJournal(Journal):
         *seen
             Arguments of ``self.seen.add``.
         """
+        self.try_place()
         self._sound = False
         try:
             yield

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, refuse_others
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
-from streamgda.storage.opening import open_node
+from streamgda.storage.locks import locked
+from streamgda.storage.opening import local_path, open_node
+from streamgda.storage.replacing import naming
 
 MARK = "streamgda_scores"  # the attribute of the array
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -26,6 +29,42 @@ def mark_of(values: Any) -> dict[str, Any] | None:
     attributes = getattr(values, "attrs", None)
     mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
     return mark if isinstance(mark, dict) else None
+
+
+@contextlib.contextmanager
+def only_writer(out: Any) -> Iterator[None]:
+    """Enter a context in which no other process or thread writes scores to this destination.
+
+    Errors of the system name it. Arrays in memory and in remote stores are not locked.
+
+    Raises
+    ------
+    SourceError
+        If another process or thread is writing scores there.
+    """
+    path = _path_of(out)
+    if path is None:
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(naming(path, path))
+        with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
+            if not stack.enter_context(locked(lock)):
+                raise SourceError(
+                    f"{path} is being written by another process or thread: wait for it, or name "
+                    f"another destination (if there is none, remove {lock})"
+                )
+        yield
+
+
+def _path_of(out: Any) -> Path | None:
+    """Return the local path of an array that exists or will be created there."""
+    path = local_path(out)
+    if path is None and hasattr(out, "store"):
+        root = getattr(out.store, "root", None)  # of stores in directories
+        path = root / out.path if isinstance(root, Path) else None
+    return None if path is None else path.resolve()
 
 
 def refuse_half_written(values: Any, what: str) -> None:
@@ -151,6 +190,7 @@ class Output:
                 attributes=self._mark() if _replaceable(self._out) else {},
                 overwrite=False,
             )
+            _remove_left_over(self.array)
         else:
             self._write_mark()
         self._started = True

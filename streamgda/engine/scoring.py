@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import describe, fingerprint_rows
-from streamgda.engine.outputs import Output, refuse_half_written
+from streamgda.engine.outputs import Output, only_writer, refuse_half_written
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import reading
@@ -84,20 +84,21 @@ def score(
     held += rows.n_rows * asked.row_bytes if out is None else 0
     plan = plan_rows(rows, allowed_bytes(max_memory), held, out_row_bytes=asked.row_bytes)
     kept = {**fingerprint, "X": describe(rows)} if fingerprint and out is not None else None
-    output = Output(out, kept)
-    output.check((rows.n_rows, columns), asked.dtype, labels)
-    if kept:
-        plan = resume(output, plan, rows)
-    if read_by_workers(rows):
-        dask = on_dask()
-        if out is not None:
-            first = function(rows.read(0, 1), 0)
-            shape = (rows.n_rows, *first.shape[1:])
-            output.prepare(shape, first.dtype, dask.scored_rows(rows))
-        if out is None or as_source(output.array, "out").shareable:
-            with placing(rows):
-                return dask.score_store(asked, rows, output, plan.n_rows)
-    return _score_slabs(asked, rows, output, plan)
+    with only_writer(out):
+        output = Output(out, kept)
+        output.check((rows.n_rows, columns), asked.dtype, labels)
+        if kept:
+            plan = resume(output, plan, rows)
+        if read_by_workers(rows):
+            dask = on_dask()
+            if out is not None:
+                first = function(rows.read(0, 1), 0)
+                shape = (rows.n_rows, *first.shape[1:])
+                output.prepare(shape, first.dtype, dask.scored_rows(rows))
+            if out is None or as_source(output.array, "out").shareable:
+                with placing(rows):
+                    return dask.score_store(asked, rows, output, plan.n_rows)
+        return _score_slabs(asked, rows, output, plan)
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -> Any:

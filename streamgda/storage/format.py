@@ -32,7 +32,7 @@ import numpy as np
 
 from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
 from streamgda.runtime.retry import brief, is_temporary
-from streamgda.storage.opening import close, local_path, open_zarr
+from streamgda.storage.opening import close, local_path, open_zarr, reread_if_replaced
 from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
 
@@ -90,6 +90,7 @@ def write(
             node[...] = array
 
 
+@reread_if_replaced
 def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a group of a kind.
 
@@ -121,6 +122,7 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return dict(head["attributes"]), arrays
 
 
+@reread_if_replaced
 def kind_of(store: Any) -> str:
     """Return the kind of a saved group; errors as of `read`."""
     with _opened(store) as group:
@@ -229,12 +231,14 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
         target = store.store_path if isinstance(store, zarr.Group) else store
         yield zarr.create_group(target, attributes=attributes, overwrite=True)
         return
-    with replacing(path) as partial:
-        if path.suffix == ".zip":
-            with zarr.storage.ZipStore(partial, mode="w") as archive:
-                yield zarr.create_group(archive, attributes=attributes)
-        else:
-            yield zarr.create_group(partial, attributes=attributes)
+    from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
+
+    zipped = path.suffix == ".zip"
+    with (
+        replacing(path) as partial,
+        new_group(partial, zipped=zipped, attributes=attributes) as group,
+    ):
+        yield group
 
 
 def _check_replaceable(store: Any) -> None:
@@ -243,8 +247,7 @@ def _check_replaceable(store: Any) -> None:
     if path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
         return
     try:
-        with _opened(store) as group:
-            free = FORMAT in group.attrs or (path is None and not [*group.keys()])
+        free = _is_ours(store) or (path is None and _is_empty(store))
     except FormatError:
         free = path is None and not _holds_zarr(store)
     if not free:
@@ -252,6 +255,17 @@ def _check_replaceable(store: Any) -> None:
             f"{store} holds something else than a saved object of streamgda, and saving would "
             f"delete it: choose another path, or remove it first"
         )
+
+
+@reread_if_replaced
+def _is_ours(store: Any) -> bool:
+    with _opened(store) as group:
+        return FORMAT in group.attrs
+
+
+def _is_empty(store: Any) -> bool:
+    with _opened(store) as group:
+        return not [*group.keys()]
 
 
 def _holds_zarr(store: Any) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
-from streamgda.errors import InvalidParameterError, SourceError, SourceNotFoundError
+from streamgda.errors import FormatError, InvalidParameterError, SourceError, SourceNotFoundError
 from streamgda.runtime.retry import brief, with_retries
+from streamgda.storage.replacing import exists
 
 
 def open_store(
@@ -214,7 +216,7 @@ def locate(
     if storage_options is not None and not (isinstance(store, str) and path is None):
         raise InvalidParameterError(f"storage_options are for URLs, and {store} is not a URL")
     if path is not None:
-        if not path.exists():
+        if not exists(path):
             raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
         if path.is_file():
             return zarr.storage.ZipStore(path, mode="r"), ""
@@ -224,6 +226,36 @@ def locate(
         url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
         return url, ""
     return store, ""
+
+
+def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function that reads a store read it again if it was replaced meanwhile.
+
+    Files of a directory are opened one by one, and so a reader may find old and new ones.
+    """
+
+    @wraps(read)
+    def consistent(store: Any, *arguments: Any) -> Any:
+        while True:
+            before = _identity(store)
+            try:
+                return read(store, *arguments)
+            except (FormatError, SourceNotFoundError):
+                if _identity(store) == before:
+                    raise
+
+    return consistent
+
+
+def _identity(store: Any) -> tuple[int, int] | None:
+    """Return what distinguishes the file or directory at a path from the one that replaces it."""
+    path = local_path(store)
+    if path is None or not exists(path):
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        found = path.stat()
+        return found.st_ino, found.st_ctime_ns
+    return None
 
 
 def local_path(store: Any) -> Path | None:

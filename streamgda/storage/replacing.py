@@ -1,27 +1,42 @@
-"""Replacing a file or a directory in one step.
+"""Replacing a file or a directory in one step, no matter who else writes to the same path.
 
 New contents are written under a temporary name beside the old ones and moved into place once they
-are complete. A failure on the way leaves the old contents as they were.
+are complete. A failure on the way leaves the old contents as they were. A writer of ``model`` has
+a random number, and holds or creates
+
+- ``model.1a2b3c4d.lock`` as long as its process lives, which protects the others from removal;
+- ``model.1a2b3c4d.partial``, the new contents;
+- ``model.1a2b3c4d.old``, the old contents, on systems that cannot exchange two directories in one
+  step. Between two renames, these are the only ones: the next reader or writer moves them back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
+import ctypes
+import errno
 import os
+import re
 import shutil
+import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+from streamgda.errors import StreamGDAError
+from streamgda.storage.locks import locked
+
+_PATIENCE = 1.0  # seconds to wait for a writer between two renames
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing fails with these
 
 
 @contextlib.contextmanager
 def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield a path to write to; on leaving without an error, its contents replace those of `path`.
 
-    A file replaces a file atomically, and only once it is on the disk: if the process or the
-    machine stops, the old file or the new one is there. A directory is moved away before the new
-    one takes its place.
+    The old or the new contents are there at any time. A file is moved once it is on the disk.
+    Of several writers, the last one wins. What killed writers have left is removed.
 
     Parameters
     ----------
@@ -41,41 +56,153 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     ('complete', 1)
     """
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial{suffix}")
-    try:
-        yield partial
-        move_into_place(partial, path)
-    finally:
-        _remove(partial)
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_left_overs(path)
+        with _number(path) as number:
+            partial = _temporary(path, number, f"partial{suffix}")
+            yield partial
+            _move(partial, path, _temporary(path, number, "old"))
 
 
 def move_into_place(partial: Path, path: Path) -> None:
     """Move a complete file or directory to `path`, replacing the existing one."""
-    if partial.is_file():
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-    if not path.exists() or not (path.is_dir() or partial.is_dir()):
-        partial.replace(path)
-        return
-    old = partial.with_name(f"{partial.name}.old")  # directories are not replaced atomically
-    path.replace(old)
+    with naming(path), _number(path) as number:
+        _move(partial, path, _temporary(path, number, "old"))
+        _remove(partial)
+
+
+def try_place(path: Path) -> None:
+    """Raise OSError unless files can be created beside a path, whose parent may be missing."""
+    beside = next(parent for parent in path.parents if parent.exists()) / path.name
+    with naming(path, beside), _number(beside):
+        pass
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path exists; a replacement that was interrupted half-way is undone first."""
+    if path.exists():
+        return True
+    path, until = path.resolve(), time.monotonic() + _PATIENCE
+    while any(name.endswith(".old") for name in _left_overs(path)) and time.monotonic() < until:
+        remove_left_overs(path)
+        if path.exists():
+            return True
+        time.sleep(0.001)
+    return path.exists()
+
+
+def remove_left_overs(path: Path) -> None:
+    """Remove the temporary files that killed processes left beside a path, as far as possible."""
+    path = path.resolve()
+    numbers = {name.removeprefix(f"{path.name}.")[:8] for name in _left_overs(path)}
+    for number in numbers:
+        with contextlib.suppress(OSError), locked(_temporary(path, number, "lock")) as free:
+            if free:
+                _settle(path, number)
+
+
+@contextlib.contextmanager
+def naming(path: Path, written: Path | None = None) -> Iterator[None]:
+    """Name the path in errors of the system that name no file, or a temporary one.
+
+    Parameters
+    ----------
+    path : Path
+    written : Path, optional
+        The path beside which temporary files are written, if it is another one.
+    """
     try:
-        partial.replace(path)
-    except BaseException:
-        old.replace(path)
+        yield
+    except StreamGDAError:
         raise
-    _remove(old)
+    except OSError as error:
+        name = error.filename
+        temporary = name is not None and str(name).startswith(f"{written or path}.")
+        if not temporary and (name is not None or error.errno not in _FULL):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def remove_left_overs(file: Path) -> None:
-    """Remove the temporary files that killed processes left beside a file."""
-    for left in file.parent.glob(f"{glob.escape(file.name)}.*.partial*"):
-        left.unlink(missing_ok=True)
+# --- temporary files ------------------------------------------------------------------------------
+
+
+def _temporary(path: Path, number: str, what: str) -> Path:
+    return path.with_name(f"{path.name}.{number}.{what}")
+
+
+def _left_overs(path: Path) -> list[str]:
+    """Return the names of the temporary files of all writers of a path."""
+    kind = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}\.(lock|old|partial.*)")
+    try:
+        return [name for name in os.listdir(path.parent) if kind.fullmatch(name)]
+    except OSError:  # there is no such directory, or it cannot be listed
+        return []
+
+
+@contextlib.contextmanager
+def _number(path: Path) -> Iterator[str]:
+    """Yield the number of a writer, whose temporary files are removed on leaving."""
+    while True:
+        number = uuid.uuid4().hex[:8]
+        with locked(_temporary(path, number, "lock")) as free:
+            if not free:  # another writer is just removing what it takes for a left-over
+                continue
+            try:
+                yield number
+            finally:
+                _settle(path, number)
+            return
+
+
+def _settle(path: Path, number: str) -> None:
+    """Remove the temporary files of a writer; move old contents back if there are no others."""
+    start = f"{path.name}.{number}."
+    left = {name for name in _left_overs(path) if name.startswith(start)}
+    for name in sorted(left - {f"{start}lock"}):  # the lock is removed by its owner
+        if name.endswith(".old") and not path.exists():
+            with contextlib.suppress(OSError):  # another writer was faster
+                path.with_name(name).rename(path)
+        _remove(path.with_name(name))
 
 
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+# --- moving ---------------------------------------------------------------------------------------
+
+
+def _move(partial: Path, path: Path, old: Path) -> None:
+    """Move new contents into place; old ones may end at either of the other paths."""
+    if partial.is_file():
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+    while True:
+        try:
+            partial.replace(path)
+            return
+        except OSError:  # a directory is in the way, or a directory is moved
+            if not (path.is_dir() or (partial.is_dir() and path.exists())):
+                raise
+        if exchange(partial, path):
+            return
+        _remove(old)
+        with contextlib.suppress(FileNotFoundError):  # another writer has moved it
+            path.replace(old)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two files or directories in one step; return False if the system cannot."""
+    function, arguments = {
+        "linux": ("renameat2", (-100, one, -100, other, 2)),  # AT_FDCWD, RENAME_EXCHANGE
+        "darwin": ("renamex_np", (one, other, 2)),  # RENAME_SWAP
+    }.get(sys.platform, ("", ()))
+    call = getattr(ctypes.CDLL(None), function, None) if function else None
+    if call is None:  # another system, or an old one
+        return False
+    return call(*(os.fsencode(a) if isinstance(a, Path) else a for a in arguments)) == 0

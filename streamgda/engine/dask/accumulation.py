@@ -246,6 +246,8 @@ def _merged(asked: Accumulation, parts: Parts, journal: TreeJournal | None) -> M
     first = sum(parts.rows) - sum(sizes.values())
     if parts.total is None:
         first = int(sum(part.moments.class_count.sum() for part in held.values()))
+    if journal is not None and wanted:
+        journal.try_place()
     watching = {} if journal is None else _watching(journal, nodes, wanted)
     with (
         reporter(asked.progress, parts.total, "accumulating", first=first) as report,

@@ -1,0 +1,353 @@
+"""Kill saves, conversions and passes, and check what they leave; in forks of one process.
+
+Each work is killed (SIGKILL) and interrupted (Ctrl-C) before steps of the file system, and killed
+at random moments. An interrupt arrives as such, and not as another error. Afterwards
+the old or the new contents are whole, the same call gives the same bits as without a kill, and no
+temporary file is left. The program exits with 1 if anything else is found.
+
+    python tests/kills.py                 some 300 stops: random moments, and evenly spaced steps
+    python tests/kills.py --every         before every step; a few minutes
+    python tests/kills.py save convert    works whose name contains one of these words
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lives
+import numpy as np
+
+from streamgda import ClassMoments, storage
+from streamgda.datasets import convert
+from streamgda.engine import outputs, plan
+from streamgda.engine.journal import KIND
+from streamgda.runtime import threads
+from streamgda.storage import replacing
+from streamgda.storage.opening import opened_node
+
+STEPS = {"open", "shutil.rmtree"}  # and everything that begins with "os."
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something that is killed.
+
+    Attributes
+    ----------
+    run : callable
+        Does the work in a folder.
+    path : str
+        What it writes there.
+    read : callable
+        Returns the contents of that path, from which a digest is computed.
+    before : callable, optional
+        Writes the old contents in the folder. Without it, there is nothing at first.
+    resumed : bool
+        Whether it writes parts, from which the next run resumes.
+    exchanging : bool
+        Whether the system can exchange two directories in one step.
+    """
+
+    run: Callable[[Path], Any]
+    path: str
+    read: Callable[[Path], Any]
+    before: Callable[[Path], Any] | None = None
+    resumed: bool = False
+    exchanging: bool = True
+
+
+# --- works ----------------------------------------------------------------------------------------
+
+
+def moments_of(rows: slice) -> ClassMoments:
+    return ClassMoments("diag").update(lives.X[rows], lives.Y[rows])
+
+
+def saving(name: str) -> dict[str, Any]:
+    return {
+        "run": lambda folder: moments_of(slice(None)).save(folder / name),
+        "path": name,
+        "read": ClassMoments.load,
+        "before": lambda folder: moments_of(slice(100)).save(folder / name),
+    }
+
+
+def converting(name: str) -> dict[str, Any]:
+    def write(folder: Path, n_rows: int) -> None:
+        X, y = lives.X[:n_rows], lives.Y[:n_rows]
+        convert(X, folder / name, labels=y, chunk_rows=n_rows // 2, overwrite=True)
+
+    def read(path: Path) -> np.ndarray:
+        with opened_node(path) as group:
+            return np.column_stack([group["X"][:], group["y"][:]])
+
+    return {
+        "run": lambda folder: write(folder, lives.N_ROWS),
+        "path": name,
+        "read": read,
+        "before": lambda folder: write(folder, 100),
+    }
+
+
+def resuming(run: Callable[[Path], Any], name: str, read: Callable[[Path], Any]) -> Work:
+    return Work(run, name, read, resumed=True)
+
+
+def checkpoint(path: Path) -> Any:
+    return storage.read(path, KIND)[1]
+
+
+WORKS = {
+    "save to a zip": Work(**saving("m.zip")),
+    "save to a folder": Work(**saving("m")),
+    "save to a folder in two steps": Work(**saving("m"), exchanging=False),
+    "save to a new folder": Work(**saving("m") | {"before": None}),
+    "convert to a zip": Work(**converting("rows.zip")),
+    "convert to a folder": Work(**converting("rows")),
+    "convert to a folder in two steps": Work(**converting("rows"), exchanging=False),
+    "accumulate with a checkpoint": resuming(lives.rows, "kept", checkpoint),
+    "accumulate batches with a checkpoint": resuming(lives.iterable, "kept.zip", checkpoint),
+    "learn from a stream": resuming(lives.stream, "kept", storage.kind_of),
+    "scores to an output": resuming(lives.scores, "scores.zarr", lambda path: None),
+}
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+
+def count_steps(last: int | None, interrupted: bool) -> list[int]:
+    """Count the steps of the file system from now on; stop this process before one of them."""
+    steps = [0]
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal last
+        if not event.startswith("os.") and event not in STEPS:
+            return
+        steps[0] += 1
+        if last is None or steps[0] < last:
+            return
+        if not interrupted:
+            last = None  # for this kill is a step too
+            os.kill(os.getpid(), signal.SIGKILL)
+        if threading.current_thread() is threading.main_thread():
+            last = None
+            raise KeyboardInterrupt
+
+    sys.addaudithook(hook)
+    return steps
+
+
+def life(
+    work: Work,
+    folder: Path,
+    step: int | None = None,
+    seconds: float | None = None,
+    interrupted: bool = False,
+) -> int:
+    """Run the work in a fork, until it ends or is stopped.
+
+    Parameters
+    ----------
+    work, folder
+    step : int, optional
+        Step of the file system before which it is stopped.
+    seconds : float, optional
+        Time after which it is killed.
+    interrupted : bool
+        Whether it is interrupted at that step, as by Ctrl-C, rather than killed.
+
+    Returns
+    -------
+    int
+        Steps that it took, 0 if it was stopped.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            steps = count_steps(step, interrupted)
+            work.run(folder)
+            os.write(writer, str(steps[0]).encode())
+            code = 0
+        except KeyboardInterrupt:
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(writer)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with os.fdopen(reader, "rb") as told:
+        steps = told.read()
+    if code not in (0, -signal.SIGKILL):
+        raise AssertionError(f"the work failed with {code}")
+    return int(steps or 0)
+
+
+def digest(work: Work, folder: Path) -> str:
+    path = folder / work.path
+    if work.resumed:  # the result of the call that resumes
+        return lives.digest_of(work.run(folder), path)
+    return lives.digest_of(work.read(path), path)
+
+
+class Killer:
+    """Kills a work in new folders, and checks what is left each time.
+
+    Attributes
+    ----------
+    steps : int
+        Steps of the file system that the work takes.
+    old, new : str or None
+        Digests of the contents before and after.
+    """
+
+    def __init__(self, work: Work, folder: Path) -> None:
+        self.work, self.folder, self.lives = work, folder, 0
+        replacing.exchange = _EXCHANGE if work.exchanging else lambda *paths: False
+        first = self.new_folder()
+        self.old = None if work.before is None else digest(work, first)
+        self.steps = life(work, first)
+        self.new = digest(work, first)
+        assert self.left(first) == [work.path], self.left(first)
+
+    def seconds(self) -> float:
+        """Return the time that the work takes."""
+        folder, started = self.new_folder(), time.monotonic()
+        life(self.work, folder)
+        return time.monotonic() - started
+
+    def new_folder(self) -> Path:
+        self.lives += 1
+        folder = self.folder / str(self.lives)
+        folder.mkdir()
+        if self.work.before is not None:
+            self.work.before(folder)
+        return folder
+
+    def left(self, folder: Path) -> list[str]:
+        """Return the names in a folder, also of temporary files further down."""
+        return sorted(
+            {
+                str(file.relative_to(folder))
+                for file in folder.rglob("*")
+                if file.parent == folder or any(word in file.name for word in ("partial", "lock"))
+            }
+        )
+
+    def kill(self, **moment: Any) -> bool:
+        """Stop the work once, see `life`; return whether it was stopped before it ended.
+
+        Raises
+        ------
+        AssertionError
+            If the contents are neither old nor new, or temporary files stay.
+        """
+        work, folder = self.work, self.new_folder()
+        stopped = not life(work, folder, **moment)
+        path, left = folder / work.path, self.left(folder)
+        where = f"{moment}, which left {left}"
+        # Nothing is ever missing, without any help by a reader.
+        assert path.exists() or self.old is None or not work.exchanging, f"nothing at {where}"
+        if not replacing.exists(path):
+            assert self.old is None, f"nothing at {where}"
+        elif work.resumed:
+            work.read(path)
+        else:
+            assert digest(work, folder) in (self.old, self.new), f"neither at {where}"
+        if not work.resumed:
+            work.run(folder)
+        assert digest(work, folder) == self.new, f"other bits at {where}"
+        assert self.left(folder) == [work.path], f"{self.left(folder)} after {where}"
+        return stopped
+
+
+_EXCHANGE = replacing.exchange
+
+
+def moments(
+    steps: int, seconds: float, n: int | None, chance: random.Random
+) -> Iterator[dict[str, Any]]:
+    """Yield when to stop: before `n` evenly spaced steps (or all), then as often at random.
+
+    With no seconds, there are no random moments.
+    """
+    for step in range(1, steps + 1) if n is None else spaced(steps, n):
+        yield {"step": step}
+        yield {"step": step, "interrupted": True}
+    for _ in range(n or 10) if seconds else ():
+        yield {"seconds": chance.uniform(0, seconds)}
+
+
+def spaced(steps: int, n: int) -> list[int]:
+    return sorted({1 + round(i * (steps - 1) / max(1, n - 1)) for i in range(n)})
+
+
+def write_often() -> None:
+    """Let works read small slabs, and write as often as they can."""
+    plan._SLAB_BYTES = lives.SLAB_BYTES
+    outputs._EVERY = 0
+
+
+def compile_kernels() -> None:
+    for work in WORKS.values():
+        with tempfile.TemporaryDirectory() as folder:
+            work.run(Path(folder))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="kill works whose name contains one of them")
+    parser.add_argument("--every", action="store_true", help="kill before every step")
+    parser.add_argument("--kills", type=int, default=10, help="steps of each work, and moments")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    with threads.limit(1):  # pools of threads do not survive a fork
+        return kill_all(given)
+
+
+def kill_all(given: argparse.Namespace) -> int:
+    """Kill all works that were asked for; return the exit code."""
+    chance, failed, total = random.Random(given.seed), 0, 0
+    write_often()
+    compile_kernels()
+    print("| work | steps | stops | failures |", "| --- | --- | --- | --- |", sep="\n")
+    for name, work in WORKS.items():
+        if given.words and not any(word in name for word in given.words):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            killer, failures, kills = Killer(work, Path(folder)), [], 0
+            n = None if given.every else given.kills
+            for moment in moments(killer.steps, killer.seconds(), n, chance):
+                try:
+                    kills += killer.kill(**moment)
+                except Exception as error:
+                    failures.append(f"{type(error).__name__}: {error}")
+        print(f"| {name} | {killer.steps} | {kills} | {len(failures)} |", flush=True)
+        print(*failures, sep="\n", end="\n" if failures else "")
+        failed, total = failed + len(failures), total + kills
+    print(f"\n{total} stops, {failed} failures.")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Killed saves, conversions and passes leave the old or the new contents, and nothing else."""
+
+import os
+import random
+
+import kills
+import pytest
+
+from streamgda.engine import outputs, plan
+from streamgda.runtime import threads
+from streamgda.storage import replacing
+
+FEW = {  # steps at which the short version stops each work; test_checkpoint.py kills others
+    "save to a zip": 2,
+    "save to a folder": 3,
+    "save to a folder in two steps": 3,
+    "convert to a zip": 2,
+    "scores to an output": 1,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork on this platform")
+    for module, name in ((plan, "_SLAB_BYTES"), (outputs, "_EVERY"), (replacing, "exchange")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # restored afterwards
+    kills.write_often()
+    with threads.limit(1):
+        yield
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_killed_work(tmp_path, name):
+    killer = kills.Killer(kills.WORKS[name], tmp_path)
+    for moment in kills.moments(killer.steps, 0, FEW[name], random.Random(0)):
+        killer.kill(**moment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", kills.WORKS)
+def test_work_killed_at_every_step(tmp_path, name):
+    killer = kills.Killer(kills.WORKS[name], tmp_path)
+    for moment in kills.moments(killer.steps, killer.seconds(), None, random.Random(0)):
+        killer.kill(**moment)

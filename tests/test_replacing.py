@@ -1,0 +1,275 @@
+"""Replacing files and folders: several writers, left-overs, errors that name the path."""
+
+import contextlib
+import errno
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from stops import SLAB, Rows, X, Y, stopped
+
+from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
+from streamgda.datasets import convert
+from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.storage import replacing as replacement
+from streamgda.storage.replacing import exchange, exists, move_into_place, replacing
+from streamgda.storage.writing import new_group
+
+resource = pytest.importorskip("resource")
+
+pytestmark = pytest.mark.usefixtures("small_slabs")
+
+FEW, MANY = (ClassMoments("diag").update(X[:n], Y[:n]) for n in (100, 300))
+
+
+@pytest.fixture(params=[True, False], ids=["exchanging", "in two steps"])
+def exchanging(request, monkeypatch):
+    """Systems that exchange two directories in one step, and others."""
+    if not request.param:
+        monkeypatch.setattr(replacement, "exchange", lambda *paths: False)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- several writers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["m", "m.zip"])
+@pytest.mark.usefixtures("exchanging")
+def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, name):
+    path, errors = tmp_path / name, []
+    FEW.save(path)
+
+    def work(call):
+        try:
+            for _ in range(8):
+                call()
+        except Exception as error:
+            errors.append(error)
+
+    def load():
+        assert ClassMoments.load(path).class_count.sum() in (100, 300)
+
+    calls = [lambda: FEW.save(path), lambda: MANY.save(path), load, load]
+    workers = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    load()
+    assert names(tmp_path) == [name]
+
+
+def test_two_threads_on_one_checkpoint(tmp_path):
+    path, found = tmp_path / "kept", []
+
+    def work():
+        found.append(accumulate(Rows(), Y, checkpoint=path, checkpoint_every=0).class_count.sum())
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [300, 300]
+    assert names(tmp_path) == ["kept"]
+
+
+def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
+    for name in ("rows", "rows.zip"):
+
+        def batches(path=tmp_path / name):
+            yield X[:10], Y[:10]
+            convert(X, path, labels=Y)
+            yield X[10:20], Y[10:20]
+
+        with pytest.raises(InvalidParameterError, match="exists: overwrite=True"):
+            convert(batches(), tmp_path / name)
+        assert convert(tmp_path / name, zarr.storage.MemoryStore())["X"].shape == X.shape
+    assert names(tmp_path) == ["rows", "rows.zip"]
+
+
+@pytest.mark.parametrize("given", ["path", "array"])
+def test_scores_have_one_writer(tmp_path, given):
+    fitted, refused = GaussianNB().fit(X, Y), []
+    out = path = tmp_path / "scores"
+    if given == "array":
+        out = zarr.create_array(path, shape=300, chunks=SLAB, dtype=np.int64)
+
+    class Asking(Rows):
+        def __getitem__(self, rows):
+            if not refused:
+                refused.append(1)
+                with pytest.raises(SourceError, match="scores is being written by another"):
+                    fitted.predict(X, out=path)
+            return super().__getitem__(rows)
+
+    np.testing.assert_array_equal(fitted.predict(Asking(), out=out)[:], fitted.predict(X))
+    assert refused == [1]
+    assert names(tmp_path) == ["scores"]
+
+
+# --- left-overs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["m", "m.zip"])
+def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
+    FEW.save(tmp_path / name)
+    other = ["m.zip.partial", "m.0123456.partial", "m.old", "m.zip.zip.01234567.partial"]
+    for file in (f"{name}.01234567.partial", f"{name}.01234567.lock", f"{name}.89abcdef.old"):
+        (tmp_path / file).write_text("half")
+    (tmp_path / f"{name}.fedcba98.partial").mkdir()
+    (tmp_path / f"{name}.fedcba98.partial" / "zarr.json").write_text("{}")
+    for file in other:
+        (tmp_path / file).write_text("of something else")
+    with replacing(tmp_path / name) as live:
+        live.mkdir()
+        FEW.save(tmp_path / name)
+        number = live.name.split(".")[-2]
+        alive = [f"{name}.{number}.lock", f"{name}.{number}.partial"]
+        assert names(tmp_path) == sorted([*other, *alive, name])
+        MANY.save(live)
+    assert names(tmp_path) == sorted([*other, name])
+
+
+@pytest.mark.parametrize("read", [ClassMoments.load, FEW.save, exists])
+def test_old_contents_are_moved_back(tmp_path, read):
+    FEW.save(tmp_path / "m.01234567.old")
+    (tmp_path / "m.01234567.partial").mkdir()
+    read(tmp_path / "m")
+    assert names(tmp_path) == ["m"]
+    assert ClassMoments.load(tmp_path / "m").class_count.sum() == 100
+
+
+def test_a_reader_waits_for_a_writer_between_two_renames(tmp_path):
+    FEW.save(tmp_path / "m")
+    with replacing(tmp_path / "m") as partial:
+        MANY.save(partial)
+        old = partial.with_suffix(".old")
+        (tmp_path / "m").rename(old)
+        waiting = threading.Timer(0.02, old.rename, [tmp_path / "m"])
+        waiting.start()
+        assert ClassMoments.load(tmp_path / "m").class_count.sum() == 100
+        waiting.join()
+    assert ClassMoments.load(tmp_path / "m").class_count.sum() == 300
+    assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("kinds", [("file", "folder"), ("folder", "file"), ("folder", "folder")])
+@pytest.mark.usefixtures("exchanging")
+def test_anything_replaces_anything(tmp_path, kinds):
+    for kind, name in zip(kinds, ("old", "new"), strict=True):
+        file = tmp_path / name if kind == "file" else tmp_path / name / "file"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(name)
+    move_into_place(tmp_path / "new", tmp_path / "old")
+    assert names(tmp_path) == ["old"]
+    assert (tmp_path / "old").is_dir() == (kinds[1] == "folder")
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="the system cannot")
+def test_folders_are_exchanged_in_one_step(tmp_path):
+    for name in "ab":
+        (tmp_path / name / name).mkdir(parents=True)
+    assert exchange(tmp_path / "a", tmp_path / "b")
+    assert (names(tmp_path / "a"), names(tmp_path / "b")) == (["b"], ["a"])
+    assert not exchange(tmp_path / "a", tmp_path / "c")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_disk():
+    """Files cannot grow over one byte while the context is entered."""
+
+    @contextlib.contextmanager
+    def full():
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return full
+
+
+WRITES = {
+    "a zip": ("m.zip", MANY.save),
+    "a folder": ("m", MANY.save),
+    "rows in a zip": ("rows.zip", lambda path: convert(X, path)),
+    "rows in a folder": ("rows", lambda path: convert(X, path)),
+    "a checkpoint": ("kept", lambda path: accumulate(X, Y, checkpoint=path)),
+    "a stream": ("kept", lambda path: Checkpoint(path).save(MANY, 1)),
+    "scores": ("out", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_full_disk_names_the_file(tmp_path, full_disk, what):
+    name, write = WRITES[what]
+    with full_disk(), pytest.raises(OSError, match=rf"{tmp_path / name}'$") as full:
+        write(tmp_path / name)
+    assert full.value.errno == errno.EFBIG
+    assert full.value.filename == str(tmp_path / name)
+    assert [left for left in names(tmp_path) if left != "out"] == []
+    write(tmp_path / name)
+    assert names(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_place_where_nothing_can_be_written_is_named(tmp_path, what):
+    name, write = WRITES[what]
+    path = tmp_path / f"{'long' * 62}{Path(name).suffix}"  # temporary names are longer
+    if what == "scores":
+        path = tmp_path / f"{'long' * 64}"
+    with pytest.raises(OSError, match=f"{path}'$") as refused:
+        write(path)
+    assert refused.value.errno == errno.ENAMETOOLONG
+    assert names(tmp_path) == []
+
+
+def test_the_place_of_a_checkpoint_is_tried_before_the_pass(tmp_path):
+    rows = Rows()
+    for folder in (tmp_path, tmp_path / "new"):
+        with pytest.raises(OSError, match=r"long'$"):
+            accumulate(rows, Y, checkpoint=folder / ("long" * 62), checkpoint_every=1000)
+    assert rows.read == []
+    assert names(tmp_path) == []
+
+
+def test_a_checkpoint_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    Checkpoint(tmp_path / "stream").save(FEW, 7)
+    accumulate(Rows(), Y, checkpoint=tmp_path / "complete")
+    stopped(tmp_path / "half")
+    for name in ("stream", "complete", "half"):
+        (tmp_path / f"{name}.01234567.partial.zip").write_text("half")
+
+    def refuse(path, *arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    for method in ("open", "unlink", "mkdir"):
+        monkeypatch.setattr(Path, method, refuse)
+    assert Checkpoint(tmp_path / "stream").offset == 7
+    assert accumulate(Rows(), Y, checkpoint=tmp_path / "complete").class_count.sum() == 300
+    rows = Rows()
+    with pytest.raises(PermissionError, match=r"half'"):
+        accumulate(rows, Y, checkpoint=tmp_path / "half")
+    assert len(rows.read) < 10
+
+
+def test_writes_end_with_the_group(tmp_path):
+    with new_group(tmp_path / "rows") as group:
+        array = group.create_array("X", data=X)
+    shutil.rmtree(tmp_path / "rows")
+    with pytest.raises(RuntimeError, match="has ended"):
+        array[:] = 1
+    assert names(tmp_path) == []
