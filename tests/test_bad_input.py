@@ -534,7 +534,7 @@ def test_saved_files_of_another_version(tmp_path, fitted):
     metadata = json.loads((path / "zarr.json").read_text())
     metadata["attributes"]["streamgda"]["version"] = 99
     (path / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(FormatError, match=r"version 99; .* reads version 3. Update streamgda"):
+    with pytest.raises(FormatError, match=r"version 99; .* reads version 3, 4. Update streamgda"):
         streamgda.load(path)
 
 

@@ -5,6 +5,10 @@ executes anything, and takes memory in proportion to the bytes that are there, b
 not compressed. They are small all the same: integers are written in four bytes where all values of
 an array fit. This module knows nothing of what the arrays mean.
 
+The description of the object, an attribute of the group, holds checksums of all arrays and of
+itself, and every array has the description's checksum as an attribute. So a file or a zip member
+that was taken from another saved object does not fit the others, even where all numbers are equal.
+
 Versions
 --------
 Every format version that was ever released stays readable. A change of the format
@@ -15,6 +19,9 @@ Every format version that was ever released stays readable. A change of the form
   older versions never change, and ``tests/test_golden.py`` reads all of them.
 
 Versions that are not in the table (those of a newer streamgda) are refused.
+
+3. The first version that was released.
+4. Arrays have the attribute with the description's checksum.
 """
 
 from __future__ import annotations
@@ -30,8 +37,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.errors import (
+    FormatError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
 from streamgda.runtime.retry import brief, is_temporary
+from streamgda.storage.checks import MOST_METADATA
 from streamgda.storage.opening import close, local_path, open_zarr, reread_if_replaced
 from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
@@ -40,10 +54,11 @@ if TYPE_CHECKING:
     import zarr
 
 FORMAT = "streamgda"
-VERSION = 3
+VERSION = 4
 
 _CHUNK_BYTES = 1 << 23
 _FEW_PARTS = 16
+_BINDING = "streamgda_checksum"  # the attribute of arrays
 _INT64 = np.dtype(np.int64)
 _NARROW = (np.dtype(np.uint32), np.dtype(np.int32))  # stored types of int64 arrays that fit
 
@@ -68,6 +83,8 @@ def write(
     ------
     SourceError
         If the store holds anything else, which replacing would delete.
+    InvalidParameterError
+        If the attributes are longer than any that `read` accepts.
     """
     dtypes = {name: array.dtype.newbyteorder("=").str for name, array in arrays.items()}
     written = {
@@ -84,10 +101,18 @@ def write(
         },
     }
     description["checksum"] = checksum_of(description)
+    # zarr writes it with line breaks and spaces. A few more bytes surround it.
+    size = len(json.dumps({"attributes": {FORMAT: description}}, indent=2))
+    if size > MOST_METADATA - (1 << 10):
+        raise InvalidParameterError(
+            f"labels, names and offset take {size} bytes as JSON; at most {MOST_METADATA} bytes "
+            f"can be read again"
+        )
     with _created(store, {FORMAT: description}) as group:
         for name, array in written.items():
-            node = group.create_array(name, **_layout(array.shape, array.dtype))
-            node[...] = array
+            binding = {_BINDING: description["checksum"]}
+            layout = _layout(array.shape, array.dtype)
+            group.create_array(name, attributes=binding, **layout)[...] = array
 
 
 @reread_if_replaced
@@ -112,9 +137,9 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         If the store holds anything else, has an unknown version, or is damaged.
     """
     with _opened(store) as group:
-        head = _description(group, kind)
+        head, checksum = _description(group, kind)
         try:
-            arrays = _READERS[head["version"]](group, head["arrays"])
+            arrays = _READERS[head["version"]](group, head["arrays"], checksum)
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
             if is_temporary(error):
                 raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
@@ -126,7 +151,7 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def kind_of(store: Any) -> str:
     """Return the kind of a saved group; errors as of `read`."""
     with _opened(store) as group:
-        return str(_description(group, None)["kind"])
+        return str(_description(group, None)[0]["kind"])
 
 
 def checksum_of(description: Mapping[str, Any]) -> int:
@@ -159,8 +184,8 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
         close(store, group.store)
 
 
-def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
-    """Return the description of a group, after checking everything but the arrays."""
+def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], int]:
+    """Return the description of a group and its checksum, after checking all but the arrays."""
     head = group.attrs.get(FORMAT)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
@@ -170,26 +195,46 @@ def _description(group: zarr.Group, kind: str | None) -> dict[str, Any]:
             f"version {', '.join(map(str, _READERS))}. Update streamgda"
         )
     checksum = head.pop("checksum", None)
-    if checksum != checksum_of(head):
+    try:
+        intact = type(checksum) is int and checksum == checksum_of(head)
+    except RecursionError:
+        intact = False
+    if not intact:
         raise FormatError(f"{group.store_path} is damaged: its description has another checksum")
     if kind is not None and head.get("kind") != kind:
         raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
     if not isinstance(head.get("arrays"), dict) or not isinstance(head.get("attributes"), dict):
         raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
-    return head
+    return head, checksum
 
 
-def _read_version_3(group: zarr.Group, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return {name: _array(group, name, *spec) for name, spec in arrays.items()}
+def _read_version_3(
+    group: zarr.Group, arrays: Mapping[str, Any], checksum: int
+) -> dict[str, np.ndarray]:
+    return {name: _array(group, name, {}, *spec) for name, spec in arrays.items()}
 
 
-_READERS: dict[int, Callable[[zarr.Group, Mapping[str, Any]], dict[str, np.ndarray]]] = {
+def _read_version_4(
+    group: zarr.Group, arrays: Mapping[str, Any], checksum: int
+) -> dict[str, np.ndarray]:
+    binding = {_BINDING: checksum}
+    return {name: _array(group, name, binding, *spec) for name, spec in arrays.items()}
+
+
+_READERS: dict[int, Callable[[zarr.Group, Mapping[str, Any], int], dict[str, np.ndarray]]] = {
     3: _read_version_3,
+    4: _read_version_4,
 }
 
 
 def _array(
-    group: zarr.Group, name: str, shape: Any, dtype_name: Any, crc: Any, meant: Any
+    group: zarr.Group,
+    name: str,
+    attributes: dict[str, Any],
+    shape: Any,
+    dtype_name: Any,
+    crc: Any,
+    meant: Any,
 ) -> np.ndarray:
     if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
         raise ValueError(f"{name!r} is not a name of an array")
@@ -200,11 +245,12 @@ def _array(
     if dtype.str != dtype_name or dtype.kind not in NUMBERS or not (narrow or dtype.str == meant):
         raise ValueError(f"{name!r} has dtype {dtype_name!r} for {meant!r}")
     guarded: Any = group.store
-    guarded.expect(f"{group.path}/{name}".lstrip("/"), _metadata(tuple(shape), dtype))
+    metadata = _metadata(tuple(shape), dtype) | {"attributes": attributes}
+    guarded.expect(f"{group.path}/{name}".lstrip("/"), metadata)
     array = np.asarray(group[name][...], order="C")
     if _checksum(array) != crc:
         raise ValueError(f"{name!r} does not match its checksum")
-    return array.astype(_INT64) if narrow else array
+    return array.astype(_INT64 if narrow else dtype.newbyteorder("="), copy=False)
 
 
 @lru_cache

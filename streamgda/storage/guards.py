@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 import re
@@ -16,10 +17,11 @@ from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from streamgda.errors import FormatError, SourceError
 from streamgda.runtime import retry
+from streamgda.storage.checks import MOST_METADATA
 
 _KEYS = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
-    *("codecs", "storage_transformers"),
+    *("codecs", "storage_transformers", "attributes"),
 )
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _WIDEST = 1 << 20  # most bytes, or bits, of an element
@@ -32,7 +34,8 @@ class Guarded(WrapperStore):
     Saved files may come from an untrusted source. Their metadata could create a terabyte of fill
     values from nothing, name codecs that expand without end, or leave the directory through links.
     Therefore metadata must equal the expected metadata, every chunk must exist in its full length,
-    uncompressed, and arrays are created only after their bytes have been read.
+    uncompressed, and arrays are created only after their bytes have been read. Files that are too
+    long are not read at all.
 
     Parameters
     ----------
@@ -41,15 +44,15 @@ class Guarded(WrapperStore):
     Raises
     ------
     FormatError
-        If a zip file has members that are compressed, repeated, or longer than the file.
+        If a zip file has members that are compressed, repeated, or longer than the file, or too
+        many of them.
     """
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
         self._expected: dict[str, dict[str, Any]] = {}
         self._chunks: dict[str, Any] = {}
-        if isinstance(store, ZipStore):
-            _check_zip(store.path)
+        self._members = _members(store.path) if isinstance(store, ZipStore) else None
 
     def __str__(self) -> str:
         return str(self._store)
@@ -68,9 +71,7 @@ class Guarded(WrapperStore):
         """
         if key in self._chunks:
             return self._chunks.pop(key)
-        if isinstance(self._store, LocalStore):
-            _check_file(self._store.root, key)
-        value = await self._get(key, prototype, byte_range)
+        value = await self._value(key, prototype, MOST_METADATA, unseen=MOST_METADATA)
         if value is None:
             return None
         path = key.removesuffix("zarr.json").rstrip("/")
@@ -87,6 +88,30 @@ class Guarded(WrapperStore):
                     f"{key} has {name} {metadata.get(name)!r:.200}, expected {expected.get(name)}"
                 )
         await self._read_chunks(path, prototype)
+        return prototype.buffer.from_bytes(json.dumps(expected).encode())
+
+    async def _value(
+        self, key: str, prototype: Any, most: int, *, unseen: int = _READ_UNSEEN
+    ) -> Any:
+        """Return the value of a key, or None; raise FormatError if it is longer than `most`.
+
+        The size of a file or a member of a zip file is known before it is read. From other stores
+        up to `unseen` bytes are requested without asking for it.
+        """
+        size = None
+        if isinstance(self._store, LocalStore):
+            size = _size_of_file(self._store.root, key)
+        elif self._members is not None:
+            size = self._members.get(key, 0)
+        elif most > unseen:
+            size = await self._store.getsize(key)
+        value = None
+        if size is None or size <= most:
+            request = RangeByteRequest(0, most + 1) if size is None else None
+            value = await self._get(key, prototype, request)
+            size = 0 if value is None else len(value)
+        if size > most:
+            raise FormatError(f"{key} has {size} bytes, expected at most {most}")
         return value
 
     async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
@@ -106,17 +131,12 @@ class Guarded(WrapperStore):
         n_chunks = -(-shape[0] // chunk_shape[0]) if shape else 1
         for number in range(n_chunks if math.prod(shape) else 0):
             key = "/".join([path, "c", *[str(number), *["0"] * len(shape)][: len(shape)]])
-            if isinstance(self._store, LocalStore):
-                _check_file(self._store.root, key)
-            # A request allocates memory for all its bytes, even if fewer exist.
-            if n_bytes <= _READ_UNSEEN or await self._store.getsize(key) == n_bytes:
-                chunk = await self._get(key, prototype, RangeByteRequest(0, n_bytes + 1))
-                if chunk is None:
-                    raise FormatError(f"chunk {key} is missing")
-                if len(chunk) == n_bytes:
-                    self._chunks[key] = chunk
-                    continue
-            raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+            chunk = await self._value(key, prototype, n_bytes)
+            if chunk is None:
+                raise FormatError(f"chunk {key} is missing")
+            if len(chunk) != n_bytes:
+                raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+            self._chunks[key] = chunk
 
 
 class Described(WrapperStore):
@@ -179,25 +199,39 @@ class Complete(WrapperStore):
         return value
 
 
-def _check_file(root: Path, key: str) -> None:
-    """Raise FormatError for links, devices, pipes, and keys that leave the directory."""
+def _size_of_file(root: Path, key: str) -> int:
+    """Return the size of a file, 0 if there is none.
+
+    Raises
+    ------
+    FormatError
+        For links, devices, pipes, and keys that leave the directory.
+    """
     path = root / key
     outside = path.resolve() != root.resolve() / key
     if outside or (path.exists() and not path.is_file()):
         raise FormatError(f"{path} is not a regular file within the directory")
+    return path.stat().st_size if path.exists() else 0
 
 
-def _check_zip(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
+class _Bounded(io.FileIO):
+    """A file of which no more is read at a time than a table of contents can have."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > MOST_METADATA:
+            raise FormatError(f"{self.name} has a table of contents of {size} bytes")
+        return super().read(size)
+
+
+def _members(path: Path) -> dict[str, int]:
+    """Return the sizes of the members of a zip file by their names."""
+    with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-    names = {member.filename for member in members}
+    sizes = {member.filename: member.file_size for member in members}
     stored = all(
         member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
         for member in members
     )
-    if (
-        not stored
-        or len(names) < len(members)
-        or sum(member.file_size for member in members) > path.stat().st_size
-    ):
+    if not stored or len(sizes) < len(members) or sum(sizes.values()) > path.stat().st_size:
         raise FormatError(f"{path} has members that are compressed, repeated or too long")
+    return sizes

@@ -11,6 +11,9 @@ import numpy as np
 from streamgda.errors import FormatError
 
 NUMBERS = "biuf"  # kinds of the data types that are saved as arrays
+# What labels of each kind of data type are in JSON.
+_JSON_TYPES: dict[str, type] = {"b": bool, "f": float} | dict.fromkeys("iumM", int)
+_JSON_TYPES |= dict.fromkeys("US", str)
 _PADDED_BYTES = 1 << 20  # most bytes of text labels that are padded to a greater width
 
 
@@ -46,7 +49,7 @@ def unpack_triangles(packed: np.ndarray) -> np.ndarray:
     if d * (d + 1) // 2 != size:
         raise ValueError(f"{size} numbers do not fill a triangle of a matrix")
     matrices = np.zeros((groups, d, d), packed.dtype)
-    for i in range(d):
+    for i in range(d if groups else 0):  # without groups, no bytes vouch for the size
         matrices[:, i, : i + 1] = packed[:, i * (i + 1) // 2 :][:, : i + 1]
     return matrices
 
@@ -75,16 +78,22 @@ def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
         valid = labels.ndim == 1 and bool((labels[:-1] < labels[1:]).all())
         if labels.dtype.kind in "fmM":
             valid = valid and bool(np.isfinite(labels).all())
+        if labels.dtype.kind == "f":
+            valid = valid and bool((labels == np.floor(labels)).all())
     except Exception as error:  # NumPy raises almost any kind for invented data types
         raise FormatError(f"saved labels are damaged: {error!r:.500}") from None
     if not valid:
-        raise FormatError(f"saved labels are damaged: {labels.tolist()!r:.500} are not sorted")
+        raise FormatError(
+            f"saved labels are damaged: {labels.tolist()!r:.500} are not the sorted labels of "
+            f"classes"
+        )
     return labels
 
 
 def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
-    if not isinstance(values, list):
-        raise TypeError(f"values of type {type(values).__name__}")
+    kind = _JSON_TYPES.get(dtype.kind)
+    if kind is None or not isinstance(values, list) or not {*map(type, values)} <= {kind}:
+        raise TypeError(f"{values!r:.100} as values of {dtype}")
     if dtype.kind in "US":
         values = values if dtype.kind == "U" else [bytes.fromhex(value) for value in values]
         labels = np.array(values, dtype.kind)
@@ -95,6 +104,6 @@ def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
         return labels.astype(dtype)
     if dtype.kind in "mM":
         return np.array(values, np.int64).view(dtype)
-    if dtype.kind not in NUMBERS or dtype.itemsize > 8:
+    if dtype.itemsize > 8:
         raise TypeError(f"dtype {dtype}")
     return np.array(values, dtype)

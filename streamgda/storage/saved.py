@@ -14,7 +14,7 @@ from streamgda.errors import FormatError
 State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
 
 # Contents that do not fit each other raise these when an object is built from them.
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError)
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Saved(ABC):
@@ -81,8 +81,9 @@ class Saved(ABC):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         """Build an object from the result of `_state`.
 
-        Contents that do not fit each other raise any of KeyError, IndexError, TypeError,
-        ValueError and AttributeError; `restore` turns these into FormatError.
+        Contents that do not fit each other raise LookupError, TypeError, ValueError and the like;
+        `restore` turns these into FormatError. What is returned is valid, whatever the file holds:
+        see `streamgda.storage.checks`.
         """
 
 
@@ -109,7 +110,8 @@ def restore(
     except FormatError:
         raise
     except _DAMAGE as error:
-        raise FormatError(f"the saved {kind._kind} is damaged: {error!s:.500}") from None
+        what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error!s:.500}"
+        raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
 
 
 def nested(parts: Mapping[str, Saved]) -> State:
