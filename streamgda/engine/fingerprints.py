@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from streamgda.errors import CheckpointError
 from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.sources import RowSource
+from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import state_of
 
 REMEDY = "Pass what it was started with, or name another path, or delete it to start again"
@@ -186,6 +188,30 @@ class SeenBatches:
                 f"{where} was started with other batches: the first {done} have changed. {REMEDY}"
             )
         return n_rows
+
+
+def check_seen(seen: Mapping[str, Any], done: int) -> None:
+    """Raise ValueError unless a journal keeps such fingerprints of what it has done.
+
+    They are those of `SeenSlabs` or `SeenBatches`, or of the parts of a pass on dask.
+    """
+    wholes: list[Any] = []
+    match {**seen}:
+        case {"slab_rows": slab_rows, "columns": list(columns), "samples": list(samples)}:
+            wholes = [*columns, *chain(*samples)]
+            check_whole("slab_rows", slab_rows, 1)
+            for start, stop, _ in samples:
+                check_whole("samples", start, 0, done)
+                check_whole("samples", stop, start + 1, done)
+        case {"checksum": value}:
+            wholes = [value]
+        case {"cut": dict(cut), "parts": dict(parts)}:
+            check_whole("slab_rows", cut.get("slab_rows", 1), 1)
+            wholes = [*chain(*chain(*parts.values()))]
+        case _:
+            raise ValueError(f"its fingerprints are {seen!r:.200}")
+    for value in wholes:
+        check_whole("seen", value, 0)
 
 
 # Of a part: checksums of all labels and weights, and of a sample of the rows.

@@ -13,7 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.engine.fingerprints import REMEDY, SeenBatches, SeenSlabs, refuse_others
+from streamgda.engine.fingerprints import (
+    REMEDY,
+    SeenBatches,
+    SeenSlabs,
+    check_seen,
+    refuse_others,
+)
 from streamgda.errors import (
     CheckpointError,
     ClusterError,
@@ -22,6 +28,7 @@ from streamgda.errors import (
     InvalidParameterError,
 )
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.replacing import remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
@@ -87,9 +94,16 @@ class CheckpointContents(Saved):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         description = dict(attributes["made_of"])
+        check_texts("made_of", [*description.values()], len(description))
+        done = check_whole("done", attributes["done"], 0)
+        check_seen(attributes["seen"], done)
         kind = _MOMENTS[description["moments"]]
-        moments = restore_nested(kind, dict(attributes["moments"]), arrays)
-        return cls(description, int(attributes["done"]), dict(attributes["seen"]), moments)
+        moments = restore_nested(kind, attributes["moments"], arrays)
+        for part in moments.values():
+            held = getattr(part, "covariance_type", "full"), str(getattr(part, "norms", False))
+            if held != (description["covariance_type"], description["norms"]):
+                raise ValueError(f"its moments are of covariance_type, norms {held}")
+        return cls(description, done, attributes["seen"], moments)
 
 
 class Journal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,8 +13,10 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators.learning import MomentLearner, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
+from streamgda.models.base import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels
+from streamgda.storage.checks import check_texts
 from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 # Methods of the model behind those of the estimators, and whether they return a column per class.
@@ -28,6 +30,9 @@ _MODEL_METHODS = {
     "mahalanobis": ("mahalanobis", True),
     "p_values": ("p_values", True),
 }
+
+
+Kind = TypeVar("Kind", bound="MomentClassifier")
 
 
 class MomentClassifier(MomentLearner):
@@ -219,19 +224,36 @@ class MomentClassifier(MomentLearner):
 
     @classmethod
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = described(cls, attributes)
+        estimator = unfitted(cls, attributes)
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         estimator._adopt(moments)
         estimator.n_features_in_ = int(moments.n_features or 0)
         names = attributes["feature_names"]
         if names is not None:
-            texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            if not texts or len(names) != estimator.n_features_in_:
-                raise ValueError(f"{estimator.n_features_in_} features cannot have such names")
+            check_texts("feature_names", names, estimator.n_features_in_)
             estimator.feature_names_in_ = np.array(names, object)
         if "model" in attributes:
             model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
+            same = model.classes.dtype == moments.classes.dtype
+            if not same or not np.array_equal(model.classes, moments.classes):
+                raise ValueError("its model and its moments have different classes")
             if model.n_features != estimator.n_features_in_:
                 raise ValueError("its model and its moments have different features")
             estimator._fitted_model = model
         return estimator
+
+
+def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
+    """Build an unfitted estimator with valid parameters; see `streamgda.estimators.saving`.
+
+    Raises
+    ------
+    InvalidParameterError
+        For parameters out of range, and priors that are no distribution.
+    """
+    estimator = described(base, description)
+    kept_by(estimator)
+    priors = getattr(estimator, "priors", getattr(estimator, "class_prior", None))
+    if priors is not None:
+        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)))
+    return estimator

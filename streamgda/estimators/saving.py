@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
@@ -55,11 +56,12 @@ def described(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     FormatError
         If there is no such class.
     TypeError
-        If the parameters are anything but numbers, strings and lists of numbers.
+        If the parameters are anything but finite numbers, strings and lists of numbers.
     """
     params = dict(description["params"])
-    if not all(map(_is_plain, params.values())):
-        raise TypeError("parameters are numbers, strings and lists of numbers")
+    for name, value in params.items():
+        if not _is_plain(value):
+            raise TypeError(f"the parameter {name}={value!r:.100} is of no type that is saved")
     return _class_named(description["estimator"], base)(**params)
 
 
@@ -81,5 +83,7 @@ def _plain(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, list):
-        return all(isinstance(entry, int | float) for entry in value)
-    return value is None or isinstance(value, bool | int | float | str)
+        return all(isinstance(entry, int | float) and _is_plain(entry) for entry in value)
+    if isinstance(value, int | float):
+        return abs(value) <= sys.float_info.max
+    return value is None or isinstance(value, str)

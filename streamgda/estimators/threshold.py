@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import storage
 from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.base import MomentClassifier, unfitted
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.estimators.saving import describe, described
+from streamgda.estimators.saving import describe
 from streamgda.estimators.scoring import RowClassifier, Scorer
 from streamgda.estimators.validation import validate_rows
 from streamgda.models.gaussian import GaussianModel
@@ -240,7 +240,7 @@ class ThresholdClassifier(RowClassifier):
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         params = dict(attributes["params"])
         if params["estimator"] is not None:
-            params["estimator"] = described(MomentClassifier, params["estimator"])
+            params["estimator"] = unfitted(MomentClassifier, params["estimator"])
         weight = params["class_weight"]
         if isinstance(weight, Mapping):
             labels = storage.unpack_labels(weight["labels"]).tolist()
@@ -250,11 +250,14 @@ class ThresholdClassifier(RowClassifier):
         fitted: Any = restore(
             MomentClassifier, attributes["fitted"], arrays_within(arrays, "fitted")
         )
-        threshold = arrays["threshold"]
-        if threshold.shape != (2,) or np.isnan(threshold).any() or fitted.classes_.size != 2:
-            raise ValueError("it has no threshold between two classes")
+        values = arrays["threshold"]
+        usable = values.shape == (2,) and values.dtype == np.float64
+        if not usable or np.isnan(values[0]) or not np.isfinite(values[1]):
+            raise ValueError(f"it has no threshold between two classes, but {values}")
+        if fitted.classes_.size != 2:
+            raise ValueError(f"it has no threshold between two classes, but {fitted.classes_}")
         classifier._costs_of(fitted)
-        return classifier._with(fitted, float(threshold[0]), float(threshold[1]))
+        return classifier._with(fitted, *values.tolist())
 
 
 def _excess(X: Any, first_row: int = 0, *, model: GaussianModel, threshold: float) -> np.ndarray:

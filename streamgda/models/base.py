@@ -24,6 +24,7 @@ from streamgda.models.scores import (
     posterior,
 )
 from streamgda.rows.validity import as_matrix
+from streamgda.storage.checks import check_array
 from streamgda.storage.saved import Saved
 
 
@@ -235,6 +236,19 @@ class Model(Saved):
             Log-densities.
         """
         return self._score(X, self._joint, log_sum_exp, np.empty(len(X)), first_row)
+
+
+def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a mask of the classes with rows, which have no NaN among their values.
+
+    Raises
+    ------
+    ValueError
+        If the values of a class are neither all finite nor all NaN, or the shape is another.
+    """
+    without = np.isnan(values).all(axis=1)
+    check_array(name, np.where(without[:, None], 0.0, values), shape, "f8")
+    return np.asarray(~without)
 
 
 def check_two_classes(classes: np.ndarray, count: np.ndarray) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.models.base import Model, check_priors, check_two_classes
+from streamgda.models.base import Model, check_means, check_priors, check_two_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures.packing import PackedVectors, packed_rows
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.validity import as_matrix, refuse_not_finite
+from streamgda.storage.checks import check_array, check_names, check_number
 from streamgda.storage.saved import State
 
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
@@ -211,20 +212,30 @@ class BernoulliModel(Model):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         classes = storage.unpack_labels(attributes["classes"])
+        check_names(arrays, ("priors", "log_one", "log_zero"))
+        if attributes["threshold"] is not None:
+            check_number("threshold", attributes["threshold"])
         model = cls(classes=classes, threshold=attributes["threshold"], **arrays)
-        if not (model.threshold is None or isinstance(model.threshold, int | float)):
-            raise TypeError(f"its threshold is {model.threshold!r}")
-        k, d = classes.size, model.n_features
-        for name, shape in (("priors", (k,)), ("log_one", (k, d)), ("log_zero", (k, d))):
-            array = arrays[name]
-            if not array.size or array.shape != shape or array.dtype != np.float64:
-                raise ValueError(
-                    f"its arrays do not fit each other: {name} has shape {array.shape}"
-                )
-        if (model.log_one > 0).any() or (model.log_zero > 0).any():
-            raise ValueError("its probabilities are above one")
-        check_priors(model.priors, classes, ~np.isnan(model.log_one[:, 0]))
+        model._check()
         return model
+
+    def _check(self) -> None:
+        """Raise ValueError unless the attributes fit each other and are probabilities."""
+        shape = k, d = self.classes.size, self.n_features
+        if not k or not d:
+            raise ValueError("it has no classes, or no features")
+        logarithms = {"log_one": self.log_one, "log_zero": self.log_zero}
+        seen = [
+            check_means(name, np.where(values == -np.inf, values.dtype.type(0), values), shape)
+            for name, values in logarithms.items()
+        ]
+        check_array("priors", self.priors, (k,), "f8")
+        check_priors(self.priors, self.classes, seen[0])
+        one, zero = self.log_one[seen[0]], self.log_zero[seen[0]]
+        if (seen[0] != seen[1]).any() or max(one.max(), zero.max()) > 0:
+            raise ValueError("its probabilities are above one, or missing")
+        if not np.allclose(np.exp(one) + np.exp(zero), 1):
+            raise ValueError("its probabilities of ones and zeros do not sum to one")
 
 
 def ones_of(moments: ClassMoments) -> np.ndarray:

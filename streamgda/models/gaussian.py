@@ -12,16 +12,16 @@ from scipy import special
 
 from streamgda import storage
 from streamgda.kernels import scoring
-from streamgda.models.base import Model, check_priors, check_two_classes
+from streamgda.models.base import Model, check_means, check_priors, check_two_classes
 from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.scores import Finish, copied
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.structures.packing import PackedVectors, multiply
-from streamgda.moments.sums import check_array
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.validity import refuse_not_finite
+from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
 
 
@@ -373,15 +373,24 @@ class GaussianModel(Model):
         classes = storage.unpack_labels(attributes["classes"])
         arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
         model = cls(structure, classes, **arrays)
-        k, d = classes.size, model.features.size
-        shape = structure.scatter_shape(k, d)
-        check_array("priors", model.priors, (k,), "f8")
-        check_array("features", model.features, (d,), "i8")
-        check_array("roots", model.roots, shape, "f8")
-        check_array("log_determinants", model.log_determinants, shape[:1], "f8")
-        # Classes without rows have no mean.
-        check_array("means", np.nan_to_num(model.means), (k, model.n_features), "f8")
-        if not k or not d or not (np.diff(model.features, append=model.n_features) > 0).all():
-            raise ValueError("its features are not columns of its means, in ascending order")
-        check_priors(model.priors, classes, ~np.isnan(model.means[:, 0]))
+        model._check()
         return model
+
+    def _check(self) -> None:
+        """Raise ValueError unless the attributes fit each other and determine densities."""
+        k, d = self.classes.size, self.features.size
+        if not k or not d:
+            raise ValueError("it has no classes, or no features")
+        shape = self.structure.scatter_shape(k, d)
+        check_array("features", self.features, (d,), "i8", least=0, most=self.n_features - 1)
+        if not (np.diff(self.features) > 0).all():
+            raise ValueError("its features are not in ascending order")
+        check_array("roots", self.roots, shape, "f8")
+        check_array("log_determinants", self.log_determinants, shape[:1], "f8")
+        seen = check_means("means", self.means, (k, self.n_features))
+        check_array("priors", self.priors, (k,), "f8")
+        check_priors(self.priors, self.classes, seen)
+        if not (self.structure.diagonal(self.roots) > 0).all():
+            raise ValueError("its roots are not positive")
+        if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):
+            raise ValueError("its log-determinants are not those of its roots")

@@ -54,6 +54,9 @@ class Sampler:
     def of(cls, covariances: Covariances, means: np.ndarray, priors: np.ndarray) -> Self:
         """Return a sampler of classes with these covariances, of features that vary."""
         structure = covariances.structure
+        with_rows = structure.group_sums(covariances.count) > 0
+        if not np.isfinite(covariances.values[with_rows]).all():
+            raise InvalidDataError("the covariances overflow float64; scale the data down")
 
         def root(covariance: np.ndarray) -> np.ndarray | None:
             if np.isnan(covariance).any():  # a class without rows, which is never drawn

@@ -10,8 +10,9 @@ from streamgda.kernels.accumulate import first_rows, means_of_sums
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
-from streamgda.moments.sums import Sums, check_array
+from streamgda.moments.sums import Sums
 from streamgda.rows.dtypes import row_type
+from streamgda.storage.checks import MOST_VALUE, check_array, check_count, check_squares
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -76,14 +77,15 @@ class CentredSums(Sums):
         )
 
     def check(self, n_classes: int) -> None:
-        """Raise ValueError unless the arrays have the shapes and types of such sums."""
+        """Raise ValueError unless these could be sums of rows of that many classes."""
         shape = n_classes, self.n_features
-        check_array("count", self.count, (n_classes,), self.count.dtype.str[1:])
-        check_array("mean", self.mean, shape, "f8")
+        check_count(self.count, n_classes, "i8" if self.count.dtype.kind == "i" else "f8")
+        check_array("mean", self.mean, shape, "f8", least=-MOST_VALUE, most=MOST_VALUE)
         check_array("mean_low", self.mean_low, shape, "f8")
+        if (np.abs(self.mean_low) > 1e-9 * np.abs(self.mean)).any():
+            raise ValueError("mean_low is more than the rounding error of mean")
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "f8")
-        if self.count.dtype.str[1:] not in ("i8", "f8"):
-            raise ValueError(f"count has dtype {self.count.dtype}")
+        check_squares("scatter", self.structure.diagonal(self.scatter))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of the state by name."""

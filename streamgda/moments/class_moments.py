@@ -13,11 +13,10 @@ from streamgda.moments.class_state import from_sums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
-from streamgda.moments.sums import check_array
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS
-from streamgda.rows.dtypes import ORIGINS, row_type
+from streamgda.rows.dtypes import row_type
 from streamgda.rows.validity import (
     CHECK_SUMS,
     Invalid,
@@ -26,9 +25,8 @@ from streamgda.rows.validity import (
     rows_to_count,
 )
 from streamgda.runtime import threads
+from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
-
-_MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 
 
 class ClassMoments(Views):
@@ -196,30 +194,24 @@ class ClassMoments(Views):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         structure = structure_of(attributes["covariance_type"])
         classes = storage.unpack_labels(attributes["classes"])
-        n_skipped = attributes.get("n_skipped", 0)
-        if type(n_skipped) is not int or n_skipped < 0:
-            raise ValueError(f"n_skipped={n_skipped!r}")
-        moments = cls(structure.name, norms=bool(attributes.get("norms")))
-        moments._n_skipped = n_skipped
+        norms = check_flag("norms", attributes.get("norms", False))
+        moments = cls(structure.name, norms=norms)
+        moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
             return moments
         arrays = dict(arrays)
-        norms = arrays.pop("norms") if moments.norms else None
+        held = arrays.pop("norms") if norms else None
         arrays["scatter"] = structure.unpack(arrays["scatter"])
+        sums: CentredSums | ExactSums
         if "origin" in attributes:
-            origin, reach = attributes["origin"], attributes["reach"]
-            if not (type(origin) is type(reach) is int and _is_origin(origin, reach)):
-                raise ValueError(f"integers are never summed about {origin!r} within {reach!r}")
-            sums: CentredSums | ExactSums = ExactSums(structure, origin, reach, **arrays)
+            origin, reach = check_whole("origin", attributes["origin"], 0), attributes["reach"]
+            sums = ExactSums(structure, origin, reach, **arrays)
         else:
             sums = CentredSums(structure, **arrays)
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
-        if norms is not None:
-            check_array("norms", norms, (classes.size, sums.n_features + 1), "f8")
-        return from_sums(cls, structure.name, classes, sums, norms, n_skipped)
-
-
-def _is_origin(origin: int, reach: int) -> bool:
-    return origin in ORIGINS and 0 <= reach <= _MOST_REACH
+        if held is not None:
+            check_array("norms", held, (classes.size, sums.n_features + 1), "f8")
+            check_squares("norms", held[:, -1])
+        return from_sums(cls, structure.name, classes, sums, held, moments._n_skipped)

@@ -10,14 +10,17 @@ from streamgda.kernels.merging import two_sum
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import Structure
-from streamgda.moments.sums import Sums, check_array
-from streamgda.rows.dtypes import RowType, exact_panel_type, row_type
+from streamgda.moments.sums import Sums
+from streamgda.rows.dtypes import ORIGINS, RowType, exact_panel_type, row_type
+from streamgda.storage.checks import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
 _EXACT_LIMIT = 1 << 62
 
 # Rounding multiplies two remainders below the number of rows (`centre_scatter`).
 _EXACT_ROWS = 1 << 31
+
+_MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 
 
 class ExactSums(Sums):
@@ -86,10 +89,17 @@ class ExactSums(Sums):
         )
 
     def check(self, n_classes: int) -> None:
-        """Raise ValueError unless the arrays have the shapes and types of such sums."""
+        """Raise ValueError unless these could be sums of rows of that many classes."""
         shape = n_classes, self.n_features
-        check_array("count", self.count, (n_classes,), "i8")
-        check_array("total", self.total, shape, "i8")
+        check_whole("reach", self.reach, 0, _MOST_REACH)
+        check_count(self.count, n_classes, "i8")
+        if self.origin not in ORIGINS or not self._stays_exact(0, 0):
+            raise ValueError(
+                f"{self.count.sum()} rows are never summed about {self.origin!r} within "
+                f"{self.reach}"
+            )
+        most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
+        check_array("total", self.total, shape, "i8", least=-most, most=most)
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -98,4 +98,4 @@ def _about(norms: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarra
     trace, square = float(scatter.trace()), float(step @ step)
     cubes = norms[:-1] - 2 * product - (trace + count * square) * step
     fourth = norms[-1] - 4 * (step @ norms[:-1] - step @ product) + 2 * square * trace
-    return np.append(cubes, fourth + count * square**2)
+    return np.append(cubes, fourth + count * (square * square))

@@ -17,14 +17,21 @@ from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
-from streamgda.moments.sums import check_array
 from streamgda.rows import labels as label_codes
 from streamgda.rows.validity import Invalid, as_maskable_matrix, as_weights
 from streamgda.runtime import threads
+from streamgda.storage.checks import (
+    MOST_VALUE,
+    check_array,
+    check_count,
+    check_names,
+    check_squares,
+)
 from streamgda.storage.saved import State
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
+_MATRIX_NAMES = "pairs", "means", "products"
 _MISSING = Invalid("pairwise")
 
 
@@ -232,7 +239,7 @@ class PairwiseMoments(Moments):
             mine = codes == k
             count, *parts = _centred_sums(X[mine], weights[mine], held["origin"])
             held["count"][k] += count
-            _merge([held[name][k] for name in ("pairs", "means", "products")], parts)
+            _merge([held[name][k] for name in _MATRIX_NAMES], parts)
 
         with threads.serial_blas():  # a thread for each class is enough
             threads.run(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
@@ -246,7 +253,7 @@ class PairwiseMoments(Moments):
         moments._arrays = {
             "origin": origin,
             "count": np.zeros(k),
-            **{name: np.zeros(shape) for name in ("pairs", "means", "products")},
+            **{name: np.zeros(shape) for name in _MATRIX_NAMES},
         }
         return moments
 
@@ -276,7 +283,7 @@ class PairwiseMoments(Moments):
         for k, at in enumerate(label_codes.find(other._classes, self._classes)):
             mine["count"][at] += theirs["count"][k]
             parts = theirs["pairs"][k], theirs["means"][k] + moved, theirs["products"][k]
-            _merge([mine[name][at] for name in ("pairs", "means", "products")], parts)
+            _merge([mine[name][at] for name in _MATRIX_NAMES], parts)
 
     def copy(self) -> PairwiseMoments:
         """Return independent moments with the same values.
@@ -286,7 +293,11 @@ class PairwiseMoments(Moments):
         PairwiseMoments
             The copy.
         """
-        return self._from_state(*self._state())
+        copied = type(self)()
+        copied._classes = self._classes
+        if self._arrays is not None:
+            copied._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        return copied
 
     # --- Gaussians without missing values -----------------------------------------------------
 
@@ -352,14 +363,23 @@ class PairwiseMoments(Moments):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         moments = cls()
-        moments._classes = storage.unpack_labels(attributes["classes"])
-        if arrays:
-            k, d = moments._classes.size, arrays["origin"].size
-            check_array("origin", arrays["origin"], (d,), "f8")
-            check_array("count", arrays["count"], (k,), "f8")
-            for name in ("pairs", "means", "products"):
-                check_array(name, arrays[name], (k, d, d), "f8")
-            moments._arrays = {name: array.copy() for name, array in arrays.items()}
+        classes = storage.unpack_labels(attributes["classes"])
+        if not arrays and not classes.size:
+            return moments
+        check_names(arrays, ("origin", "count", *_MATRIX_NAMES))
+        k, d = classes.size, arrays["origin"].size
+        if not d:
+            raise ValueError("there are no features")
+        check_array("origin", arrays["origin"], (d,), "f8", least=-MOST_VALUE, most=MOST_VALUE)
+        check_count(arrays["count"], k, "f8")
+        for name in _MATRIX_NAMES:
+            check_array(name, arrays[name], (k, d, d), "f8")
+        check_array("means", arrays["means"], (k, d, d), "f8", least=-MOST_VALUE, most=MOST_VALUE)
+        check_array("pairs", arrays["pairs"], (k, d, d), "f8", least=0)
+        check_squares("products", np.einsum("kii->ki", arrays["products"]))
+        if (arrays["pairs"] > arrays["count"][:, None, None] * (1 + 1e-9)).any():
+            raise ValueError("there are more pairs than rows")
+        moments._classes, moments._arrays = classes, dict(arrays)
         return moments
 
     def __repr__(self) -> str:

@@ -67,7 +67,7 @@ class Sums(ABC):
 
     @abstractmethod
     def check(self, n_classes: int) -> None:
-        """Raise ValueError unless the arrays have the shapes and types of such sums."""
+        """Raise ValueError unless these could be sums of rows of that many classes."""
 
     @abstractmethod
     def class_means(self) -> np.ndarray:
@@ -168,13 +168,3 @@ class Sums(ABC):
         for rows, block in blocks(X, self._read_dtype(X.dtype)):
             by_row = block, codes[rows], weights[rows]
             self.structure.add_rows(*by_row, centre, centre_low, panel_dtype, self.scatter)
-
-
-def check_array(name: str, array: np.ndarray, shape: tuple[int, ...], dtype: str) -> None:
-    """Raise ValueError unless an array has that shape and type and finite, possible values."""
-    if array.shape != shape or array.dtype.str[1:] != dtype:
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {shape} and {dtype}"
-        )
-    if not np.isfinite(array).all() or (name == "count" and (array < 0).any()):
-        raise ValueError(f"{name} holds impossible values")

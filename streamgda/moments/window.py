@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import reduce
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments.class_moments import ClassMoments
+from streamgda.rows.labels import join_labels
+from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
+
+_ROUNDING = 1e-9  # of counts that are sums of weights
 
 
 class SlidingWindow(Saved):
@@ -154,9 +161,45 @@ class SlidingWindow(Saved):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         window = cls(attributes["n_blocks"], attributes["covariance_type"])
+        if not isinstance(attributes["moments"], list):
+            raise TypeError("its moments are not a list")
         states = {str(i): state for i, state in enumerate(attributes["moments"])}
         held = [*restore_nested(ClassMoments, states, arrays).values()]
-        window._older, rest = held[: attributes["older"]], held[attributes["older"] :]
-        window._newer_total, *window._newer = rest
+        n_older = check_whole("older", attributes["older"], 0, len(held) - 1)
+        window._older = held[:n_older]
+        window._newer_total, *window._newer = held[n_older:]
+        window._check()
         window._sum_up()
         return window
+
+    def _check(self) -> None:
+        """Raise ValueError unless the blocks and their sums fit each other."""
+        held = [*self._older, self._newer_total, *self._newer]
+        kinds = {(moments.covariance_type, moments.norms) for moments in held}
+        widths = {moments.n_features for moments in held} - {None}
+        if kinds != {(self.covariance_type, False)} or len(widths) > 1:
+            raise ValueError(f"its blocks are moments of kinds {kinds} and widths {widths}")
+        if len(self) > self.n_blocks:
+            raise ValueError(f"it holds {len(self)} blocks of {self.n_blocks}")
+        reduce(join_labels, (moments.classes for moments in held))
+        sums, total = [_counts([sum_]) for sum_ in self._older], _counts([self._newer_total])
+        added = _counts(self._newer)
+        grown = all(
+            after.get(label, -1) >= n * (1 - _ROUNDING)
+            for before, after in pairwise(sums)
+            for label, n in before.items()
+        )
+        equal = added.keys() == total.keys() and all(
+            math.isclose(n, total[label], rel_tol=_ROUNDING) for label, n in added.items()
+        )
+        if not (grown and equal):
+            raise ValueError("its sums have other counts than its blocks")
+
+
+def _counts(parts: list[ClassMoments]) -> dict[Any, float]:
+    """Return the numbers of rows of all parts together, by class."""
+    counts: dict[Any, float] = {}
+    for part in parts:
+        for label, n in zip(part.classes.tolist(), part.class_count.tolist(), strict=True):
+            counts[label] = counts.get(label, 0) + n
+    return counts

@@ -260,6 +260,10 @@ class Structure(ABC):
         """
 
     @abstractmethod
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        """Return the log-determinants of the covariances with these roots, shape (groups,)."""
+
+    @abstractmethod
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the products of vectors, shape (n, d), and the inverse covariance."""
 

@@ -48,6 +48,8 @@ def _factorise(
     if not failed and lapack.reciprocal_condition(correlation, norm) * norm > 10 * tol**2:
         return d
     scaled = _correlations(covariance[None], deviations[None], np.empty((1, d, d)))[0]
+    if not np.isfinite(scaled).all():  # beyond float64
+        return 0
     eigenvalues = linalg.eigvalsh(scaled, check_finite=False)
     rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
     return min(rank, d - 1) if failed else rank

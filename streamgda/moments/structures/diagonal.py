@@ -119,6 +119,9 @@ class Diagonal(Structure):
         ranks: list[int] = positive.sum(axis=1).tolist()
         return ranks
 
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        return np.asarray(-np.log(roots).sum(axis=1))
+
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return vectors * root
 

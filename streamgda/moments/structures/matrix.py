@@ -150,8 +150,11 @@ class Matrix(Structure):
     ) -> list[int]:
         ranks = cholesky.inverse_roots(covariances, tol, roots)
         if min(ranks) == roots.shape[-1]:
-            log_determinants[...] = -2 * np.log(self.diagonal(roots)).sum(axis=1)
+            log_determinants[...] = self.log_determinants(roots)
         return ranks
+
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
 
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return np.asarray((vectors @ root.T) @ root)

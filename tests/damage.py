@@ -1,0 +1,418 @@
+"""Damage saved files in many ways, and judge what loading makes of each.
+
+The cases change a file of every kind, in a folder or a zip file: bytes, members, JSON values, and
+contents with right checksums. Loading gives the original or FormatError, nothing else. Contents
+that were changed together with their checksums may also give an object that works: whatever is
+done with it raises errors of streamgda only. The program exits with 1 if a case ends otherwise.
+
+    python tests/damage.py                    10,000 cases, the same each time
+    python tests/damage.py --cases 500 nb     those of the kinds whose name contains a word
+    python tests/damage.py --only 1234 nb     one of them again, with its traceback
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from uses import use
+from zarr.buffer.cpu import Buffer
+
+import streamgda
+from streamgda import ClassMoments, GaussianModel, PairwiseMoments, SlidingWindow, storage
+from streamgda.engine.journal import CheckpointContents
+from streamgda.errors import FormatError, SourceNotFoundError
+from streamgda.models.bernoulli import BernoulliModel
+from streamgda.storage.saved import state_of
+
+GOLDEN = Path(__file__).with_name("golden")
+LOADERS = {
+    "bernoulli": BernoulliModel.load,
+    "checkpoint": CheckpointContents.load,
+    "estimator": streamgda.load,
+    "model": GaussianModel.load,
+    "moments": ClassMoments.load,
+    "pairwise": PairwiseMoments.load,
+    "window": SlidingWindow.load,
+}
+LONGEST = 60.0  # seconds for a case
+NASTY = [
+    *(None, True, False, 0, 1, -1, 2, 255, 2**31, 2**53, 2**63, -(2**63), 10**30, 10**400),
+    *(0.5, -0.0, 1e308, 1e-308, float("nan"), float("inf"), -float("inf")),
+    *("", "x", "a" * 1000, "\0", "\ud800", "..", "../count", "/dev/zero", "full", "diag"),
+    *("<f8", "|O", "|V8", "<i8", "|S9", "<U2000000000", "<f16", "<M8", "<M8[Y]", "f4,i8", "|b1"),
+    *("os.system", "GaussianNB", "BernoulliNB", "numcodecs.pickle", "group", "zstd", "balanced"),
+    *([], [[]], [0], [1], [3, 3], [2**40, 2**40], [-1], ["b", "a"], [None], [1e400], [0.5, 0.5]),
+    *({}, {"name": "zstd"}, {"a": [{}]}, [[0, 1], [1, 0]]),
+]
+DTYPES = ("f8", "f4", "f2", "i8", "i4", "u8", "u1", "b1")
+Files = dict[str, bytes]
+
+
+# --- what is damaged --------------------------------------------------------------------------
+
+
+@dataclass
+class Subject:
+    """A saved object: its kind, and what its file holds.
+
+    Attributes
+    ----------
+    name, kind : str
+    attributes, arrays : dict
+        Results of `storage.read`.
+    """
+
+    name: str
+    kind: str
+    attributes: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    def written(self, attributes: Any = None, arrays: Any = None) -> Files:
+        """Return the files of a folder with other attributes or arrays."""
+        held: dict[str, Any] = {}
+        attributes = self.attributes if attributes is None else attributes
+        arrays = self.arrays if arrays is None else arrays
+        storage.write(zarr.storage.MemoryStore(held), self.kind, attributes, arrays)
+        return {key: value.to_bytes() for key, value in held.items()}
+
+    @cached_property
+    def files(self) -> Files:
+        return self.written()
+
+    @cached_property
+    def twins(self) -> list[Files]:
+        """Other valid files: one with the same arrays, and one with arrays of the same shapes."""
+        rolled = {name: np.roll(array, 1) + 1 for name, array in self.arrays.items()}
+        return [self.written(self.attributes | {"offset": 1}), self.written(None, rolled)]
+
+    @cached_property
+    def meaning(self) -> str:
+        return meaning(self.load(as_store(self.files)), as_store(self.files), self.kind)
+
+    def load(self, store: Any) -> Any:
+        return LOADERS[self.kind](store)
+
+
+def as_store(files: Files) -> Any:
+    return zarr.storage.MemoryStore({k: Buffer.from_bytes(v) for k, v in files.items()})
+
+
+def subjects() -> dict[str, Subject]:
+    """Return a subject for each of the newest golden files, and some that follow from them."""
+    found = {}
+    for file in sorted((GOLDEN / f"version{storage.VERSION}").glob("*.zip")):
+        kind = storage.kind_of(file)
+        found[file.stem] = Subject(file.stem, kind, *storage.read(file, kind))
+    qda, batches = found["qda"], found["pass"]
+    parts = {name: value for name, value in qda.attributes.items() if name != "model"}
+    arrays = {name: a for name, a in qda.arrays.items() if not name.startswith("model/")}
+    seen = {"seen": {"slab_rows": 6, "columns": [1], "samples": [[0, 1, 5]]}}
+    pooled = ClassMoments.load(as_store(found["moments-exact-diag"].files)).reduce("tied_spherical")
+    return found | {
+        "no-model": Subject("no-model", "estimator", parts, arrays),
+        "slabs": Subject("slabs", "checkpoint", batches.attributes | seen, batches.arrays),
+        "moments-pooled": Subject("moments-pooled", "moments", *state_of(pooled)),
+    }
+
+
+def meaning(loaded: Any, store: Any, kind: str) -> str:
+    """Return the content of a loaded object and of its file, in one text."""
+    contents = [state_of(loaded), storage.read(store, kind)]
+    plain = [
+        [attributes, {n: [a.dtype.str, a.shape, a.tobytes().hex()] for n, a in arrays.items()}]
+        for attributes, arrays in contents
+    ]
+    return json.dumps(plain, sort_keys=True)
+
+
+# --- damage with wrong checksums: each changes some files, by their keys ----------------------
+
+
+def flip(files: Files, chance: random.Random, subject: Subject) -> None:
+    key = chance.choice(sorted(files))
+    data = bytearray(files[key])
+    for _ in range(chance.choice([1, 1, 1, 4]) if data else 0):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    files[key] = bytes(data)
+
+
+def cut(files: Files, chance: random.Random, subject: Subject) -> None:
+    key = chance.choice(sorted(files))
+    files[key] = files[key][: chance.randrange(len(files[key]) + 1)]
+
+
+def lengthen(files: Files, chance: random.Random, subject: Subject) -> None:
+    files[chance.choice(sorted(files))] += chance.randbytes(chance.choice([1, 8, 100]))
+
+
+def overwrite(files: Files, chance: random.Random, subject: Subject) -> None:
+    noise = [b"", b"null", b"[]", b"{}", b"[" * 10**5, b"1" * 10**5, b"\xff\xfe"]
+    files[chance.choice(sorted(files))] = chance.choice([*noise, chance.randbytes(64)])
+
+
+def remove(files: Files, chance: random.Random, subject: Subject) -> None:
+    del files[chance.choice(sorted(files))]
+
+
+def swap(files: Files, chance: random.Random, subject: Subject) -> None:
+    a, b = chance.choice(sorted(files)), chance.choice(sorted(files))
+    files[a], files[b] = files[b], files[a]
+
+
+def duplicate(files: Files, chance: random.Random, subject: Subject) -> None:
+    files[chance.choice(["more", "x/zarr.json", *files])] = files[chance.choice(sorted(files))]
+
+
+def exchange(files: Files, chance: random.Random, subject: Subject) -> None:
+    """Take some members of another valid file."""
+    other = chance.choice(subject.twins)
+    for key in chance.sample(sorted(other), chance.choice([1, 1, chance.randint(1, len(other))])):
+        files[key] = other[key]
+
+
+def edit(files: Files, chance: random.Random, subject: Subject) -> None:
+    key = chance.choice([key for key in sorted(files) if key.endswith("zarr.json")])
+    try:
+        tree = json.loads(files[key])
+    except ValueError:  # it was damaged before
+        return
+    change_json(tree, chance)
+    files[key] = json.dumps(tree).encode()
+
+
+def change_json(tree: Any, chance: random.Random) -> None:
+    """Change one place of a JSON tree: remove, append, copy another place or write anything."""
+    places = list(walk(tree))
+    holder, at = chance.choice(places)
+    change = chance.randrange(5)
+    if change == 0:
+        del holder[at]
+    elif change == 1 and isinstance(holder, list):
+        holder.append(copy.deepcopy(chance.choice(NASTY)))
+    elif change == 2:
+        other, there = chance.choice(places)
+        holder[at] = copy.deepcopy(other[there])
+    else:
+        holder[at] = copy.deepcopy(chance.choice(NASTY))
+
+
+def walk(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each place of a JSON tree, as its container and its key or index there."""
+    if isinstance(tree, dict | list):
+        for at in list(tree) if isinstance(tree, dict) else range(len(tree)):
+            yield tree, at
+            yield from walk(tree[at])
+
+
+DAMAGES = (flip, cut, lengthen, overwrite, remove, swap, duplicate, exchange, exchange, edit)
+
+
+# --- damage with right checksums: each returns files ------------------------------------------
+
+
+def other_attributes(chance: random.Random, subject: Subject) -> Files:
+    attributes = copy.deepcopy(subject.attributes)
+    for _ in range(chance.choice([1, 1, 1, 2])):
+        change_json(attributes, chance)
+    return subject.written(attributes)
+
+
+def other_description(chance: random.Random, subject: Subject) -> Files:
+    """Change what the format says about the arrays, and seal it again."""
+    files = dict(subject.files)
+    tree = json.loads(files["zarr.json"])
+    change_json(tree["attributes"][storage.FORMAT], chance)
+    return sealed(files, tree)
+
+
+def sealed(files: Files, tree: Any) -> Files:
+    """Return files with the right checksums for a changed description."""
+    head = tree["attributes"].get(storage.FORMAT)
+    if not isinstance(head, dict):
+        return files | {"zarr.json": json.dumps(tree).encode()}
+    head.pop("checksum", None)
+    head["checksum"] = storage.checksum_of(head)
+    changed = {"zarr.json": json.dumps(tree).encode()}
+    for key, value in files.items():
+        if key.endswith("/zarr.json"):
+            node = json.loads(value)
+            if node["node_type"] == "array":
+                node["attributes"] = dict.fromkeys(node["attributes"], head["checksum"])
+            changed[key] = json.dumps(node).encode()
+    return files | changed
+
+
+def other_values(chance: random.Random, subject: Subject) -> Files:
+    name = chance.choice(sorted(subject.arrays))
+    array = subject.arrays[name].copy()
+    if array.dtype.kind == "f":
+        values = [0, 1, -1, 7, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320, 2.0**53, 1e154]
+    else:
+        limits = np.iinfo(array.dtype)
+        values = [0, 1, 7, 2**31, 2**53, limits.min, limits.max]
+    if array.size:
+        where = chance.choice([chance.randrange(array.size), slice(None), slice(0, None, 2)])
+        array.reshape(-1)[where] = chance.choice(values)
+        if chance.random() < 0.2:
+            array = -array
+    return subject.written(None, subject.arrays | {name: array})
+
+
+def other_form(chance: random.Random, subject: Subject) -> Files:
+    name = chance.choice(sorted(subject.arrays))
+    array = subject.arrays[name]
+    with np.errstate(all="ignore"):
+        form = chance.choice(
+            [
+                lambda: array.astype(chance.choice(DTYPES)),
+                lambda: array.astype(chance.choice(DTYPES)),
+                lambda: array.T,
+                lambda: array[None],
+                lambda: array.reshape(-1),
+                lambda: array[..., :-1] if array.ndim else array,
+                lambda: array[:-1] if array.ndim else array,
+                lambda: array[:0] if array.ndim else array,
+                lambda: array[..., :0] if array.ndim else array,
+                lambda: np.concatenate([array, array], axis=-1) if array.ndim else array,
+                lambda: np.zeros((0, chance.choice([2**20, 2**40, 2**59]))),
+                lambda: np.array(1.0),
+            ]
+        )
+        return subject.written(None, subject.arrays | {name: form()})
+
+
+def other_names(chance: random.Random, subject: Subject) -> Files:
+    arrays = dict(subject.arrays)
+    name = chance.choice(sorted(arrays))
+    change = chance.randrange(3)
+    if change == 0:
+        del arrays[name]
+    elif change == 1:
+        arrays[chance.choice(["more", "0/more", "model/more", f"{name}2"])] = arrays[name]
+    else:
+        other = chance.choice(sorted(arrays))
+        arrays[name], arrays[other] = arrays[other], arrays[name]
+    return subject.written(None, arrays)
+
+
+SEALED = (other_attributes, other_attributes, other_description)
+SEALED_ARRAYS = (other_values, other_values, other_form, other_names)
+
+
+# --- judgement --------------------------------------------------------------------------------
+
+
+def placed(files: Files, path: Path, chance: random.Random) -> Path:
+    """Write files to a folder or to a zip file, whose bytes may be damaged too."""
+    if path.suffix != ".zip":
+        for key, value in files.items():
+            file = path / key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(value)
+        return path
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")  # of members that are repeated
+        for key, value in files.items():
+            archive.writestr(key, value)
+        if chance.random() < 0.02:
+            archive.writestr(*chance.choice([*files.items()]))
+    return path
+
+
+def one_case(subject: Subject, number: int, folder: Path) -> str:
+    """Damage a subject once; return what became of it. Anything unexpected is raised."""
+    chance = random.Random(f"{subject.name} {number}")
+    path = folder / ("it.zip" if chance.random() < 0.5 else "it")
+    right = chance.random() < 0.5
+    if right:
+        kinds = SEALED + (SEALED_ARRAYS if subject.arrays else ())
+        files = chance.choice(kinds)(chance, subject)
+        placed(files, path, random.Random(4))
+    else:
+        files = dict(subject.files)
+        if path.suffix == ".zip" and chance.random() < 0.4:
+            placed(files, path, chance)
+            whole = {"zip": path.read_bytes()}
+            chance.choice([flip, flip, cut, lengthen])(whole, chance, subject)
+            path.write_bytes(whole["zip"])
+        else:
+            for _ in range(chance.choice([1, 1, 2])):
+                if "zarr.json" in files and files["zarr.json"] == subject.files["zarr.json"]:
+                    chance.choice(DAMAGES)(files, chance, subject)
+            placed(files, path, chance)
+    if any(twin.items() <= files.items() for twin in subject.twins):
+        return "other file"
+    try:
+        loaded = subject.load(path)
+    except (FormatError, SourceNotFoundError) as error:
+        if str(path) in str(error):
+            return "refused"
+        raise
+    if meaning(loaded, path, subject.kind) == subject.meaning:
+        return "original"
+    assert right, "the file loads as something else"
+    use(loaded)
+    return "works"
+
+
+def result_of(subject: Subject, number: int) -> tuple[str, str]:
+    """Return what became of a case, and the traceback of an unexpected end."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            result = one_case(subject, number, Path(folder))
+        except Exception:
+            return "FAULT", traceback.format_exc()
+    seconds = time.monotonic() - started
+    return (result, "") if seconds < LONGEST else ("FAULT", f"it took {seconds:.1f} seconds")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="kinds whose name contains one of them")
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--only", type=int, help="number of one case")
+    given = parser.parse_args()
+    chosen = [
+        subject
+        for name, subject in subjects().items()
+        if not given.words or any(word in name for word in given.words)
+    ]
+    numbers = range(-(-given.cases // len(chosen))) if given.only is None else [given.only]
+    counts: dict[str, Counter[str]] = {subject.name: Counter() for subject in chosen}
+    for subject, number in itertools.product(chosen, numbers):
+        result, fault = result_of(subject, number)
+        counts[subject.name][result] += 1
+        if fault:
+            print(f"{subject.name} --only {number}\n{fault}", flush=True)
+    results = ("refused", "original", "works", "other file", "FAULT")
+    print("| file |", " | ".join(results), "|\n| --- |" + " --- |" * len(results))
+    for name, counter in counts.items():
+        print(f"| {name} |", " | ".join(str(counter[result]) for result in results), "|")
+    n_faults = sum(counter["FAULT"] for counter in counts.values())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\n{n_faults} faults in {len(chosen) * len(numbers)} cases; peak {peak:.0f} MiB.")
+    return 1 if n_faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
