@@ -8,19 +8,24 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from matplotlib.figure import Figure
+from zarr.storage import MemoryStore
 
 from streamgda import (
     BernoulliNB,
     ClassMoments,
     GaussianDiscriminantCV,
     GaussianNB,
+    PairwiseMoments,
     ThresholdClassifier,
     accumulate,
     open_store,
     storage,
 )
+from streamgda.datasets import convert
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
+from streamgda.plots import plot_densities
 from streamgda.runtime import retry
 from streamgda.storage.saved import state_of
 
@@ -256,6 +261,46 @@ BAD = {
     ),
 }
 EVERY_BAD = pytest.mark.parametrize("name", BAD)
+
+
+DOORS = {  # everything that reads rows or labels, without and through dask
+    "convert": lambda X, y: convert(X, MemoryStore()),
+    "convert labels": lambda X, y: convert(np.eye(N_ROWS), MemoryStore(), labels=y),
+    "convert batches": lambda X, y: convert([(X, y)], MemoryStore()),
+    "update": lambda X, y: ClassMoments("diag").update(X, y),
+    "update pairwise": lambda X, y: PairwiseMoments().update(X, y),
+    "update labels": lambda X, y: ClassMoments("diag").update(np.eye(N_ROWS, 2), y),
+    "update weights": lambda X, y: ClassMoments("diag").update(np.eye(N_ROWS, 2), LABELS, y),
+    "accumulate": accumulate,
+    "accumulate batches": lambda X, y: accumulate([(X, y)]),
+    "fit": lambda X, y: GaussianNB().fit(X, y),
+    "partial_fit": lambda X, y: GaussianNB().partial_fit(X, y),
+    "predict": lambda X, y: np.asarray(GaussianNB().fit(ROWS, LABELS).predict(X)),
+    "score": lambda X, y: GaussianNB().fit(ROWS, LABELS).score(ROWS, y),
+    "score weights": lambda X, y: GaussianNB().fit(ROWS, LABELS).score(ROWS, LABELS, y),
+    "cross-validate": lambda X, y: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2).fit(
+        ROWS, y
+    ),
+    "plot": lambda X, y: plot_densities(
+        GaussianNB().fit(ROWS, LABELS), X, y, Figure().subplots(), feature=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_door_names_the_chunk(tmp_path, name):
+    write(tmp_path / "rows")
+    truncate(tmp_path / "rows" / "X" / "c" / "7" / "0")
+    truncate(tmp_path / "rows" / "y" / "c" / "2")
+    X, y = open_store(tmp_path / "rows")
+    message = r"^(X|y|sample_weight) \(file://.*rows/[Xy]\): chunk \((7, 0|2,)\), rows (7|4)00 to "
+    lazy = [(da.from_zarr(X), da.from_zarr(y)), (da.from_array(X, inline_array=True) * 1, y)]
+    for rows, labels in [(X, y), *lazy] if name != "cross-validate" else [(X, y)]:
+        with (
+            dask.config.set(scheduler="synchronous"),
+            pytest.raises(ReadError, match=message),
+        ):
+            DOORS[name](rows, labels)
 
 
 def stored(path, values, chunks):

@@ -79,12 +79,12 @@ def open_table(
             )
         table = batch_table(source, n_rows, labelled=own)
     else:
-        features, found = _columns(source, names, stack)
+        features, found = _columns(source, names, stack, "X")
         table = column_table(features)
         if own and found is not None:
             table = with_labels(table, found)
     if not own and labels is not False:
-        column, found = _columns(labels, names, stack)
+        column, found = _columns(labels, names, stack, "y")
         table = with_labels(table, column if found is None else found)
     if n_rows is not None and n_rows != table.n_rows:
         raise InvalidDataError(f"n_rows is {n_rows}, but the source has {table.n_rows} rows")
@@ -125,14 +125,17 @@ def _suffix(path: str | os.PathLike[str]) -> str:
 
 
 def _columns(
-    source: Any, names: tuple[str, str], stack: contextlib.ExitStack
+    source: Any, names: tuple[str, str], stack: contextlib.ExitStack, name: str
 ) -> tuple[Column, Column | None]:
-    """Return the array of a source, or its two arrays with `names` (the second may be missing)."""
+    """Return the array of a source, or its two arrays with `names` (the second may be missing).
+
+    `name` is that of a single array in errors.
+    """
     opened = _opened(source, stack)
     if isinstance(opened, IdxFile):
         return opened, None
     if not hasattr(opened, "keys"):
-        return Slices(opened), None
+        return Slices(opened, name), None
     members = list(opened.keys())
     if names[0] not in members:
         raise SourceError(f"{source} has no array {names[0]!r}; it holds {sorted(members)}")
@@ -142,7 +145,7 @@ def _columns(
 
 def _member(source: Any, opened: Any, name: str) -> Column:
     try:
-        return Slices(opened[name])
+        return Slices(opened[name], name)
     except Exception as error:  # pickled objects, damaged members, nested groups
         raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from error
 

@@ -56,23 +56,34 @@ class Column(Protocol):
 
 
 class Slices:
-    """Column of an array that has a shape, a dtype and slices: NumPy, zarr, dask, HDF5."""
+    """Column of an array that has a shape, a dtype and slices: NumPy, zarr, dask, HDF5.
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
+    Parameters
+    ----------
+    array : array
+    name : str
+        Its name in errors.
+    """
+
+    def __init__(self, array: Any, name: str) -> None:
+        from streamgda.rows import as_source  # noqa: PLC0415  (it needs Numba)
+
+        self._source = as_source(array, name)
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype = np.dtype(array.dtype)
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """Yield the array in blocks of `rows` rows; the last may have fewer."""
         for start in range(0, self.shape[0], rows):
-            yield np.asarray(self.array[start : start + rows])
+            if self._source.executor == "dask":
+                yield np.asarray(self._source.values[start : start + rows])
+            else:
+                yield np.asarray(self._source.read(start, start + rows))
 
     @property
     def unit(self) -> int:
         """Rows per chunk of the array; 1 if it has no chunks."""
-        chunks = getattr(self.array, "chunks", None)
-        return max(1, int(np.max(chunks[0]))) if chunks else 1
+        return self._source.unit
 
 
 def column_table(column: Column) -> Table:
@@ -134,10 +145,16 @@ def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -
 
 
 def _batch(batch: Any, labelled: bool) -> Block:
+    from streamgda.rows.containers import as_array  # noqa: PLC0415  (it needs Numba)
+
     parts = batch if isinstance(batch, tuple | list) else (batch,)
     if not 1 <= len(parts) <= 2:
         raise InvalidDataError(f"a batch of {len(parts)} parts; expected (X, y) or X")
-    block = tuple(np.asarray(part) for part in parts if part is not None)
+    block = tuple(
+        np.asarray(as_array(part, name))
+        for name, part in zip("Xy", parts, strict=False)
+        if part is not None
+    )
     if block[0].ndim != 2 or any(y.ndim != 1 for y in block[1:]):
         raise InvalidDataError(
             f"a batch with {_described(block)}; expected (X, y) or X, with X of shape "

@@ -8,6 +8,7 @@ import numpy as np
 
 from streamgda.estimators.base import MomentClassifier
 from streamgda.plots.figures import axes_of
+from streamgda.rows.containers import as_array
 from streamgda.rows.labels import as_labels, join_labels
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    true = as_labels(np.asarray(y))
+    true = as_labels(as_array(y, "y"))
     predicted = np.asarray(estimator.predict(X))
     labels = join_labels(estimator.classes_, np.unique(true))
     ax = axes_of(ax)

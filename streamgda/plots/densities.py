@@ -15,6 +15,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import Directions, ProjectedClasses
+from streamgda.rows.containers import as_array
 from streamgda.rows.labels import as_labels, find
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def plot_densities(
         raise InvalidParameterError("a class does not vary along the direction; choose another")
     ax = axes_of(ax)
     if X is not None:
-        _draw_histograms(ax, line.project(np.asarray(X))[:, 0], y, classes.labels, bins)
+        _draw_histograms(ax, line.project(as_array(X, "X"))[:, 0], y, classes.labels, bins)
     _draw_densities(ax, classes, kwargs)
     add_legend(ax, classes.labels.size)
     ax.set(xlabel=line.names[0], ylabel="density x prior")
@@ -135,7 +136,7 @@ def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) ->
 
 def _draw_histograms(ax: Axes, values: np.ndarray, y: Any, labels: np.ndarray, bins: int) -> None:
     """Draw a histogram of each class on common bins, with areas equal to the class frequencies."""
-    codes = find(as_labels(np.asarray(y)), labels)
+    codes = find(as_labels(as_array(y, "y")), labels)
     edges = np.histogram_bin_edges(values, bins).tolist()
     weight = 1 / (values.size * (edges[1] - edges[0]))
     for code, colour in enumerate(colours_of(labels.size)):

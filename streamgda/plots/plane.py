@@ -28,6 +28,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import Directions, ProjectedClasses
+from streamgda.rows.containers import as_array
 from streamgda.rows.labels import as_labels, find
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def plot_decision_boundary(
     """
     plane = Directions.of(estimator, features, directions, (0, 1))
     origin = _point(at, estimator)
-    points = None if X is None else plane.project(np.asarray(X))
+    points = None if X is None else plane.project(as_array(X, "X"))
     classes = ProjectedClasses.of(estimator, plane)
     ax = axes_of(ax)
     pixels = _pixels(classes, points, resolution)
@@ -226,6 +227,6 @@ def _draw_points(
         style = {"color": "grey"} | style
     else:
         # Unknown labels are white. One call draws all points, so that no class covers the others.
-        codes = find(as_labels(np.asarray(y)), labels)
+        codes = find(as_labels(as_array(y, "y")), labels)
         style = {"c": np.vstack([colours_of(labels.size), [1, 1, 1]])[codes]} | style
     ax.scatter(points[:, 0], points[:, 1], **style)

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda.rows.masked import as_slab
 from streamgda.rows.sources import RowSource
+from streamgda.rows.stores import StoredArray, StoredRows
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class DaskRows(RowSource):
         """Return a source of the rows; the number of rows of a data frame is unknown."""
         if not hasattr(X, "chunks"):
             return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
+        X = _reading_stores(X, name)
         sizes = X.chunks[0] if X.chunks else ()
         unit = 1 if any(math.isnan(n) for n in sizes) else max(1, *sizes)
         return cls(X, tuple(X.shape), X.dtype, name, unit, unit, math.prod(X.numblocks[1:]))
@@ -52,3 +54,33 @@ class DaskRows(RowSource):
             return ""
         block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
         return f"{self.name}: block {block}"
+
+
+def _reading_stores(X: Any, name: str) -> Any:
+    """Return a dask array that reads its stores through `StoredRows`; its keys stay the same."""
+    from dask.array import Array  # noqa: PLC0415
+    from dask.blockwise import Blockwise  # noqa: PLC0415
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer  # noqa: PLC0415
+
+    def reading(value: Any) -> Any:
+        return StoredArray(StoredRows.of(value, name)) if StoredRows.accepts(value) else value
+
+    graph, layers = X.__dask_graph__(), {}
+    for key, layer in graph.layers.items():
+        if isinstance(layer, MaterializedLayer) and len(layer) == 1:
+            ((only, value),) = layer.items()
+            if StoredRows.accepts(value):
+                layers[key] = MaterializedLayer({only: reading(value)})
+        elif isinstance(layer, Blockwise) and any(
+            at is None and StoredRows.accepts(value) for value, at in layer.indices
+        ):
+            indices = [(reading(value), at) for value, at in layer.indices]
+            layers[key] = Blockwise(
+                *(layer.output, layer.output_indices, layer.task, indices, layer.numblocks),
+                *(layer.concatenate, layer.new_axes, layer.output_blocks),
+                *(layer.annotations, layer.io_deps),
+            )
+    if not layers:
+        return X
+    graph = HighLevelGraph({**graph.layers, **layers}, graph.dependencies)
+    return Array(graph, X.name, X.chunks, meta=X)

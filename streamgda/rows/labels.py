@@ -11,7 +11,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.grouping import all_within, encode_labels
-from streamgda.rows.masked import as_slab, unmasked
+from streamgda.rows.containers import as_array
+from streamgda.rows.masked import unmasked
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 
@@ -41,7 +42,7 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     InvalidDataError
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
-    labels = y if type(y) is np.ndarray else unmasked(as_slab(y), what, first_row)
+    labels = y if type(y) is np.ndarray else unmasked(as_array(y, what), what, first_row)
     if not hasattr(y, "dtype") and _may_have_changed(labels):
         labels = np.asarray(y, object)
     if labels.ndim != 1:

@@ -67,17 +67,32 @@ class StoredRows(RowSource):
         return f"{self.title}: chunk {chunk}"
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
-        """Return rows of the store; temporary failures are retried."""
+        return self.get(slice(start, stop))
+
+    def get(self, index: Any) -> np.ndarray:
+        """Return part of the array: the only place where stores are read.
+
+        Temporary failures are retried.
+
+        Raises
+        ------
+        ReadError
+            If it cannot be read.
+        """
         try:
-            return with_retries(lambda: as_slab(self.values[start:stop]))
+            return with_retries(lambda: as_slab(self.values[index]))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
-            raise self._explained(error, start, stop) from error
+            rows = index[0] if isinstance(index, tuple) and index else index
+            every = range(self.shape[0] if self.shape else 1)
+            found = every[rows] if isinstance(rows, slice) and every[rows] else every
+            first, last = sorted((found[0], found[-1]))
+            raise self._explained(error, first, last + 1) from error
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """Return an error that names the first chunk that fails again."""
-        end = self.start + self.n_rows
+        end = self.values.shape[0]
         for first in range(start // self.unit * self.unit, stop, self.unit):
             rows = slice(first, min(first + self.unit, end))
             for column in range(self.columns):
@@ -96,6 +111,28 @@ class StoredRows(RowSource):
             return rows
         width = self.values.chunks[1]
         return rows, slice(column * width, (column + 1) * width)
+
+
+class StoredArray:
+    """An array in a store, as dask reads it: slices are read by `StoredRows.get`.
+
+    Parameters
+    ----------
+    source : StoredRows
+    """
+
+    def __init__(self, source: StoredRows) -> None:
+        self.source = source
+        self.shape, self.dtype, self.ndim = source.shape, source.dtype, len(source.shape)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        try:
+            return self.source.get(index)
+        except ReadError as error:
+            raised = error
+        # Causes often cannot be pickled, and dask sends errors from process to process.
+        raised.__cause__ = raised.__context__ = None
+        raise raised
 
 
 def _is_group(X: Any) -> bool:

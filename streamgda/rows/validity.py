@@ -11,8 +11,9 @@ from scipy import sparse
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
+from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
-from streamgda.rows.masked import as_slab, is_masked, unmasked
+from streamgda.rows.masked import is_masked, unmasked
 
 _WIDE = 64  # features
 
@@ -38,7 +39,7 @@ def as_maskable_matrix(X: Any) -> np.ndarray:
                 f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities "
                 f"centre every value): pass row blocks of X.toarray()"
             )
-        X = as_slab(X)
+        X = as_array(X, "X")
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
@@ -65,7 +66,7 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     InvalidDataError
         For any other weights; it counts rows from `first_row`.
     """
-    weights = unmasked(as_slab(sample_weight), "sample_weight", first_row)
+    weights = unmasked(as_array(sample_weight, "sample_weight"), "sample_weight", first_row)
     if weights.dtype.kind not in "biuf":
         raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
     if weights.ndim == 0:

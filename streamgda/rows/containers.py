@@ -1,0 +1,26 @@
+"""Values of any container as one array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamgda.rows.dask import DaskRows
+from streamgda.rows.masked import as_slab
+from streamgda.rows.stores import StoredRows
+
+
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Return all values of a container as an array; masked only if some of them are.
+
+    Raises
+    ------
+    ReadError
+        If a store cannot be read; the message names the array by this name, chunk and rows.
+    """
+    if type(values) is not np.ndarray:
+        for adapter in (DaskRows, StoredRows):
+            if adapter.accepts(values):
+                return adapter.of(values, name).whole()
+    return as_slab(values)
