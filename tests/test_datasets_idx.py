@@ -117,7 +117,7 @@ class TestIdx:
 
     def test_block_of_no_rows(self, tmp_path):
         file = IdxFile(write_idx(tmp_path / "a.idx", np.zeros(3, np.uint8)))
-        with pytest.raises(InvalidParameterError, match="rows must be at least 1, not 0"):
+        with pytest.raises(InvalidParameterError, match="rows=0; expected an integer >= 1"):
             next(file.blocks(0))
 
 

@@ -109,10 +109,10 @@ class TestGaussianStream:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
-            ({"n_features": 0}, "n_features must be at least 1, not 0"),
-            ({"n_classes": 0}, "n_classes must be at least 1"),
-            ({"n_classes": 2.0}, "n_classes must be an integer"),
-            ({"seed": -1}, "seed must be at least 0"),
+            ({"n_features": 0}, "n_features=0; expected an integer >= 1"),
+            ({"n_classes": 0}, "n_classes=0; expected an integer >= 1"),
+            ({"n_classes": 2.0}, "n_classes=2.0; expected an integer >= 1"),
+            ({"seed": -1}, "seed=-1; expected an integer >= 0"),
             ({"dtype": "complex128"}, "dtype"),
             ({"dtype": "bool"}, "dtype"),
             ({"priors": [1.0]}, "priors must be 2 non-negative numbers"),
@@ -136,6 +136,6 @@ class TestGaussianStream:
             lambda: stream.batches(-1, 2),
             lambda: stream.batches(3, 0),
         ):
-            with pytest.raises(InvalidParameterError, match="must be at least"):
+            with pytest.raises(InvalidParameterError, match="expected an integer >= "):
                 call()
         assert repr(stream) == "GaussianStream(2, 2, seed=0, dtype='float64')"

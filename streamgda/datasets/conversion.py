@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.datasets.checks import at_least
 from streamgda.datasets.sources import open_table
 from streamgda.datasets.tables import Block, Table
 from streamgda.datasets.writer import created, reopened
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.runtime.parameters import as_integer
 
 if TYPE_CHECKING:
     import zarr
@@ -95,7 +95,6 @@ def convert(
     >>> group["X"].shape, group["y"][:].tolist()
     ((2, 2), ['setosa', 'other'])
     """
-    chunk_rows = None if chunk_rows is None else at_least(1, "chunk_rows", chunk_rows)
     csv_options = {"label_column": label_column, "header": header, "delimiter": delimiter}
     with contextlib.ExitStack() as stack:
         table = open_table(source, labels, stack, names=names, n_rows=n_rows, **csv_options)
@@ -114,6 +113,7 @@ def _layout(table: Table, dtype: Any, chunk_rows: int | None) -> tuple[list[np.d
         dtypes.append(_label_dtype(table.label_dtype))
     if chunk_rows is None:
         chunk_rows = max(1, _CHUNK_BYTES // (table.n_features * dtypes[0].itemsize))
+    chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
     return dtypes, min(chunk_rows, table.n_rows or chunk_rows)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from streamgda.datasets.checks import at_least
 from streamgda.datasets.files import Bytes, existing_file, most_bytes, open_binary
 from streamgda.errors import SourceError
+from streamgda.runtime.parameters import as_integer
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_NDIM = 64  # NumPy's
@@ -89,7 +89,7 @@ class IdxFile:
         SourceError
             If the file is too short or too long, or is a damaged gzip file.
         """
-        rows = at_least(1, "rows", rows)
+        rows = as_integer("rows", rows, "an integer >= 1", 1)
         with open_binary(self.path) as file:
             self._header(file)
             for start in range(0, self.shape[0], rows):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.datasets.checks import at_least
 from streamgda.datasets.csvtable import csv_table
 from streamgda.datasets.idx import IdxFile
 from streamgda.datasets.tables import (
@@ -29,6 +28,7 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from streamgda.runtime.parameters import as_integer
 from streamgda.storage.opening import opened_node
 
 _ACCEPTED = (
@@ -58,7 +58,7 @@ def open_table(
     **csv_options
         Options of `csv_table`; those that are None are ignored.
     """
-    n_rows = None if n_rows is None else at_least(0, "n_rows", n_rows)
+    n_rows = None if n_rows is None else as_integer("n_rows", n_rows, "an integer >= 0", 0)
     own = labels is None  # those of the source
     options = {name: value for name, value in csv_options.items() if value is not None}
     suffix = _suffix(source) if _is_path(source) else ""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.datasets.checks import at_least
 from streamgda.errors import InvalidParameterError
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers
 
 _BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block fits in the cache of a core
 _N_FACTORS = 4
@@ -93,24 +93,18 @@ class GaussianStream:
         scale: float | None = None,
         period: float | None = None,
     ) -> None:
-        self.n_features = at_least(1, "n_features", n_features)
-        self.n_classes = at_least(1, "n_classes", n_classes)
-        self.seed = at_least(0, "seed", seed)
+        self.n_features = as_integer("n_features", n_features, "an integer >= 1", 1)
+        self.n_classes = as_integer("n_classes", n_classes, "an integer >= 1", 1)
+        self.seed = as_integer("seed", seed, "an integer >= 0", 0, (1 << 128) - 1)
         self.dtype = np.dtype(dtype)
         if self.dtype.kind not in "iuf":
             raise InvalidParameterError(f"dtype must be a floating or integer type, not {dtype}")
         middle, unit = (0.0, 1.0) if self.dtype.kind == "f" else (_middle(self.dtype), 16.0)
-        loc = middle if loc is None else loc
-        scale = unit if scale is None else scale
-        if not (np.isfinite(loc) and 0 < scale < np.inf and 0 <= separation < np.inf):
-            raise InvalidParameterError(
-                "loc must be finite, scale positive and separation not negative, not "
-                f"{loc}, {scale} and {separation}"
-            )
-        if period is not None and not 0 < period < np.inf:
-            raise InvalidParameterError(
-                f"period must be positive and finite, or None: not {period}"
-            )
+        loc = middle if loc is None else as_number("loc", loc, "a finite number")
+        scale = unit if scale is None else as_number("scale", scale, "a number above 0", LEAST)
+        separation = as_number("separation", separation, "a number >= 0", 0)
+        if period is not None:
+            period = as_number("period", period, "a number of rows above 0, or None", LEAST)
         self.period = period
         self.priors = _priors(priors, self.n_classes)
         self._thresholds = np.cumsum(self.priors)
@@ -165,8 +159,10 @@ class GaussianStream:
         InvalidParameterError
             If start or stop is out of range.
         """
-        start = at_least(0, "start", start)
-        return self._rows(start, at_least(start, "stop", stop), self._block)
+        start = as_integer("start", start, "an integer >= 0", 0)
+        return self._rows(
+            start, as_integer("stop", stop, f"an integer >= start={start}", start), self._block
+        )
 
     def batches(
         self, n_rows: int, batch_rows: int = 10_000
@@ -190,8 +186,8 @@ class GaussianStream:
         InvalidParameterError
             If n_rows is negative or batch_rows is less than 1.
         """
-        n_rows = at_least(0, "n_rows", n_rows)
-        batch_rows = at_least(1, "batch_rows", batch_rows)
+        n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
+        batch_rows = as_integer("batch_rows", batch_rows, "an integer >= 1", 1)
         block = functools.lru_cache(maxsize=1)(
             self._block
         )  # consecutive batches often share a block
@@ -251,7 +247,7 @@ def _bounds(dtype: np.dtype) -> tuple[float, float]:
 def _priors(priors: Any, n_classes: int) -> np.ndarray:
     if priors is None:
         return np.full(n_classes, 1 / n_classes)
-    priors = np.array(priors, np.float64)
+    priors = as_numbers("priors", priors, f"{n_classes} non-negative numbers with sum 1")
     if priors.shape != (n_classes,) or not (priors >= 0).all() or not np.isclose(priors.sum(), 1):
         raise InvalidParameterError(
             f"priors must be {n_classes} non-negative numbers with sum 1, not {priors.tolist()}"

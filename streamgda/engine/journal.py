@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from streamgda.errors import (
     InvalidParameterError,
 )
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.replacing import remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, nested, restore_nested
@@ -45,7 +46,7 @@ def as_file(path: Any) -> Path:
         If the path is a URL or a directory.
     """
     if not isinstance(path, str | os.PathLike) or "://" in str(path):
-        raise InvalidParameterError(f"checkpoint={path!r}; expected a path on this machine")
+        raise InvalidParameterError(f"checkpoint={shown(path)}; expected a path on this machine")
     file = Path(path).resolve()
     if file.is_dir():
         raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
@@ -55,9 +56,9 @@ def as_file(path: Any) -> Path:
 
 def check_interval(seconds: float, name: str) -> float:
     """Return an interval; raise InvalidParameterError unless it is a number of seconds."""
-    if isinstance(seconds, Real) and seconds >= 0:
-        return float(seconds)
-    raise InvalidParameterError(f"{name}={seconds!r}; expected a number of seconds, 0 or more")
+    if type(seconds) is float and seconds == math.inf:  # never, after the first time
+        return seconds
+    return as_number(name, seconds, "a number of seconds, 0 or more", 0)
 
 
 @dataclass

@@ -9,13 +9,15 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidParameterError, MemoryBudgetError
 from streamgda.estimators.learning import MomentLearner, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
 from streamgda.models.base import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels
+from streamgda.runtime.memory import readable, spare_memory
+from streamgda.runtime.parameters import as_integer, check_type, refuse
 from streamgda.storage.checks import check_texts
 from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
@@ -59,7 +61,15 @@ class MomentClassifier(MomentLearner):
         -------
         estimator
             The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            For anything but `ClassMoments`, such as `PairwiseMoments`, which `to_moments` converts.
+        InvalidDataError, InvalidParameterError, MergeError, SingularCovarianceError
+            For moments that do not determine such an estimator.
         """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
         estimator = cls(**params)
         kept = kept_by(estimator)
         if kept["norms"] and moments.n_features is not None:
@@ -197,9 +207,8 @@ class MomentClassifier(MomentLearner):
         InvalidParameterError
             For a class that has no rows, or a number of samples below one.
         """
-        if n_samples < 1:
-            raise InvalidParameterError(f"n_samples={n_samples}; expected at least 1")
-        random = check_random_state(random_state)
+        check_is_fitted(self, "moments_")
+        n_samples, random = self._drawing(n_samples, random_state)
         if y is None:
             labels = random.choice(self.model_.classes, n_samples, p=self.model_.priors)
         else:
@@ -207,6 +216,24 @@ class MomentClassifier(MomentLearner):
             if labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
         return self.model_.sample(labels, random), labels
+
+    def _drawing(
+        self, n_samples: Any, random_state: Any, in_memory: bool = True
+    ) -> tuple[int, np.random.RandomState]:
+        """Return the number of rows to draw, and the source of random numbers; refuse others."""
+        n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
+        needed = 8 * n_samples * (self.n_features_in_ + 2)
+        if in_memory and needed > 2 * spare_memory():
+            raise MemoryBudgetError(
+                f"n_samples={n_samples} of {self.n_features_in_} features need "
+                f"{readable(needed)} of memory, and {readable(2 * spare_memory())} are available; "
+                f"draw fewer, or into an `out` of the Gaussian estimators"
+            )
+        try:
+            return n_samples, check_random_state(random_state)
+        except ValueError:
+            expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
+            raise refuse("random_state", random_state, expected) from None
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.rows import as_source
+from streamgda.runtime.parameters import as_number
 
 _LEAST_ALPHA = 1e-10
 
@@ -81,12 +79,9 @@ class BernoulliNB(MomentClassifier):
         return "diag"
 
     def _check_parameters(self) -> None:
-        if not _is_number(self.alpha) or self.alpha < 0:
-            raise InvalidParameterError(f"alpha={self.alpha!r}; expected a number >= 0")
-        if self.binarize is not None and not _is_number(self.binarize):
-            raise InvalidParameterError(
-                f"binarize={self.binarize!r}; expected a number, or None for zeros and ones"
-            )
+        as_number("alpha", self.alpha, "a number >= 0", 0)
+        if self.binarize is not None:
+            as_number("binarize", self.binarize, "a number, or None for zeros and ones")
 
     @property
     def _threshold(self) -> float | None:
@@ -123,7 +118,3 @@ class BernoulliNB(MomentClassifier):
 
 def _binarised(X: np.ndarray, first_row: int, threshold: float | None) -> np.ndarray:
     return binarise(X, threshold, first_row)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -11,8 +11,12 @@ from streamgda.engine.fingerprints import REMEDY
 from streamgda.engine.journal import as_file, check_interval
 from streamgda.errors import CheckpointError, FormatError, InvalidParameterError
 from streamgda.estimators.load import load
-from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
+from streamgda.estimators.saving import SavedEstimator
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments, SlidingWindow
+from streamgda.runtime.parameters import check_type, shown
 from streamgda.storage.replacing import replacing
+
+_STATE = "a fitted estimator, ClassMoments, PairwiseMoments or a SlidingWindow"
 
 
 class Checkpoint:
@@ -105,13 +109,16 @@ class Checkpoint:
         ------
         InvalidParameterError
             If JSON cannot hold the offset. The file does not change.
+        TypeError
+            For any other state. The file does not change.
         """
+        check_type("state", state, (SavedEstimator, Moments, SlidingWindow), _STATE)
         try:
             json.dumps(offset, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
-                f"offset={offset!r} cannot be kept: {error}. Give a value that JSON can hold, such "
-                f"as a number, a string, or a dict of them"
+                f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
+                f"such as a number, a string, or a dict of them"
             ) from None
         with replacing(self._file, ".zip") as partial:
             state.save(partial, offset=offset)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
@@ -19,6 +17,7 @@ from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.sampling import Sampler, sample
 from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.runtime.parameters import BELOW_ONE, as_number, shown
 
 
 class GaussianClassifier(MomentClassifier):
@@ -118,28 +117,27 @@ class GaussianClassifier(MomentClassifier):
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
             return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)
-        if isinstance(reject, Real) and reject == 0:
+        reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
+        if reject == 0:
             return super()._scorer(method)
-        label = self._check_rejection(reject, options.get("reject_label", -1))
-        rule = {"reject": float(reject), "label": label}
+        label = self._check_rejection(options.get("reject_label", -1))
+        rule = {"reject": reject, "label": label}
         function = partial(self.model_.predict_or_reject, **rule)
         labels = np.append(self.classes_.astype(label.dtype), label)
         return Scorer("predict_or_reject", function, self.model_, labels, None, rule)
 
-    def _check_rejection(self, reject: Any, label: Any) -> np.ndarray:
+    def _check_rejection(self, label: Any) -> np.ndarray:
         """Return the label of rejected rows, in a type that holds it and all classes."""
-        if not isinstance(reject, Real) or not 0 <= float(reject) < 1:
-            raise InvalidParameterError(f"reject={reject!r}; expected a number from 0 to below 1")
         try:
             own = as_labels([label], "reject_label")
             if own.dtype.kind == "i":
                 own = own.astype(np.min_scalar_type(own[0]))
             dtype = join_labels(self.classes_, own).dtype
         except InvalidDataError as error:
-            raise InvalidParameterError(f"reject_label={label!r}: {error}") from None
+            raise InvalidParameterError(f"reject_label={shown(label)}: {error}") from None
         if find(own, self.classes_)[0] >= 0:
             raise InvalidParameterError(
-                f"reject_label={label!r} is a class; rows that are rejected need another label"
+                f"reject_label={shown(label)} is a class; rows that are rejected need another label"
             )
         return own.astype(dtype)[0]
 
@@ -212,10 +210,8 @@ class GaussianClassifier(MomentClassifier):
         InvalidDataError
             For an `out` of another shape or not of floating-point numbers.
         """
-        if n_samples < 1:
-            raise InvalidParameterError(f"n_samples={n_samples}; expected at least 1")
-        random = check_random_state(random_state)
         check_is_fitted(self, "moments_")
+        n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
         moments = self.moments_
         covariances = estimate(moments, self._covariance_type(), self._regularisation())
         priors = check_priors(getattr(self, "priors", None), moments.classes, moments.class_count)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError
 from streamgda.moments.algebra import FORGOTTEN
 from streamgda.rows.validity import as_weights
+from streamgda.runtime.parameters import LEAST, as_number
 
 
 def half_life_weights(
@@ -38,18 +38,16 @@ def half_life_weights(
     >>> half_life_weights(1, [[3.0], [5.0], [4.0]])
     (array([0.25, 0.5 , 1.  ]), 0.125)
     """
-    number = isinstance(half_life, Real) and not isinstance(half_life, bool)
-    if not number or not (math.isfinite(half_life) and half_life > 0):
-        raise InvalidParameterError(
-            f"half_life={half_life!r}; expected a number of rows above 0, or None to forget nothing"
-        )
+    expected = "a number of rows above 0, or None to forget nothing"
+    half_life = as_number("half_life", half_life, expected, LEAST)
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if math.isnan(n_rows):
         raise InvalidDataError(
             "X has row chunks of unknown size, and half_life needs the age of each row; call "
             "X.compute_chunk_sizes() first"
         )
-    weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
+    with np.errstate(over="ignore"):
+        weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
     weights[weights < FORGOTTEN] = 0
     if sample_weight is not None:
         weights *= as_weights(sample_weight, n_rows)

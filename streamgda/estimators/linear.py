@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.estimators.scoring import Scorer
 from streamgda.models import fisher
 from streamgda.models.covariance import Regularisation
+from streamgda.runtime.parameters import as_integer
 
 
 class LinearDiscriminantAnalysis(
@@ -166,12 +165,9 @@ class LinearDiscriminantAnalysis(
         most = min(self.classes_.size - 1, self.n_features_in_)
         if self.n_components is None:
             return most
-        if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= most:
-            raise InvalidParameterError(
-                f"n_components={self.n_components!r}; n_components cannot be larger than "
-                f"min(n_features, n_classes - 1) = {most}, nor below 1"
-            )
-        return int(self.n_components)
+        limit = f"min(n_features, n_classes - 1) = {most}"
+        expected = f"an integer >= 1; n_components cannot be larger than {limit}"
+        return as_integer("n_components", self.n_components, expected, 1, most)
 
     def transform(self, X: Any, *, out: Any = None) -> Any:
         """Project rows on the directions that separate the classes best.

@@ -16,6 +16,7 @@ from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.rows.sources import check_lengths
 from streamgda.rows.validity import as_weights
 
 
@@ -149,11 +150,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         """
         predicted = np.asarray(self.predict(X))
         true = as_labels(as_source(y, "y").whole())
-        if true.shape != predicted.shape:
-            raise InvalidDataError(
-                f"X has {predicted.size} rows but y has {true.size} labels (inconsistent numbers "
-                f"of samples); give one label a row"
-            )
+        check_lengths(as_source(predicted), as_source(true, "y"))
         classes = join_labels(self.classes_, np.unique(true))
         right = find(true, classes) == find(predicted, classes)
         if sample_weight is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from numbers import Integral
 from operator import add
 from typing import Any, Self
 
@@ -24,8 +23,10 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime.parameters import as_integer, refuse, shown
 
 _LIKELIHOOD, _ACCURACY, _LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
+_MOST = (1 << 128) - 1  # seeds have up to 128 bits
 SCORINGS = (_ACCURACY, _LOG_LOSS, _LIKELIHOOD)
 
 # From separate to common covariances, and from those of the rows to a sphere.
@@ -178,13 +179,9 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         from sklearn.model_selection import ParameterGrid  # noqa: PLC0415  (slow to import)
 
         for name, least in (("cv", 2), ("random_state", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise InvalidParameterError(f"{name}={value!r}; expected an integer >= {least}")
-        if self.scoring not in SCORINGS:
-            raise InvalidParameterError(
-                f"scoring={self.scoring!r}; expected one of {', '.join(SCORINGS)}"
-            )
+            as_integer(name, getattr(self, name), f"an integer >= {least}", least, _MOST)
+        if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
+            raise refuse("scoring", self.scoring, f"one of {', '.join(SCORINGS)}")
         try:
             candidates = list(
                 ParameterGrid(list(_GRID) if self.param_grid is None else self.param_grid)
@@ -195,8 +192,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             raise
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
-                f"param_grid={self.param_grid!r} is not parameters of GaussianDiscriminantAnalysis "
-                f"with lists of values to try: {error}"
+                f"param_grid={shown(self.param_grid)} is not parameters of "
+                f"GaussianDiscriminantAnalysis with lists of values to try: {error}"
             ) from None
         if not candidates:
             raise InvalidParameterError("param_grid is empty; give at least one candidate")

@@ -26,8 +26,11 @@ from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.memory import as_bytes
+from streamgda.runtime.parameters import as_numbers, refuse
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
+_COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
+_CLASS_WEIGHT = "'balanced', or a dict of labels to weights that are finite and >= 0"
 _CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
@@ -167,14 +170,12 @@ class ThresholdClassifier(RowClassifier):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = fitted.class_count_.sum() / (2 * fitted.class_count_)
         elif isinstance(self.class_weight, Mapping):
-            weights = np.array([self.class_weight.get(k, 1.0) for k in fitted.classes_.tolist()])
+            given = [self.class_weight.get(k, 1.0) for k in fitted.classes_.tolist()]
+            weights = as_numbers("class_weight", given, _CLASS_WEIGHT)
         else:
-            weights = np.array(np.nan)
-        if not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise InvalidParameterError(
-                f"class_weight={self.class_weight!r}; expected 'balanced', or a dict of labels to "
-                f"weights that are finite and >= 0"
-            )
+            weights = np.empty(0)
+        if weights.shape != (2,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise refuse("class_weight", self.class_weight, _CLASS_WEIGHT)
         return float(costs[0] * weights[0]), float(costs[1] * weights[1])
 
     @property
@@ -273,18 +274,12 @@ def _costs(cost: Any) -> tuple[float, float]:
     """Return the cost of a row of the first class above the threshold, and of the second below."""
     if cost is None:
         return 1.0, 1.0
-    try:
-        matrix = np.asarray(cost, np.float64)
-    except (TypeError, ValueError):
-        matrix = np.empty(0)
+    matrix = as_numbers("cost", cost, _COST)
     if matrix.shape == (2, 2) and np.isfinite(matrix).all():
         first, second = matrix[0, 1] - matrix[0, 0], matrix[1, 0] - matrix[1, 1]
         if min(first, second) >= 0 and max(first, second) > 0:
             return float(first), float(second)
-    raise InvalidParameterError(
-        f"cost={cost!r}; expected [[0, a], [b, 0]]: finite numbers, the least of each row on the "
-        f"diagonal"
-    )
+    raise refuse("cost", cost, _COST)
 
 
 class _Scores:

@@ -24,6 +24,7 @@ from streamgda.models.scores import (
     posterior,
 )
 from streamgda.rows.validity import as_matrix
+from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import Saved
 
@@ -273,12 +274,8 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
     """
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
-    try:
-        values = np.asarray(priors, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
-            f"priors={priors!r}; expected one number for each of the {classes.size} classes"
-        ) from None
+    expected = f"one number for each of the {classes.size} classes"
+    values = as_numbers("priors", priors, expected)
     if values.shape != (classes.size,):
         raise InvalidParameterError(
             f"priors has shape {values.shape}; expected one for each of the {classes.size} classes "

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.errors import InvalidDataError, SingularCovarianceError
 from streamgda.models.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.variances import constant_features, total_variance
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import as_number
 
+_SHRINKAGE = "a number between 0 and 1, or one of " + ", ".join(RULES)
 _PART = 1 << 18  # values of the covariances that are treated at a time
 
 
@@ -53,12 +53,12 @@ class Regularisation:
     tol: float = 1e-4
 
     def __post_init__(self) -> None:
-        for name, high in (("pooling", 1), ("reg_param", 1), ("var_smoothing", math.inf)):
-            _check_number(name, getattr(self, name), high)
+        for name in ("pooling", "reg_param"):
+            as_number(name, getattr(self, name), "a number between 0 and 1", 0, 1)
         if self.shrinkage is not None and not self.shrinkage_rule:
-            _check_number("shrinkage", self.shrinkage, 1, ", or one of " + ", ".join(RULES))
-        _check_number("tol", self.tol, math.inf)
-        _check_number("ddof", self.ddof, math.inf)
+            as_number("shrinkage", self.shrinkage, _SHRINKAGE, 0, 1)
+        for name in ("var_smoothing", "tol", "ddof"):
+            as_number(name, getattr(self, name), "a number >= 0", 0)
 
     @property
     def shrinkage_rule(self) -> str | None:
@@ -78,15 +78,6 @@ class Regularisation:
             check_rule(rule, structure, self.pooling)
         norms = rule == LEDOIT_WOLF
         return {"covariance_type": "full" if norms else covariance_type, "norms": norms}
-
-
-def _check_number(name: str, value: Any, high: float, other: str = "") -> None:
-    if type(value) is float and 0 <= value <= high and value < math.inf:
-        return  # the common case, at every call of a stream
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not 0 <= value <= high:
-        limits = f"between 0 and {high}" if math.isfinite(high) else ">= 0"
-        raise InvalidParameterError(f"{name}={value!r}; expected a number {limits}{other}")
 
 
 @dataclass(frozen=True)

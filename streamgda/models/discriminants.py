@@ -13,6 +13,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.models.gaussian import GaussianModel
 from streamgda.rows.labels import find
 from streamgda.rows.validity import as_matrix
+from streamgda.runtime.parameters import as_numbers, check_type, shown
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,15 @@ class Discriminants:
         ------
         InvalidParameterError
             For an origin of another shape, or a model that has no discriminants of this kind.
+        TypeError
+            For anything but a Gaussian estimator or model.
         """
-        model = getattr(fitted, "model_", fitted)
-        point = np.asarray(model.xbar if origin is None else origin, np.float64)
+        model: Any = fitted if isinstance(fitted, type) else getattr(fitted, "model_", fitted)
+        check_type("fitted", model, GaussianModel, "a Gaussian estimator, fitted, or its model")
+        expected = f"{model.n_features} finite numbers, or one for all features"
+        point = as_numbers("origin", model.xbar if origin is None else origin, expected)
         if point.shape not in ((), (model.n_features,)) or not np.isfinite(point).all():
-            raise InvalidParameterError(
-                f"origin has shape {point.shape}; expected {model.n_features} finite numbers, or "
-                f"one for all features"
-            )
+            raise InvalidParameterError(f"origin has shape {point.shape}; expected {expected}")
         return cls(model, np.broadcast_to(point, model.n_features))
 
     @property
@@ -153,7 +155,9 @@ class Discriminants:
         number = int(find(np.atleast_1d(np.asarray(label)), self.classes)[0])
         if number < 0 or np.isnan(self.model.means[number, 0]):
             known = self.classes[~np.isnan(self.model.means[:, 0])].tolist()
-            raise InvalidParameterError(f"{label!r} is not one of the classes with rows, {known}")
+            raise InvalidParameterError(
+                f"{shown(label)} is not one of the classes with rows, {known}"
+            )
         return self._function(number)
 
     def pair(self, a: Any, b: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import pooled
 from streamgda.rows.validity import as_matrix
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type
 
 
 def directions(model: GaussianModel, tol: float = 1e-4) -> tuple[np.ndarray, np.ndarray]:
@@ -133,19 +133,17 @@ class FisherDiscriminant:
         SingularCovarianceError
             If the covariance within classes has no inverse.
         """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
         how = Regularisation(shrinkage=shrinkage, tol=tol)
         tied = pooled(moments.covariance_type)
         moments = moments.reduce(tied)
         model = GaussianModel.from_moments(moments, tied, how, priors)
         scalings, criteria = directions(model, tol)
         most = scalings.shape[1]
-        wanted: Any = most if n_components is None else n_components
-        if not isinstance(wanted, Integral) or not 1 <= int(wanted) <= most:
-            raise InvalidParameterError(
-                f"n_components={n_components!r}; expected 1 to {most}, the number of directions "
-                f"that separate these classes"
-            )
-        wanted = int(wanted)
+        wanted = most
+        if n_components is not None:
+            expected = f"1 to {most}, the number of directions that separate these classes"
+            wanted = as_integer("n_components", n_components, expected, 1, most)
         return cls(scalings[:, :wanted].T, criteria[:wanted], model.xbar, moments, model)
 
     def criterion(self, w: Any) -> np.ndarray:
@@ -162,7 +160,7 @@ class FisherDiscriminant:
             NaN for a direction along which nothing varies within classes.
         """
         model = self.model
-        w = np.asarray(w, np.float64)
+        w = as_numbers("w", w, f"{model.n_features} numbers a direction")
         if w.ndim not in (1, 2) or w.shape[-1] != model.n_features:
             raise InvalidParameterError(
                 f"w has shape {w.shape}; expected {model.n_features} numbers a direction"
@@ -202,4 +200,5 @@ class FisherDiscriminant:
         ClassMoments
             Moments of n_components features.
         """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
         return moments.project(self.components, self.mean)

@@ -21,6 +21,7 @@ from streamgda.moments.structures.packing import PackedVectors, multiply
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.validity import refuse_not_finite
+from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
 
@@ -103,6 +104,7 @@ class GaussianModel(Model):
         SingularCovarianceError
             For covariances without an inverse.
         """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
         count = moments.class_count
         check_two_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)

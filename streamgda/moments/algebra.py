@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError, MergeError
+from streamgda.errors import MergeError
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_state import ClassState
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import NormsOfPart, merge_norms
 from streamgda.rows import labels as label_codes
+from streamgda.runtime.parameters import as_number
 
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
@@ -100,19 +100,18 @@ class Algebra(ClassState):
     def __imul__(self, gamma: float) -> Self:
         if not isinstance(gamma, Real):
             return NotImplemented
-        if not (math.isfinite(gamma) and gamma >= 0):
-            raise InvalidParameterError(f"gamma={gamma!r}; expected a finite number >= 0")
+        gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
         if self._sums is None:
             return self
         sums = self._sums.centred()
-        sums.count = sums.count * float(gamma)
-        np.multiply(sums.scatter, float(gamma), out=sums.scatter)
+        sums.count = sums.count * gamma
+        np.multiply(sums.scatter, gamma, out=sums.scatter)
         gone = sums.count < FORGOTTEN
         for array in (sums.count, sums.mean, sums.mean_low):
             array[gone] = 0
         sums.scatter[self._structure.group_sums(sums.count) == 0] = 0
         if self._norms is not None:
-            np.multiply(self._norms, float(gamma), out=self._norms)
+            np.multiply(self._norms, gamma, out=self._norms)
             self._norms[gone] = 0
         self._sums = sums
         return self

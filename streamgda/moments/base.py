@@ -15,6 +15,8 @@ from streamgda.storage.saved import Saved
 class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
+    __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
+
     @property
     @abstractmethod
     def classes(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures import structure_of
+from streamgda.runtime.parameters import as_number
 
 _NO_CLASSES = np.empty(0, np.int64)
 _State = TypeVar("_State", bound="ClassState")
@@ -124,7 +125,7 @@ class ClassState(Moments):
             self._refuse_empty()
         return self._sums.centred()
 
-    def covariance(self, ddof: int = 0) -> np.ndarray:
+    def covariance(self, ddof: float = 0) -> np.ndarray:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
 
         Pooled ones are :math:`\sum_k S_k / \sum_k (n_k - ddof)`, over the classes with rows.
@@ -142,6 +143,7 @@ class ClassState(Moments):
             a class has no more than `ddof` rows.
         """
         sums = self.centred()
+        ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
         return self._structure.ungroup(self._structure.covariance(sums.scatter, weight))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError
 from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
@@ -20,6 +19,7 @@ from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows.validity import Invalid, as_maskable_matrix, as_weights
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (
     MOST_VALUE,
     check_array,
@@ -125,7 +125,7 @@ class PairwiseMoments(Moments):
             NaN where at most `ddof` rows have both features.
         """
         held = self._held()
-        weight = held["pairs"] - float(ddof)
+        weight = held["pairs"] - as_number("ddof", ddof, "a number >= 0", 0)
         products = held["products"]
         symmetric = (products + products.transpose(0, 2, 1)) / 2
         return symmetric / np.where(weight > 0, weight, np.nan)
@@ -333,10 +333,8 @@ class PairwiseMoments(Moments):
         InvalidParameterError
             For an eigenvalue that is not between 0 and 1.
         """
-        if not isinstance(least_eigenvalue, Real) or not 0 < least_eigenvalue < 1:
-            raise InvalidParameterError(
-                f"least_eigenvalue={least_eigenvalue!r}; expected a number between 0 and 1"
-            )
+        expected = "a number between 0 and 1"
+        least = as_number("least_eigenvalue", least_eigenvalue, expected, LEAST, BELOW_ONE)
         held = self._held()
         none = np.argwhere(held["pairs"].diagonal(axis1=1, axis2=2) == 0)
         if none.size:
@@ -346,7 +344,7 @@ class PairwiseMoments(Moments):
                 f"or retire the class"
             )
         covariances = np.nan_to_num(self.covariance())
-        scatter = np.array([_positive_definite(S, least_eigenvalue) for S in covariances])
+        scatter = np.array([_positive_definite(S, least) for S in covariances])
         scatter *= held["count"][:, None, None]
         gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
         mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)

@@ -15,6 +15,7 @@ from streamgda.moments.norms import merge_norms
 from streamgda.moments.structures import check_covers, structure_of
 from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type
 
 
 class Views(Algebra):
@@ -142,6 +143,7 @@ class Views(Algebra):
         ClassMoments
             Moments of the renamed classes.
         """
+        check_type("mapping", mapping, Mapping, "a dict of old labels to new ones")
         if not mapping:
             return self.copy()
         renamed = self._numbers([*mapping], "labels")
@@ -174,8 +176,7 @@ class Views(Algebra):
         self._structure.check_covariances("pca")
         sums = self.centred()
         d = sums.n_features
-        if not 1 <= n_components <= d:
-            raise InvalidParameterError(f"n_components={n_components}; expected 1 to {d}")
+        n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
         total = total_scatter(sums)
         _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
         components = vectors[:, ::-1].T
@@ -200,13 +201,14 @@ class Views(Algebra):
         """
         self._structure.check_covariances("project")
         sums = self.centred()
-        components = np.asarray(components, np.float64)
+        d = sums.n_features
+        components = as_numbers("components", components, f"directions of {d} numbers")
         if components.ndim != 2 or components.shape[1] != sums.n_features:
             raise InvalidParameterError(
                 f"components has shape {components.shape}, expected "
                 f"(n_components, {sums.n_features})"
             )
-        shift = np.zeros(sums.n_features) if offset is None else np.asarray(offset, np.float64)
+        shift = np.zeros(d) if offset is None else as_numbers("offset", offset, f"{d} numbers")
         if shift.shape != (sums.n_features,):
             raise InvalidParameterError(
                 f"offset has shape {shift.shape}, expected ({sums.n_features},)"

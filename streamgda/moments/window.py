@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.rows.labels import join_labels
+from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
@@ -55,9 +55,7 @@ class SlidingWindow(Saved):
     _kind = "window"
 
     def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
-        if not isinstance(n_blocks, int) or isinstance(n_blocks, bool) or n_blocks < 1:
-            raise InvalidParameterError(f"n_blocks={n_blocks!r}; expected a whole number above 0")
-        self.n_blocks = n_blocks
+        self.n_blocks = as_integer("n_blocks", n_blocks, "a whole number above 0", 1)
         self._total = self._newer_total = ClassMoments(covariance_type)
         self._older: list[ClassMoments] = []  # the last is the sum of all of them
         self._newer: list[ClassMoments] = []
@@ -122,7 +120,15 @@ class SlidingWindow(Saved):
         -------
         SlidingWindow
             The object itself.
+
+        Raises
+        ------
+        TypeError
+            For anything but `ClassMoments`. The window stays as it was.
+        MergeError
+            For moments of another covariance type or number of features.
         """
+        check_type("block", block, ClassMoments, "ClassMoments")
         return self._append(block.copy())
 
     def _append(self, block: ClassMoments) -> Self:

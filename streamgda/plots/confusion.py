@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.scoring import RowClassifier
 from streamgda.plots.figures import axes_of
-from streamgda.rows.containers import as_array
+from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, join_labels
+from streamgda.rows.sources import check_lengths
+from streamgda.rows.validity import as_weights
+from streamgda.runtime.parameters import check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +21,7 @@ _MOST_VALUES = 25  # classes up to which numbers are shown in the cells
 
 
 def plot_confusion_matrix(
-    estimator: MomentClassifier,
+    estimator: RowClassifier,
     X: Any,
     y: Any,
     ax: Axes | None = None,
@@ -64,16 +67,21 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    true = as_labels(as_array(y, "y"))
+    check_type("estimator", estimator, RowClassifier, "an estimator of this package")
+    source = as_source(y, "y")
     predicted = np.asarray(estimator.predict(X))
+    check_lengths(as_source(predicted), source)
+    true = as_labels(source.whole())
     labels = join_labels(estimator.classes_, np.unique(true))
+    if "sample_weight" in kwargs:
+        kwargs["sample_weight"] = as_weights(kwargs["sample_weight"], true.size)
     ax = axes_of(ax)
     from sklearn.metrics import ConfusionMatrixDisplay  # noqa: PLC0415  (needs matplotlib)
 
     few = labels.size <= _MOST_VALUES
     options = {
         "include_values": few,
-        "values_format": ".2f" if normalize else "d",
+        "values_format": ".2f" if normalize else ".10g" if "sample_weight" in kwargs else "d",
         "xticks_rotation": "vertical" if max(map(len, map(str, labels))) > 3 else "horizontal",
         "colorbar": not few,
     }

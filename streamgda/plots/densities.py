@@ -13,10 +13,9 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.figures import add_legend, axes_of, colours_of
+from streamgda.plots.figures import add_legend, axes_of, codes_of, colours_of
 from streamgda.plots.projection import Directions, ProjectedClasses
-from streamgda.rows.containers import as_array
-from streamgda.rows.labels import as_labels, find
+from streamgda.runtime.parameters import as_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,14 +85,18 @@ def plot_densities(
     if X is not None and y is None:
         raise InvalidParameterError("X without y; histograms need the labels of the rows")
     features = None if feature is None else (feature,)
-    vectors = None if direction is None else np.atleast_2d(direction)
+    vectors = None if direction is None else np.atleast_2d(np.asanyarray(direction))
     line = Directions.of(estimator, features, vectors, (0,))
     classes = ProjectedClasses.of(estimator, line)
     if not (classes.covariances > 0).all():
         raise InvalidParameterError("a class does not vary along the direction; choose another")
+    bins = as_integer("bins", bins, "an integer from 1 to 100000", 1, 100_000)
+    if X is not None:
+        values = line.project(X)[:, 0]
+        codes = codes_of(y, values, classes.labels)
     ax = axes_of(ax)
     if X is not None:
-        _draw_histograms(ax, line.project(as_array(X, "X"))[:, 0], y, classes.labels, bins)
+        _draw_histograms(ax, values, codes, classes.labels.size, bins)
     _draw_densities(ax, classes, kwargs)
     add_legend(ax, classes.labels.size)
     ax.set(xlabel=line.names[0], ylabel="density x prior")
@@ -134,11 +137,12 @@ def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) ->
     return sorted(found)
 
 
-def _draw_histograms(ax: Axes, values: np.ndarray, y: Any, labels: np.ndarray, bins: int) -> None:
+def _draw_histograms(
+    ax: Axes, values: np.ndarray, codes: np.ndarray, n_classes: int, bins: int
+) -> None:
     """Draw a histogram of each class on common bins, with areas equal to the class frequencies."""
-    codes = find(as_labels(as_array(y, "y")), labels)
     edges = np.histogram_bin_edges(values, bins).tolist()
     weight = 1 / (values.size * (edges[1] - edges[0]))
-    for code, colour in enumerate(colours_of(labels.size)):
+    for code, colour in enumerate(colours_of(n_classes)):
         own = values[codes == code]
         ax.hist(own, edges, weights=np.full(own.size, weight), color=colour, alpha=0.35)

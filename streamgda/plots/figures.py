@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
+from streamgda.rows import as_source
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.sources import check_lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +41,19 @@ def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5
     for ax in axes[needed:]:
         ax.set_axis_off()
     return axes[:needed]
+
+
+def codes_of(y: Any, points: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the number of each label among the classes, -1 for others; there is one a point.
+
+    Raises
+    ------
+    InvalidDataError
+        For labels that cannot be used, or another number of them.
+    """
+    labels = as_source(y, "y")
+    check_lengths(as_source(points), labels)
+    return find(as_labels(labels.whole()), classes)
 
 
 def colours_of(n: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
 from streamgda.plots.figures import grid_of
+from streamgda.runtime.parameters import as_integer, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ def plot_means(
     >>> [ax.get_title() for ax in axes]
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
     """
-    _check_image_shape(shape, estimator)
+    shape = _image_shape(shape, estimator)
     seen = estimator.class_count_ > 0
     labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
     columns = min(labels.size, _MEANS_IN_A_ROW)
@@ -113,9 +114,8 @@ def plot_samples(
     >>> plot_samples(gda, (8, 6), n=3, random_state=0).shape
     (10, 3)
     """
-    _check_image_shape(shape, estimator)
-    if n < 1:
-        raise InvalidParameterError(f"n={n}; expected at least 1")
+    shape = _image_shape(shape, estimator)
+    n = as_integer("n", n, "at least 1 image", 1)
     seen = estimator.class_count_ > 0
     labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
     drawn, _ = estimator.sample(labels.size * n, random_state, y=np.repeat(labels, n))
@@ -141,8 +141,13 @@ def _show_image(
     ax.spines[:].set_visible(False)
 
 
-def _check_image_shape(shape: Sequence[int], estimator: MomentClassifier) -> None:
-    if len(shape) not in (2, 3) or math.prod(shape) != estimator.n_features_in_:
+def _image_shape(shape: Any, estimator: MomentClassifier) -> tuple[int, ...]:
+    check_type("estimator", estimator, MomentClassifier, "an estimator of this package")
+    expected = "(int, int) or (int, int, 3)"
+    sizes = np.atleast_1d(np.asarray(shape, object)).tolist()
+    found = tuple(as_integer("shape", n, expected, 1) for n in sizes)
+    if len(found) not in (2, 3) or math.prod(found) != estimator.n_features_in_:
         raise InvalidParameterError(
-            f"shape={tuple(shape)} does not match {estimator.n_features_in_} features"
+            f"shape={found} does not match {estimator.n_features_in_} features"
         )
+    return found

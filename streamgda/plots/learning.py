@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from streamgda.errors import (
     ConstantFeatureWarning,
     InvalidDataError,
-    InvalidParameterError,
     SingularCovarianceError,
 )
 from streamgda.estimators.base import MomentClassifier
 from streamgda.plots.figures import axes_of
+from streamgda.rows.batches import check_batch
+from streamgda.runtime.parameters import as_integer, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def plot_learning_curve(
     estimator: MomentClassifier,
-    batches: Iterable[tuple[Any, Any]],
+    batches: Iterable[Any],
     X: Any,
     y: Any,
     ax: Axes | None = None,
@@ -37,7 +38,7 @@ def plot_learning_curve(
     ----------
     estimator : estimator of this package
         Estimator to update with `partial_fit`; it keeps what it has learned before.
-    batches : iterable of (X, y)
+    batches : iterable of (X, y) or (X, y, sample_weight)
         Training rows and labels.
     X, y : array-like
         Held-out rows and their labels.
@@ -72,12 +73,30 @@ def plot_learning_curve(
     >>> ax.lines[0].get_xdata()
     array([ 15.,  30.,  45.,  60.,  75.,  90., 105., 120., 135.])
     """
-    if n < 1:
-        raise InvalidParameterError(f"n={n}; expected at least 1")
-    rows, accuracy, next_point = [], [], 0.0
+    check_type("estimator", estimator, MomentClassifier, "an estimator of this package")
+    check_type("batches", batches, Iterable, "an iterable of (X, y)")
+    n = as_integer("n", n, "at least 1 point", 1)
+    rows, accuracy = _curve(estimator, batches, X, y, n)
+    ax = axes_of(ax)
+    ax.plot(rows, accuracy, **{"marker": ".", "label": type(estimator).__name__} | kwargs)
+    ax.set(xscale="log", xlabel="rows seen", ylabel="accuracy on held-out rows")
+    ax.legend(loc="lower right")
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def _curve(
+    estimator: MomentClassifier, batches: Iterable[Any], X: Any, y: Any, n: int
+) -> tuple[list[float], list[float]]:
+    """Update the estimator, and return numbers of rows and the accuracies after them."""
+    rows: list[float] = []
+    accuracy: list[float] = []
+    next_point = 0.0
     reason = "there were no batches"
-    for batch in batches:
-        estimator.partial_fit(*batch)
+    for number, batch in enumerate(batches):
+        check_batch(batch, f"batch {number}")
+        learned, labels, *weight = batch
+        estimator.partial_fit(learned, labels, sample_weight=weight[0] if weight else None)
         seen = float(estimator.class_count_.sum())
         if seen < next_point:
             continue
@@ -93,12 +112,7 @@ def plot_learning_curve(
     if seen > rows[-1]:
         rows.append(seen)
         accuracy.append(_score(estimator, X, y))
-    ax = axes_of(ax)
-    ax.plot(rows, accuracy, **{"marker": ".", "label": type(estimator).__name__} | kwargs)
-    ax.set(xscale="log", xlabel="rows seen", ylabel="accuracy on held-out rows")
-    ax.legend(loc="lower right")
-    ax.grid(alpha=0.3)
-    return ax
+    return rows, accuracy
 
 
 def _score(estimator: MomentClassifier, X: Any, y: Any) -> float:

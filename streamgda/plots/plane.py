@@ -26,14 +26,14 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.figures import add_legend, axes_of, colours_of
+from streamgda.plots.figures import add_legend, axes_of, codes_of, colours_of
 from streamgda.plots.projection import Directions, ProjectedClasses
-from streamgda.rows.containers import as_array
-from streamgda.rows.labels import as_labels, find
+from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_DEVIATIONS = "numbers of standard deviations above 0"
 _REACH = 3  # standard deviations shown of each class
 _MOST_NUMBERS = 1 << 22  # rows x features that are scored at a time
 
@@ -100,15 +100,20 @@ def plot_decision_boundary(
     4
     """
     plane = Directions.of(estimator, features, directions, (0, 1))
+    resolution = as_integer("resolution", resolution, "an integer from 2 to 10000", 2, 10_000)
+    radii = as_numbers("deviations", deviations, _DEVIATIONS)
+    if radii.ndim != 1 or not (np.isfinite(radii) & (radii > 0)).all():
+        raise refuse("deviations", deviations, _DEVIATIONS)
     origin = _point(at, estimator)
-    points = None if X is None else plane.project(as_array(X, "X"))
+    points = None if X is None else plane.project(X)
     classes = ProjectedClasses.of(estimator, plane)
+    codes = None if points is None or y is None else codes_of(y, points, classes.labels)
     ax = axes_of(ax)
     pixels = _pixels(classes, points, resolution)
     _draw_posterior(ax, estimator, plane, origin, classes, pixels)
-    _draw_classes(ax, classes, deviations)
+    _draw_classes(ax, classes, radii)
     if points is not None:
-        _draw_points(ax, points, y, classes.labels, kwargs)
+        _draw_points(ax, points, codes, classes.labels.size, kwargs)
     add_legend(ax, classes.labels.size)
     ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
     return ax
@@ -119,11 +124,10 @@ def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray:
         seen = estimator.class_count_ > 0
         weights = estimator.class_count_[seen]
         return np.average(estimator.moments_.means[seen], axis=0, weights=weights)
-    point = np.asarray(at, np.float64)
-    if point.shape != (estimator.n_features_in_,):
-        raise InvalidParameterError(
-            f"at has shape {point.shape}, expected ({estimator.n_features_in_},)"
-        )
+    expected = f"{estimator.n_features_in_} finite numbers"
+    point = as_numbers("at", at, expected)
+    if point.shape != (estimator.n_features_in_,) or not np.isfinite(point).all():
+        raise InvalidParameterError(f"at has shape {point.shape}, expected {expected}")
     return point
 
 
@@ -195,7 +199,7 @@ def _draw_boundaries(
             ax.contour(across, up, lead, levels=[0], colors="black", linewidths=1.2)
 
 
-def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: Sequence[float]) -> None:
+def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: np.ndarray) -> None:
     """Draw the ellipses and the mean of each class."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
@@ -218,15 +222,14 @@ def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: Sequence[floa
 def _draw_points(
     ax: Axes,
     points: np.ndarray,
-    y: Any,
-    labels: np.ndarray,
+    codes: np.ndarray | None,
+    n_classes: int,
     style: dict[str, Any],
 ) -> None:
     style = {"s": 14, "linewidths": 0.4, "edgecolors": "black", "alpha": 0.8} | style
-    if y is None:
+    if codes is None:
         style = {"color": "grey"} | style
     else:
         # Unknown labels are white. One call draws all points, so that no class covers the others.
-        codes = find(as_labels(as_array(y, "y")), labels)
-        style = {"c": np.vstack([colours_of(labels.size), [1, 1, 1]])[codes]} | style
+        style = {"c": np.vstack([colours_of(n_classes), [1, 1, 1]])[codes]} | style
     ax.scatter(points[:, 0], points[:, 1], **style)

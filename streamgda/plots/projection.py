@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.moments.structures import structure_of
+from streamgda.rows.validity import as_matrix
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,18 @@ class Directions:
             If both are given, their number differs from that of the default, a feature does not
             exist, or vectors have another width or are linearly dependent.
         """
+        check_gaussian(estimator)
         n, width = len(default), estimator.n_features_in_
         if features is not None and vectors is not None:
             raise InvalidParameterError("features and directions were given; expected one of them")
         if vectors is None:
-            numbers = [int(f) for f in (default if features is None else features)]
-            good = len(set(numbers)) == len(numbers) == n and all(0 <= f < width for f in numbers)
-            if not good:
-                raise InvalidParameterError(
-                    f"features={numbers}; expected {n} different indices from 0 to {width - 1}"
-                )
+            expected = f"{n} different indices from 0 to {width - 1}"
+            given = default if features is None else np.atleast_1d(np.asarray(features, object))
+            numbers = [as_integer("features", f, expected, 0, width - 1) for f in given]
+            if len(set(numbers)) != n or len(numbers) != n:
+                raise refuse("features", numbers, expected)
             return cls(np.eye(width)[numbers], tuple(_name(estimator, f) for f in numbers))
-        vectors = np.asarray(vectors, np.float64)
+        vectors = as_numbers("directions", vectors, f"{n} of {width} finite numbers")
         if vectors.shape != (n, width) or not np.isfinite(vectors).all():
             raise InvalidParameterError(
                 f"directions of shape {vectors.shape}; expected {n} of {width} finite numbers"
@@ -68,13 +70,19 @@ class Directions:
         names = ("direction",) if n == 1 else tuple(f"direction {i}" for i in range(1, n + 1))
         return cls(vectors, names)
 
-    def project(self, rows: np.ndarray) -> np.ndarray:
+    def project(self, rows: Any) -> np.ndarray:
         """Return the inner products of rows with the directions, shape (n_rows, n)."""
+        rows = as_matrix(rows)
+        if rows.shape[1] != self.vectors.shape[1]:
+            raise InvalidDataError(
+                f"X has {rows.shape[1]} features, but the estimator is expecting "
+                f"{self.vectors.shape[1]} features"
+            )
         return rows @ self.vectors.T
 
     def lift(self, points: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Return the rows that project to the points and differ from `at` in the span only."""
-        return at + (points - self.project(at)) @ np.linalg.pinv(self.vectors).T
+        return at + (points - at @ self.vectors.T) @ np.linalg.pinv(self.vectors).T
 
     def covariances(self, estimator: GaussianClassifier) -> np.ndarray:
         """Return the covariance of each class's projected rows, shape (n_classes, n, n)."""
@@ -125,19 +133,14 @@ class ProjectedClasses:
         )
 
 
-def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
-    """Return the regularised covariances or variances, one per class or a single one.
+def check_gaussian(estimator: Any) -> None:
+    """Raise `TypeError` unless this is an estimator with covariances."""
+    check_type("estimator", estimator, GaussianClassifier, "a Gaussian estimator of this package")
 
-    Raises
-    ------
-    InvalidParameterError
-        If the estimator has none.
-    """
-    if not isinstance(estimator, GaussianClassifier):
-        raise InvalidParameterError(
-            f"{type(estimator).__name__} has no covariances; expected a Gaussian estimator of this "
-            f"package"
-        )
+
+def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
+    """Return the regularised covariances or variances, one per class or a single one."""
+    check_gaussian(estimator)
     values = getattr(estimator, "covariance_", None)
     values = np.asarray(estimator.var_ if values is None else values)
     return values if structure_of(estimator.moments_.covariance_type).per_class else values[None]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.moments.structures import structure_of
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import covariance_values
+from streamgda.runtime.parameters import as_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +40,9 @@ def plot_spectra(
     Raises
     ------
     InvalidParameterError
-        If `n` is below one, or the estimator has no covariances.
+        If `n` is below one.
+    TypeError
+        If the estimator has no covariances.
 
     Examples
     --------
@@ -53,8 +55,8 @@ def plot_spectra(
     >>> ax.lines[0].get_ydata().round(3)  # of the first class
     array([0.232, 0.036, 0.026, 0.009])
     """
-    if n is not None and n < 1:
-        raise InvalidParameterError(f"n={n}; expected at least 1")
+    if n is not None:
+        n = as_integer("n", n, "at least 1 axis, or None", 1)
     values = covariance_values(estimator)
     structure = structure_of(estimator.moments_.covariance_type)
     seen = estimator.class_count_ > 0

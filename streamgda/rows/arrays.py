@@ -27,7 +27,7 @@ class ArrayRows(RowSource):
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
         """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
-        X = X if type(X) is np.memmap else as_slab(X)
+        X = X if type(X) is np.memmap else as_slab(X, name)
         if not X.ndim:
             raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
         return cls(X, X.shape, X.dtype, name)

@@ -16,6 +16,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
     Raises
     ------
+    InvalidDataError
+        If numpy cannot convert them.
     ReadError
         If a store cannot be read; the message names the array by this name, chunk and rows.
     """
@@ -23,4 +25,4 @@ def as_array(values: Any, name: str) -> np.ndarray:
         for adapter in (DaskRows, StoredRows):
             if adapter.accepts(values):
                 return adapter.of(values, name).whole()
-    return as_slab(values)
+    return as_slab(values, name)

@@ -22,14 +22,24 @@ def is_masked(values: Any) -> bool:
     return masked and bool(np.ma.getmask(values).any())
 
 
-def as_slab(values: Any) -> np.ndarray:
+def as_slab(values: Any, name: str = "X") -> np.ndarray:
     """Return values as an array, which is a masked one only if some of them are masked.
 
     Collections of dask are evaluated; as an argument of `numpy.asarray` they would lose the mask.
+
+    Raises
+    ------
+    InvalidDataError
+        If numpy cannot convert them.
     """
     if hasattr(values, "__dask_graph__"):
         values = values.compute()
-    return values if is_masked(values) else np.asarray(values)
+    if is_masked(values):
+        return values
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
 
 
 def unmasked(values: np.ndarray, name: str, first_row: int = 0) -> np.ndarray:
@@ -42,6 +52,8 @@ def unmasked(values: np.ndarray, name: str, first_row: int = 0) -> np.ndarray:
     """
     if not is_masked(values):
         return values
+    if not values.ndim:
+        raise InvalidDataError(f"{name} is masked, which means missing")
     at, *columns = (int(i) for i in np.argwhere(np.ma.getmask(values))[0])
     row, column = first_row + at, columns[0] if columns else None
     where = f"{name}[{row}]" if column is None else f"row {row}, column {column} of {name}"

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError
 from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.masked import is_masked, unmasked
+from streamgda.runtime.parameters import refuse
 
 _WIDE = 64  # features
 
@@ -119,15 +120,13 @@ class Invalid:
     nodata: float | None = None
 
     def __post_init__(self) -> None:
-        if self.action not in ("raise", "skip", "pairwise"):
-            raise InvalidParameterError(
-                f"on_invalid={self.action!r}; expected 'raise' or 'skip', or 'pairwise' for "
-                f"PairwiseMoments"
-            )
+        if not isinstance(self.action, str) or self.action not in ("raise", "skip", "pairwise"):
+            expected = "'raise' or 'skip', or 'pairwise' for PairwiseMoments"
+            raise refuse("on_invalid", self.action, expected)
         if self.nodata is not None:
             value = np.asarray(self.nodata)
-            if value.ndim or value.dtype.kind not in "iuf":
-                raise InvalidParameterError(f"nodata={self.nodata!r}; expected one number")
+            if value.ndim or value.dtype.kind not in "iuf" or np.ma.is_masked(self.nodata):
+                raise refuse("nodata", self.nodata, "one number of at most 64 bits")
             # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
             object.__setattr__(self, "nodata", value.item())
 

@@ -6,10 +6,9 @@ import contextlib
 import re
 from pathlib import Path, PurePosixPath
 
-import numpy as np
 import psutil
 
-from streamgda.errors import InvalidParameterError
+from streamgda.runtime.parameters import as_integer, refuse
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -54,6 +53,8 @@ def allowed_bytes(max_memory: int | str | None) -> int:
     return spare_memory() if given is None else given
 
 
+_EXPECTED = "a number of bytes above 0, or a string such as '512MB'"
+_MOST_DIGITS = 18
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -75,13 +76,10 @@ def as_bytes(size: int | str | None) -> int | None:
         return None
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper())
-        if match and match[2] in _UNITS:
-            return int(float(match[1]) * _UNITS[match[2]])
-    elif isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0:
-        return int(size)
-    raise InvalidParameterError(
-        f"max_memory={size!r}; expected a number of bytes above 0, or a string such as '512MB'"
-    )
+        if not match or match[2] not in _UNITS or len(match[1]) > _MOST_DIGITS:
+            raise refuse("max_memory", size, _EXPECTED)
+        return int(float(match[1]) * _UNITS[match[2]])
+    return as_integer("max_memory", size, _EXPECTED, 1)
 
 
 def readable(size: float) -> str:

@@ -1,9 +1,10 @@
-"""Parameters that are numbers: one check, and one form of message, for all of them."""
+"""Checks of parameters: one for each kind of value, and one form of message for all of them."""
 
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+import operator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,27 @@ def as_integer(
     Traceback (most recent call last):
     streamgda.errors.InvalidParameterError: n_samples=2.5; expected an integer >= 1
     """
-    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
-        return int(value)
-    raise refuse(name, value, expected)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if number > high:
+        expected += f", at most {high}"
+    if isinstance(value, bool) or not low <= number <= high:
+        raise refuse(name, value, expected)
+    return number
+
+
+def check_type(name: str, value: Any, kind: Any, expected: str) -> None:
+    """Raise `TypeError` unless an argument is an object of that kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {_described(value)}; expected {expected}")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def as_numbers(name: str, value: Any, expected: str) -> np.ndarray:

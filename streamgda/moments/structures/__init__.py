@@ -7,6 +7,7 @@ from streamgda.moments.structures.base import Structure
 from streamgda.moments.structures.diagonal import Diagonal
 from streamgda.moments.structures.matrix import Matrix
 from streamgda.moments.structures.spherical import Spherical
+from streamgda.runtime.parameters import shown
 
 __all__ = ["STRUCTURES", "Structure", "check_covers", "pooled", "structure_of"]
 
@@ -34,7 +35,7 @@ def structure_of(covariance_type: object) -> Structure:
     if isinstance(covariance_type, str) and covariance_type in STRUCTURES:
         return STRUCTURES[covariance_type]
     raise InvalidParameterError(
-        f"covariance_type={covariance_type!r} is not known; use one of {', '.join(STRUCTURES)}"
+        f"covariance_type={shown(covariance_type)} is not known; use one of {', '.join(STRUCTURES)}"
     )
 
 
