@@ -114,7 +114,8 @@ def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
 
 def snapshot(estimator):
     """The whole state of the estimator, to show changes."""
-    held = {name: (id(value), repr(value)) for name, value in vars(estimator).items()}
+    state = {name: value for name, value in vars(estimator).items() if name != "_lock"}
+    held = {name: (id(value), repr(value)) for name, value in state.items()}
     if "moments_" in held:
         attributes, arrays = state_of(estimator.moments_)
         held["state"] = attributes, {name: array.tobytes() for name, array in arrays.items()}

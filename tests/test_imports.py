@@ -16,8 +16,8 @@ PACKAGE = Path(streamgda.__file__).parent
 # From the ground up: a room imports from those named here, which are above it, and from itself.
 ROOMS = {
     "errors": "",
-    "kernels": "",
     "runtime": "errors",
+    "kernels": "runtime",
     "storage": "errors runtime",
     "rows": "errors kernels runtime storage",
     "moments": "errors kernels runtime storage rows",

@@ -40,7 +40,7 @@ from streamgda.engine.reading import reading
 from streamgda.engine.requests import Accumulation
 from streamgda.engine.resuming import resume
 from streamgda.errors import InvalidDataError
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_and_decay
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_batches, as_sources
 from streamgda.rows.batches import Batches, check_batch
@@ -146,9 +146,11 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
 
 
 def accumulate_into(
-    moments: ClassMoments, X: Any, y: Any, sample_weight: Any = None
+    moments: ClassMoments, X: Any, y: Any, sample_weight: Any = None, decay: float | None = None
 ) -> ClassMoments:
     """Add rows from any container to moments: all of them, or none if there is an error.
+
+    An interruption, too, leaves the moments as they were or complete.
 
     Parameters
     ----------
@@ -156,6 +158,8 @@ def accumulate_into(
         Rows in memory that need one slab are added in place.
     X, y, sample_weight
         See `accumulate`.
+    decay : float, optional
+        Factor that all weights are multiplied by afterwards.
 
     Returns
     -------
@@ -164,10 +168,14 @@ def accumulate_into(
     """
     rows = in_one_slab(X)
     if rows is not None:
-        return moments.update(rows, y, sample_weight)
+        return add_and_decay(moments, rows, y, sample_weight, decay)
     asked = Accumulation(moments.covariance_type, moments.norms, for_model=True)
     added: Any = _accumulated(asked, X, y, sample_weight)
-    return added if moments.n_features is None else moments + added
+    if moments.n_features is not None:
+        added = moments + added
+    if decay is not None:
+        added *= decay
+    return added
 
 
 def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Moments:

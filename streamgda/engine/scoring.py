@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 
 
@@ -106,17 +106,16 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -
     with (
         reading(plan, rows, what="scoring", progress=asked.progress, first=output.done) as slabs,
         output,
-        ThreadPoolExecutor(1, thread_name_prefix="streamgda-write") as writer,
     ):
-        writing: Future[None] | None = None
-        for start, (block,) in slabs:
-            scores = asked.function(block, start)
-            if writing is None:
-                output.prepare((rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
-            else:
-                writing.result()
-            sampled = fingerprint_rows(block) if output.marked else 0
-            writing = writer.submit(output.put, start, sampled, scores)
-        if writing is not None:
-            writing.result()
+
+        def scored() -> Iterator[tuple[int, int, np.ndarray]]:
+            prepared = False
+            for start, (block,) in slabs:
+                scores = asked.function(block, start)
+                if not prepared:
+                    output.prepare((rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
+                    prepared = True
+                yield start, fingerprint_rows(block) if output.marked else 0, scores
+
+        threads.in_background(output.put, scored())
     return output.array

@@ -90,9 +90,13 @@ class MomentClassifier(MomentLearner):
     def model_(self) -> Any:
         """The model that the moments determine with these parameters, computed when needed."""
         check_is_fitted(self, "moments_")
-        if self._fitted_model is None:
-            self._fitted_model = self._make_model()
-        return self._fitted_model
+        model = self._fitted_model
+        if model is None:
+            with self._locked():  # the moments do not change meanwhile
+                model = self._fitted_model
+                if model is None:
+                    self._fitted_model = model = self._make_model()
+        return model
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -175,11 +179,12 @@ class MomentClassifier(MomentLearner):
             given = f"{method}({', '.join(options)})" if options else method
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
         name, by_class = _MODEL_METHODS[method]
-        if method == "decision_function" and self.classes_.size == 2:
+        model = self.model_  # once: another thread may replace it
+        if method == "decision_function" and model.classes.size == 2:
             name, by_class = "log_odds", False
-        labels = self.classes_ if method == "predict" else None
-        columns = self.classes_.size if by_class else None
-        return Scorer(name, getattr(self.model_, name), self.model_, labels, columns)
+        labels = model.classes if method == "predict" else None
+        columns = model.classes.size if by_class else None
+        return Scorer(name, getattr(model, name), model, labels, columns)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
@@ -209,13 +214,14 @@ class MomentClassifier(MomentLearner):
         """
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state)
+        model = self.model_
         if y is None:
-            labels = random.choice(self.model_.classes, n_samples, p=self.model_.priors)
+            labels = random.choice(model.classes, n_samples, p=model.priors)
         else:
             labels = as_labels(np.full(n_samples, y) if np.ndim(y) == 0 else y)
             if labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        return self.model_.sample(labels, random), labels
+        return model.sample(labels, random), labels
 
     def _drawing(
         self, n_samples: Any, random_state: Any, in_memory: bool = True

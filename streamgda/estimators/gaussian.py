@@ -63,13 +63,15 @@ class GaussianClassifier(MomentClassifier):
     def _covariances(self) -> Covariances:
         """Covariances of all features, including constant ones."""
         check_is_fitted(self, "moments_")
-        if self._fitted_covariances is not None:
-            return self._fitted_covariances
-        covariances = estimate(
-            self.moments_, self._covariance_type(), self._regularisation(), drop_constant=False
-        )
-        if getattr(self, "store_covariance", False):
-            self._fitted_covariances = covariances
+        covariances = self._fitted_covariances
+        if covariances is None:
+            with self._locked():  # the moments do not change meanwhile
+                covariances = estimate(
+                    *(self.moments_, self._covariance_type(), self._regularisation()),
+                    drop_constant=False,
+                )
+                if getattr(self, "store_covariance", False):
+                    self._fitted_covariances = covariances
         return covariances
 
     def _left_out(self, model: GaussianModel) -> np.ndarray:
@@ -122,9 +124,10 @@ class GaussianClassifier(MomentClassifier):
             return super()._scorer(method)
         label = self._check_rejection(options.get("reject_label", -1))
         rule = {"reject": reject, "label": label}
-        function = partial(self.model_.predict_or_reject, **rule)
-        labels = np.append(self.classes_.astype(label.dtype), label)
-        return Scorer("predict_or_reject", function, self.model_, labels, None, rule)
+        model = self.model_
+        function = partial(model.predict_or_reject, **rule)
+        labels = np.append(model.classes.astype(label.dtype), label)
+        return Scorer("predict_or_reject", function, model, labels, None, rule)
 
     def _check_rejection(self, label: Any) -> np.ndarray:
         """Return the label of rejected rows, in a type that holds it and all classes."""
@@ -212,10 +215,11 @@ class GaussianClassifier(MomentClassifier):
         """
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
-        moments = self.moments_
-        covariances = estimate(moments, self._covariance_type(), self._regularisation())
-        priors = check_priors(getattr(self, "priors", None), moments.classes, moments.class_count)
-        sampler = Sampler.of(covariances, moments.means, priors)
+        with self._locked():  # the moments do not change meanwhile
+            moments, given = self.moments_, getattr(self, "priors", None)
+            covariances = estimate(moments, self._covariance_type(), self._regularisation())
+            priors = check_priors(given, moments.classes, moments.class_count)
+            sampler = Sampler.of(covariances, moments.means, priors)
         codes = None
         if y is not None:
             labels = as_labels(np.full(1, y) if np.ndim(y) == 0 else y)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.moments.algebra import FORGOTTEN
+from streamgda.moments.centred import FORGOTTEN
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import LEAST, as_number
 

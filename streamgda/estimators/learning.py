@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +15,17 @@ from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.validation import validate_labelled
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels, find
+from streamgda.runtime.interruption import Lock
 
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
+_NO_MODEL = {"_fitted_model": None, "_fitted_covariances": None}
 
 
 class MomentLearner(RowClassifier):
     """Base of the classifiers that learn by updating moments.
+
+    Methods that learn hold the estimator's lock. On an error or an interruption they restore its
+    attributes in one assignment.
 
     Attributes
     ----------
@@ -30,6 +34,7 @@ class MomentLearner(RowClassifier):
     """
 
     moments_: ClassMoments
+    _lock: Lock | None = None
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
@@ -85,13 +90,13 @@ class MomentLearner(RowClassifier):
         SingularCovarianceError
             If a covariance has no inverse.
         """
-        with self._unchanged_on_error():
-            moments = self._accumulated(X, y, sample_weight, first=True)
-            if moments.n_features is None:
-                raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
-            self._adopt(moments)
-            self.model_  # noqa: B018  (fit reports problems of the model)
-        return self
+        return self._learn(self._accumulated, X, y, sample_weight, True, checked=True)
+
+    def _check_fitted(self) -> None:
+        """Raise an error unless the moments determine a model."""
+        if self.moments_.n_features is None:
+            raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
+        self.model_  # noqa: B018
 
     def partial_fit(
         self,
@@ -129,29 +134,49 @@ class MomentLearner(RowClassifier):
             See `fit`; the estimator is then unchanged. Problems of the model itself (a single
             class, a singular covariance) are reported when it is used.
         """
-        with self._unchanged_on_error():
-            kept = self._kept()
-            first = not hasattr(self, "moments_")
-            if not first:
-                self._check_kept(kept)
-            declared = self._new_classes(classes, first)
-            gamma = 1.0
-            if half_life is not None:
-                sample_weight, gamma = half_life_weights(half_life, X, sample_weight)
-            if first or declared is not None or gamma < _FADED:
-                moments = self._accumulated(X, y, sample_weight, first)
-                if not first:
-                    moments = (self.moments_ if gamma == 1 else self.moments_ * gamma) + moments
-                if declared is not None:
-                    moments.declare(declared)
-            else:
-                X, y = validate_labelled(self, X, y, reset=False)
-                weight = sample_weight if gamma == 1 else sample_weight / gamma
-                moments = engine.accumulate_into(self.moments_, self._summed(X), y, weight)
-                if gamma < 1:
-                    moments *= gamma
-            self._adopt(moments)
+        return self._learn(self._with_rows, X, y, classes, sample_weight, half_life)
+
+    def _learn(
+        self, learnt: Callable[..., ClassMoments], *arguments: Any, checked: bool = False
+    ) -> Self:
+        """Adopt the moments that a function returns, or stay as before if there is an error."""
+        with self._locked():
+            before, moments = dict(vars(self)), getattr(self, "moments_", None)
+            changes = None if moments is None else moments.changes
+            try:
+                self._adopt(learnt(*arguments))
+                if checked:
+                    self._check_fitted()
+            except BaseException:
+                # Moments that an interruption found complete have another model.
+                changed = moments is not None and moments.changes != changes
+                self.__dict__ = before | _NO_MODEL if changed else before
+                raise
         return self
+
+    def _with_rows(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, half_life: float | None
+    ) -> ClassMoments:
+        """Return the moments with these rows, most often `moments_` themselves."""
+        kept = self._kept()
+        first = not hasattr(self, "moments_")
+        if not first:
+            self._check_kept(kept)
+        declared = self._new_classes(classes, first)
+        decay = None
+        if half_life is not None:
+            sample_weight, decay = half_life_weights(half_life, X, sample_weight)
+        if first or declared is not None or (decay is not None and decay < _FADED):
+            moments = self._accumulated(X, y, sample_weight, first)
+            if not first:
+                moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
+            if declared is not None:
+                moments.declare(declared)
+            return moments
+        X, y = validate_labelled(self, X, y, reset=False)
+        if decay is not None:
+            sample_weight = sample_weight / decay
+        return engine.accumulate_into(self.moments_, self._summed(X), y, sample_weight, decay)
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Remove rows: the model is then as if they had never been added.
@@ -180,9 +205,7 @@ class MomentLearner(RowClassifier):
             For more rows of a class than were added.
         """
         check_is_fitted(self, "moments_")
-        with self._unchanged_on_error():
-            self._adopt(self.moments_ - self._accumulated(X, y, sample_weight, first=False))
-        return self
+        return self._learn(lambda: self.moments_ - self._accumulated(X, y, sample_weight, False))
 
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.
@@ -206,8 +229,7 @@ class MomentLearner(RowClassifier):
             removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
         """
         check_is_fitted(self, "moments_")
-        self._adopt(self.moments_.drop_classes(labels))
-        return self
+        return self._learn(lambda: self.moments_.drop_classes(labels))
 
     def _accumulated(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
         """Return the moments of these rows alone."""
@@ -245,15 +267,10 @@ class MomentLearner(RowClassifier):
                 return None
         return as_labels(classes, "classes")
 
-    @contextlib.contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+    def _locked(self) -> Lock:
+        """Return the lock that is held while the estimator changes."""
+        lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
+        return lock
 
 
 def kept_by(estimator: MomentLearner) -> dict[str, Any]:

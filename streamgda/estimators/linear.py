@@ -97,10 +97,12 @@ class LinearDiscriminantAnalysis(
         LinearDiscriminantAnalysis
             The fitted estimator.
         """
-        with self._unchanged_on_error():
-            super().fit(X, y, sample_weight)
-            self._components_wanted  # noqa: B018  (fit refuses too many)
+        super().fit(X, y, sample_weight)
         return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        self._components_wanted  # noqa: B018  (fit refuses too many)
 
     @property
     def xbar_(self) -> np.ndarray:

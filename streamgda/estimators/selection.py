@@ -230,13 +230,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             )
         best = int(np.nanargmax(mean))
         chosen = GaussianDiscriminantAnalysis.from_moments(total, **candidates[best])
-        self.best_estimator_, self.cv_results_, self.best_index_ = chosen, results, best
-        self.n_features_in_ = template.n_features_in_
-        for holder in (self, chosen):
-            if hasattr(template, "feature_names_in_"):
-                holder.feature_names_in_ = template.feature_names_in_
-            elif hasattr(holder, "feature_names_in_"):
-                del holder.feature_names_in_
+        learnt = {"best_estimator_": chosen, "cv_results_": results, "best_index_": best}
+        learnt["n_features_in_"] = template.n_features_in_
+        state = dict(vars(self))
+        state.pop("feature_names_in_", None)
+        if hasattr(template, "feature_names_in_"):
+            learnt["feature_names_in_"] = chosen.feature_names_in_ = template.feature_names_in_
+        self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
         return self
 
     # --- the best candidate ----------------------------------------------------------------------

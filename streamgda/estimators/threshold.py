@@ -157,10 +157,11 @@ class ThresholdClassifier(RowClassifier):
         return self._with(fitted, *best_threshold(lambda: scores, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
-        self.estimator_, self.threshold_, self.total_cost_ = fitted, threshold, cost
-        self.n_features_in_ = fitted.n_features_in_
+        learnt = {"estimator_": fitted, "threshold_": threshold, "total_cost_": cost}
+        learnt["n_features_in_"] = fitted.n_features_in_
         if hasattr(fitted, "feature_names_in_"):
-            self.feature_names_in_ = fitted.feature_names_in_
+            learnt["feature_names_in_"] = fitted.feature_names_in_
+        self.__dict__ |= learnt  # at once, whatever exception from outside arrives
         return self
 
     def _costs_of(self, fitted: GaussianClassifier) -> tuple[float, float]:

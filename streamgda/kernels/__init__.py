@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
+
+from streamgda.runtime.interruption import uninterrupted
 
 # Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract"}
@@ -31,7 +34,17 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         "error_model": "numpy",  # a check for zero at every division would prevent vectorisation
         **options,
     }
-    return numba.njit(**settings)(function)
+    compiled = numba.njit(**settings)(function)
+    if hasattr(compiled, "compile"):  # it is a plain function if Numba is disabled
+        compiled.compile = partial(_compile, compiled.compile)
+    return compiled
+
+
+def _compile(compile_: Callable[..., Any], signature: Any) -> Any:
+    """Compile a kernel; interrupted half-way, Numba would keep locks, and lose declarations."""
+    if global_compiler_lock.is_locked():  # by this thread: the kernel is part of another function
+        return compile_(signature)
+    return uninterrupted(compile_, signature)
 
 
 kernel = _compiled

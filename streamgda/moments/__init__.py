@@ -1,7 +1,7 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
 from streamgda.moments.base import Moments, add_rows, planned_bytes
-from streamgda.moments.class_moments import ClassMoments
+from streamgda.moments.class_moments import ClassMoments, add_and_decay
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
 
@@ -10,6 +10,7 @@ __all__ = [
     "Moments",
     "PairwiseMoments",
     "SlidingWindow",
+    "add_and_decay",
     "add_rows",
     "planned_bytes",
 ]

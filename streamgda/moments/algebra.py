@@ -15,8 +15,6 @@ from streamgda.moments.norms import NormsOfPart, merge_norms
 from streamgda.rows import labels as label_codes
 from streamgda.runtime.parameters import as_number
 
-FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
-
 
 class Algebra(ClassState):
     """Sums, differences and multiples of class moments."""
@@ -24,9 +22,16 @@ class Algebra(ClassState):
     def __iadd__(self, other: Self) -> Self:
         if not isinstance(other, Algebra):
             return NotImplemented
+        with self._lock:
+            return self._add(other)
+
+    def _add(self, other: Algebra, decay: float | None = None) -> Self:
+        """Add other moments, and multiply all weights by `decay`, in one step."""
         self._check_mergeable(other)
-        if other._sums is None:
-            self._n_skipped += other._n_skipped
+        n_skipped = self._n_skipped + other._n_skipped
+        theirs: Any = other._sums
+        if theirs is None:
+            self._n_skipped = n_skipped
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
@@ -35,16 +40,18 @@ class Algebra(ClassState):
             own = np.searchsorted(classes, self._classes)
             parts = [*self._norms_as_part(1, own), *other._norms_as_part(1, at)]
             norms = merge_norms(parts, classes.size)
-        mine: Any = self._with_classes(classes)
-        theirs: Any = other._sums
-        if mine is None:
-            mine = theirs.placed(at, classes.size)
-        else:
-            if not _both_exact(mine, theirs) or not mine.can_add(theirs):
-                mine, theirs = mine.centred(), theirs.centred()
+
+        def change(mine: Any) -> None:
             mine.add(theirs, at)
-        self._classes, self._sums, self._norms = classes, mine, norms
-        self._n_skipped += other._n_skipped
+            state = scaled(mine, norms, decay)
+            self._classes, self._sums, self._norms, self._n_skipped = classes, *state, n_skipped
+
+        mine: Any = self._with_classes(classes)
+        if mine is None:
+            mine = theirs.empty(classes.size)
+        elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
+            mine, theirs = mine.centred(), theirs.centred()
+        self._change_sums(mine, change)
         return self
 
     def __sub__(self, other: Self) -> Self:
@@ -101,19 +108,13 @@ class Algebra(ClassState):
         if not isinstance(gamma, Real):
             return NotImplemented
         gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
-        if self._sums is None:
-            return self
-        sums = self._sums.centred()
-        sums.count = sums.count * gamma
-        np.multiply(sums.scatter, gamma, out=sums.scatter)
-        gone = sums.count < FORGOTTEN
-        for array in (sums.count, sums.mean, sums.mean_low):
-            array[gone] = 0
-        sums.scatter[self._structure.group_sums(sums.count) == 0] = 0
-        if self._norms is not None:
-            np.multiply(self._norms, gamma, out=self._norms)
-            self._norms[gone] = 0
-        self._sums = sums
+        with self._lock:
+            if self._sums is not None:
+
+                def change(sums: CentredSums) -> None:
+                    self._sums, self._norms = scaled(sums, self._norms, gamma)
+
+                self._change_sums(self._sums.centred(), change)
         return self
 
     def copy(self) -> Self:
@@ -124,11 +125,10 @@ class Algebra(ClassState):
         ClassMoments
             The copy.
         """
-        sums = self._sums
-        if sums is not None:
-            sums = sums.placed(np.arange(self._classes.size), self._classes.size)
-        norms = self._norms.copy() if self._norms is not None else None
-        return self._with_sums(self._classes, sums, norms)
+        with self._lock:
+            sums = self._sums.copy() if self._sums is not None else None
+            norms = self._norms.copy() if self._norms is not None else None
+            return self._with_sums(self._classes, sums, norms)
 
     def _keep(self, kept: np.ndarray) -> Self:
         """Return the moments of some classes."""
@@ -178,6 +178,18 @@ class Algebra(ClassState):
                     f"{here:g} of them: only rows that were added can be subtracted"
                 )
         return at
+
+
+def scaled(
+    sums: Any, norms: np.ndarray | None, gamma: float | None
+) -> tuple[CentredSums | ExactSums, np.ndarray | None]:
+    """Multiply the weights in sums by `gamma`, in place; return them and scaled norms."""
+    if gamma is not None:
+        gone = sums.scale(gamma)
+        if norms is not None:
+            norms = norms * gamma
+            norms[gone] = 0
+    return sums, norms
 
 
 def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.rows.validity import CHECK_SUMS, Invalid
+from streamgda.runtime.interruption import Lock
 from streamgda.storage.saved import Saved
 
 
@@ -16,6 +17,9 @@ class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # held while the moments change or are copied
 
     @property
     @abstractmethod

@@ -14,6 +14,8 @@ from streamgda.moments.sums import Sums
 from streamgda.rows.dtypes import row_type
 from streamgda.storage.checks import MOST_VALUE, check_array, check_count, check_squares
 
+FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
+
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -107,6 +109,9 @@ class CentredSums(Sums):
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
         return row_type(dtype).floating
 
+    def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
+        return not weights.size or self.count.dtype.kind == "f"
+
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
@@ -146,8 +151,18 @@ class CentredSums(Sums):
             self._add_scatter(gap[both], both, weight[both], zeros, zeros, _FLOAT64)
 
     def _count_for(self, weighted: bool) -> np.ndarray:
-        """Return the count, as float64 if weights will be added to it."""
-        return self.count.astype(np.float64) if weighted else self.count
+        """Return the count, as float64 if weights will be added to it; itself if it is already."""
+        return self.count.astype(np.float64, copy=False) if weighted else self.count
+
+    def scale(self, gamma: float) -> np.ndarray:
+        """Multiply every weight by `gamma`; return which classes have faded to no rows."""
+        self.count = self.count * gamma
+        np.multiply(self.scatter, gamma, out=self.scatter)
+        gone: np.ndarray = self.count < FORGOTTEN
+        for array in (self.count, self.mean, self.mean_low):
+            array[gone] = 0
+        self.scatter[self.structure.group_sums(self.count) == 0] = 0
+        return gone
 
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""

@@ -107,45 +107,57 @@ class ClassMoments(Views):
         first_row: int = 0,
         invalid: Invalid = CHECK_SUMS,
         expected: np.ndarray | None = None,
+        decay: float | None = None,
     ) -> Self:
         X = as_maskable_matrix(X)
         y = label_codes.as_labels(y, first_row=first_row)
-        self._check_shapes(X, y)
-        if self._norms is not None and self._sums is not None:
-            added = type(self)(self.covariance_type, norms=True)
-            return self.__iadd__(added._update(X, y, sample_weight, first_row, invalid, expected))
-        weights, numbers, n_skipped = NO_WEIGHTS, None, 0
-        if sample_weight is not None or invalid.needs_search(X):
-            weights, numbers, n_skipped = rows_to_count(X, sample_weight, invalid, first_row)
-            if numbers is not None:
-                X, y = np.asarray(X)[numbers], y[numbers]
-                if not y.size:
-                    self._n_skipped += n_skipped
-                    return self
-        codes, classes = label_codes.encode(y, self._classes)
-        if expected is not None and classes is not self._classes:
-            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
-        sums = self._with_classes(classes)
-        kind = row_type(X.dtype)
+        with self._lock:
+            self._check_shapes(X, y)
+            if self._norms is not None and self._sums is not None:
+                added = type(self)(self.covariance_type, norms=True)
+                added._update(X, y, sample_weight, first_row, invalid, expected)
+                return self._add(added, decay)
+            weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
+            if sample_weight is not None or invalid.needs_search(X):
+                weights, numbers, new = rows_to_count(X, sample_weight, invalid, first_row)
+                n_skipped += new
+                if numbers is not None:
+                    X, y = np.asarray(X)[numbers], y[numbers]
+                    if not y.size:
+                        self._n_skipped = n_skipped
+                        return self if decay is None else self.__imul__(decay)
+            codes, classes = label_codes.encode(y, self._classes)
+            if expected is not None and classes is not self._classes:
+                label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
+            sums = self._sums_for(X, weights, classes)
+            self.changes += 1
+            try:
+                sums = sums.updated(X, codes, weights, sums is self._sums, decay)
+            except NotFinite:
+                self.changes -= 1
+                refuse_not_finite(X, first_row, numbers)
+            norms = self._norms
+            if norms is not None:
+                norms = norms_of_rows(X, codes, weights, sums.centred())
+            self._classes, self._sums, self._norms = classes, sums, norms
+            self._n_skipped = n_skipped
+        return self
+
+    def _sums_for(
+        self, X: np.ndarray, weights: np.ndarray, classes: np.ndarray
+    ) -> CentredSums | ExactSums:
+        """Return the sums of these classes, or a copy, of the kind to which rows can be added."""
+        sums, kind = self._with_classes(classes), row_type(X.dtype)
         origin = None if weights.size else kind.origin
-        if sums is None:
-            shape = classes.size, X.shape[1]
-            if origin is None:
-                sums = CentredSums.zeros(self._structure, *shape)
-            else:
-                sums = ExactSums.zeros(self._structure, *shape, origin)
         # Not isinstance, which is slow for abstract classes.
         if type(sums) is ExactSums and (origin is None or not sums.fits(X.shape[0], kind)):
-            sums = sums.centred()
-        try:
-            sums.update(X, codes, weights)
-        except NotFinite:
-            refuse_not_finite(X, first_row, numbers)
-        if self._norms is not None:
-            self._norms = norms_of_rows(X, codes, weights, sums.centred())
-        self._classes, self._sums = classes, sums
-        self._n_skipped += n_skipped
-        return self
+            return sums.centred()
+        if sums is not None:
+            return sums
+        shape = classes.size, X.shape[1]
+        if origin is None:
+            return CentredSums.zeros(self._structure, *shape)
+        return ExactSums.zeros(self._structure, *shape, origin)
 
     def declare(self, classes: Any) -> Self:
         """Add classes that have no rows yet; there must be rows of at least one other class.
@@ -160,16 +172,17 @@ class ClassMoments(Views):
         ClassMoments
             The object itself.
         """
-        if self._sums is None:
-            self._refuse_empty()
-        joined = label_codes.join_labels(
-            self._classes, np.unique(label_codes.as_labels(classes, "classes"))
-        )
-        if self._norms is not None:
-            norms = np.zeros((joined.size, self._norms.shape[1]))
-            norms[np.searchsorted(joined, self._classes)] = self._norms
-            self._norms = norms
-        self._sums, self._classes = self._with_classes(joined), joined
+        labels = np.unique(label_codes.as_labels(classes, "classes"))
+        with self._lock:
+            if self._sums is None:
+                self._refuse_empty()
+            joined = label_codes.join_labels(self._classes, labels)
+            sums, norms = self._with_classes(joined), self._norms
+            if norms is not None:
+                norms = np.zeros((joined.size, norms.shape[1]))
+                norms[np.searchsorted(joined, self._classes)] = self._norms
+            self.changes += 1
+            self._classes, self._sums, self._norms = joined, sums, norms
         return self
 
     # --- saving -------------------------------------------------------------------------------
@@ -215,3 +228,14 @@ class ClassMoments(Views):
             check_array("norms", held, (classes.size, sums.n_features + 1), "f8")
             check_squares("norms", held[:, -1])
         return from_sums(cls, structure.name, classes, sums, held, moments._n_skipped)
+
+
+def add_and_decay(
+    moments: ClassMoments, X: Any, y: Any, sample_weight: Any, decay: float | None
+) -> ClassMoments:
+    """Add rows to moments, and multiply all weights by `decay`; return the moments.
+
+    Both are done, or neither if there is an error or an interruption. Parameters and errors are
+    those of `ClassMoments.update`.
+    """
+    return moments._update(X, y, sample_weight, decay=decay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures import structure_of
+from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import as_number
 
 _NO_CLASSES = np.empty(0, np.int64)
@@ -18,9 +20,20 @@ _State = TypeVar("_State", bound="ClassState")
 
 
 class ClassState(Moments):
-    """Base of `ClassMoments`: classes, sums and norms of the rows."""
+    """Base of `ClassMoments`: classes, sums and norms of the rows.
+
+    Methods that change the moments hold their lock. Whatever exception arrives, the change is
+    complete or has not been made: the state is replaced by assignments without calls between them,
+    which no exception separates (see `runtime.interruption`).
+
+    Attributes
+    ----------
+    changes : int
+        Number of changes so far, including one that has started.
+    """
 
     def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+        super().__init__()
         self._structure = structure_of(covariance_type)
         if norms and covariance_type != "full":
             raise InvalidParameterError(
@@ -30,6 +43,7 @@ class ClassState(Moments):
         self._classes = _NO_CLASSES
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
+        self.changes = 0
         self._norms = np.empty((0, 0)) if norms else None
 
     def _with_sums(
@@ -147,6 +161,18 @@ class ClassState(Moments):
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
         return self._structure.ungroup(self._structure.covariance(sums.scatter, weight))
+
+    def _change_sums(self, sums: Any, change: Callable[[Any], None]) -> None:
+        """Change sums, a copy of them if they are held here and small, and store what changes.
+
+        `change` is called with the sums. At its end it stores them and all that belongs to them.
+        """
+        held = sums is self._sums
+        self.changes += 1
+        if held and not sums.small:
+            uninterrupted(change, sums)
+        else:
+            change(sums.copy() if held else sums)
 
     def _with_classes(self, classes: np.ndarray) -> CentredSums | ExactSums | None:
         """Return the sums for those classes: a copy if there are more than before."""

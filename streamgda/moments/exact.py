@@ -128,6 +128,9 @@ class ExactSums(Sums):
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
         return row_type(dtype).dtype
 
+    def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
+        return row_type(dtype).reach(self.origin) <= self.reach
+
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:

@@ -8,6 +8,7 @@ another mean, and so they can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 from scipy.linalg import blas
@@ -48,8 +49,10 @@ def norms_of_rows(
         return norms
 
     total = np.zeros((n_classes, d + 1))
-    for norms in threads.imap(part, ((start,) for start in range(0, X.shape[0], step))):
-        total += norms
+    starts = ((start,) for start in range(0, X.shape[0], step))
+    with closing(threads.imap(part, starts)) as parts:
+        for norms in parts:
+            total += norms
     if not np.isfinite(total).all():
         raise InvalidDataError(
             "Input X contains values whose fourth powers overflow float64, which norms=True sums; "

@@ -19,6 +19,7 @@ from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows.validity import Invalid, as_maskable_matrix, as_weights
 from streamgda.runtime import threads
+from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (
     MOST_VALUE,
@@ -30,6 +31,7 @@ from streamgda.storage.checks import (
 from streamgda.storage.saved import State
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
+_SMALL_STATE = 1 << 20  # bytes: states up to this size are copied before they change
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
 _MATRIX_NAMES = "pairs", "means", "products"
 _MISSING = Invalid("pairwise")
@@ -74,6 +76,7 @@ class PairwiseMoments(Moments):
     _kind = "pairwise"
 
     def __init__(self) -> None:
+        super().__init__()
         self._classes = np.empty(0, np.int64)
         self._arrays: dict[str, np.ndarray] | None = None
 
@@ -183,7 +186,7 @@ class PairwiseMoments(Moments):
             numbers = np.flatnonzero(seen)
             label_codes.check_expected(y[seen], codes[seen], classes, expected, first_row, numbers)
         k, d = classes.size, X.shape[1]
-        added = PairwiseMoments._empty(classes, np.zeros(d), k)
+        added = PairwiseMoments._empty(classes, np.zeros(d))
         step = max(1, _BLOCK_ELEMENTS // d)
         for start in range(0, y.size, step):
             rows = slice(start, start + step)
@@ -221,7 +224,7 @@ class PairwiseMoments(Moments):
         if self._arrays is None:
             self._refuse_empty()
         labels = np.unique(label_codes.as_labels(classes, "classes"))
-        return self.__iadd__(self._empty(labels, self._arrays["origin"], labels.size))
+        return self.__iadd__(self._empty(labels, self._arrays["origin"]))
 
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
         # There are three states while classes are added: with them, without them, and that of the
@@ -245,10 +248,10 @@ class PairwiseMoments(Moments):
             threads.run(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
 
     @classmethod
-    def _empty(cls, classes: np.ndarray, origin: np.ndarray, k: int) -> Self:
+    def _empty(cls, classes: np.ndarray, origin: np.ndarray) -> Self:
         """Return moments of no rows."""
         moments = cls()
-        shape = k, origin.size, origin.size
+        k, shape = classes.size, (classes.size, origin.size, origin.size)
         moments._classes = classes
         moments._arrays = {
             "origin": origin,
@@ -262,19 +265,26 @@ class PairwiseMoments(Moments):
     def __iadd__(self, other: PairwiseMoments) -> Self:
         if not isinstance(other, PairwiseMoments):
             return NotImplemented
-        if other._arrays is None:
-            return self
-        self._check_width(other)
-        origin = (self._arrays or other._arrays)["origin"]
+        with self._lock:
+            if other._arrays is not None:
+                self._check_width(other)
+                self._add(other)
+        return self
+
+    def _add(self, other: PairwiseMoments) -> None:
         classes = label_codes.join_labels(self._classes, other._classes)
+        grown = self
         if self._arrays is None or classes.size > self._classes.size:
-            grown = self._empty(classes, origin, classes.size)
+            grown = self._empty(classes, (self._arrays or other._held())["origin"])
             if self._arrays is not None:
                 grown._place(self)
-            self._arrays = grown._arrays
-        self._classes = classes
-        self._place(other)
-        return self
+        elif self.nbytes <= _SMALL_STATE:
+            grown = self.copy()
+        if grown is self:
+            uninterrupted(self._place, other)
+        else:
+            grown._place(other)
+            self._classes, self._arrays = classes, grown._arrays
 
     def _place(self, other: PairwiseMoments) -> None:
         """Add `other`, whose classes are all included here."""
@@ -293,11 +303,12 @@ class PairwiseMoments(Moments):
         PairwiseMoments
             The copy.
         """
-        copied = type(self)()
-        copied._classes = self._classes
-        if self._arrays is not None:
-            copied._arrays = {name: array.copy() for name, array in self._arrays.items()}
-        return copied
+        with self._lock:
+            copied = type(self)()
+            copied._classes = self._classes
+            if self._arrays is not None:
+                copied._arrays = {name: array.copy() for name, array in self._arrays.items()}
+            return copied
 
     # --- Gaussians without missing values -----------------------------------------------------
 

@@ -7,6 +7,7 @@ Rows are read in two passes: sums per class first, then squares or products abou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import closing
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure
 from streamgda.rows.blocks import as_rows, blocks
 from streamgda.runtime import threads
+from streamgda.runtime.interruption import uninterrupted
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 # Of a segment, which one thread adds block by block. Segments of much data are larger: between two
@@ -25,7 +27,7 @@ _SEGMENT_ELEMENTS = 1 << 19
 _MOST_SEGMENT_ELEMENTS = 1 << 21
 _SEGMENTS = 16
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
-_SMALL_STATE = 1 << 20  # bytes: states up to this size are allocated once for each segment
+_SMALL_STATE = 1 << 20  # bytes: states up to this size are copied, and one for each segment
 
 
 class Sums(ABC):
@@ -35,6 +37,9 @@ class Sums(ABC):
     for each segment of rows, on all threads, and the segments are merged in their order; a large
     state is filled in place, each thread adding to parts of the matrix. Neither the segments nor
     the order depend on the number of threads, so no bit does.
+
+    Sums that moments hold must never be half changed, whatever exception arrives: they change in a
+    single kernel call, or in a call that is not interrupted, or small ones are replaced by others.
 
     Attributes
     ----------
@@ -90,6 +95,10 @@ class Sums(ABC):
         """Return the data type in which rows of a data type are read."""
 
     @abstractmethod
+    def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
+        """Return True if `_add_few` changes nothing but arrays, in a single kernel call."""
+
+    @abstractmethod
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
@@ -109,25 +118,61 @@ class Sums(ABC):
         sums: Self = self.with_classes(np.ones(self.count.size, bool), scatter)
         return sums
 
+    @property
+    def small(self) -> bool:
+        """True if it takes little time and memory to copy these sums."""
+        return self.structure.state_bytes(self.count.size, self.n_features) <= _SMALL_STATE
+
+    def copy(self) -> Self:
+        """Return independent sums with the same values."""
+        return self.with_scatter(self.scatter.copy())
+
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
         sums: Self = self.empty(n_classes)
         sums.add(self, at)
         return sums
 
-    def update(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows; if that fails, nothing has changed."""
+    def updated(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        held: bool,
+        decay: float | None = None,
+    ) -> Any:
+        """Return the sums with rows added: these, or others. If that fails, nothing has changed.
+
+        Parameters
+        ----------
+        X, codes, weights : ndarray
+            Rows, their classes and their weights; no weights if all are one.
+        held : bool
+            The sums are held by moments: they change completely or not at all.
+        decay : float, optional
+            Factor that all weights are multiplied by afterwards, those of `CentredSums`.
+        """
+        if decay is not None:
+            if held and not self.small:
+                return uninterrupted(self.updated, X, codes, weights, False, decay)
+            scaled = (self.copy() if held else self).updated(X, codes, weights, False)
+            scaled.scale(decay)
+            return scaled
         n, d = X.shape
         n_classes = self.count.size
         # Enough rows for every class to have some to multiply with each other.
         block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
         if n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK:
-            self._add_few(as_rows(X, dtype), codes, weights, block_rows)
-            return
-        if self.structure.state_bytes(n_classes, d) > _SMALL_STATE:
-            self._add_many(X, codes, weights)
-            return
+            rows = as_rows(X, dtype)
+            if held and not self._changes_at_once(dtype, weights):
+                uninterrupted(self._add_few, rows, codes, weights, block_rows)
+            else:
+                self._add_few(rows, codes, weights, block_rows)
+            return self
+        if not self.small:
+            uninterrupted(self._add_many, X, codes, weights)
+            return self
         segment = min(n // _SEGMENTS, _MOST_SEGMENT_ELEMENTS // d)
         segment = max(block_rows, _SEGMENT_ELEMENTS // d, segment)
 
@@ -139,9 +184,13 @@ class Sums(ABC):
 
         everyone = np.arange(n_classes)
         total = self.empty(n_classes)
-        for sums in threads.imap(part, ((start,) for start in range(0, n, segment)), ahead=2):
-            total.add(sums, everyone)
-        self.add(total, everyone)
+        starts = ((start,) for start in range(0, n, segment))
+        with closing(threads.imap(part, starts, ahead=2)) as parts:
+            for sums in parts:
+                total.add(sums, everyone)
+        result = self.copy() if held else self
+        result.add(total, everyone)
+        return result
 
     def _add_sums(
         self,

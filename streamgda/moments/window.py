@@ -12,6 +12,7 @@ import numpy as np
 
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.rows.labels import join_labels
+from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
@@ -56,6 +57,7 @@ class SlidingWindow(Saved):
 
     def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
         self.n_blocks = as_integer("n_blocks", n_blocks, "a whole number above 0", 1)
+        self._lock = Lock()
         self._total = self._newer_total = ClassMoments(covariance_type)
         self._older: list[ClassMoments] = []  # the last is the sum of all of them
         self._newer: list[ClassMoments] = []
@@ -132,25 +134,24 @@ class SlidingWindow(Saved):
         return self._append(block.copy())
 
     def _append(self, block: ClassMoments) -> Self:
-        self._total + block  # fails, before anything changes, if they do not fit
-        if len(self) == self.n_blocks:
-            self._drop_oldest()
-        self._newer.append(block)
-        self._newer_total = self._newer_total + block
-        self._sum_up()
+        with self._lock:
+            self._total + block  # fails if they do not fit
+            older, newer, newer_total = self._older[:], self._newer[:], self._newer_total
+            if len(self) == self.n_blocks:
+                if not older:
+                    total = ClassMoments(self.covariance_type)
+                    while newer:
+                        total = newer.pop() + total
+                        older.append(total)
+                    newer_total = ClassMoments(self.covariance_type)
+                older.pop()
+            newer.append(block)
+            newer_total = newer_total + block
+            total = older[-1] + newer_total if older else newer_total
+            # Without calls between them, so that no exception from outside separates them.
+            self._older, self._newer = older, newer
+            self._newer_total, self._total = newer_total, total
         return self
-
-    def _sum_up(self) -> None:
-        self._total = self._older[-1] + self._newer_total if self._older else self._newer_total
-
-    def _drop_oldest(self) -> None:
-        if not self._older:
-            total = ClassMoments(self.covariance_type)
-            while self._newer:
-                total = self._newer.pop() + total
-                self._older.append(total)
-            self._newer_total = ClassMoments(self.covariance_type)
-        self._older.pop()
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -175,7 +176,8 @@ class SlidingWindow(Saved):
         window._older = held[:n_older]
         window._newer_total, *window._newer = held[n_older:]
         window._check()
-        window._sum_up()
+        total = window._newer_total
+        window._total = window._older[-1] + total if window._older else total
         return window
 
     def _check(self) -> None:

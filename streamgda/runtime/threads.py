@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numba
 from threadpoolctl import ThreadpoolController
 
+from streamgda.runtime.interruption import results, uninterrupted
+
 Result = TypeVar("Result")
 
-_local = threading.local()
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
+# Context variables, because calls on other threads get those of the caller.
+_limit: ContextVar[int | None] = ContextVar("limit", default=None)
+_blas_limit: ContextVar[int | None] = ContextVar("blas_limit", default=None)  # see `serial_blas`
 
 
 def n_threads() -> int:
@@ -32,7 +34,8 @@ def n_threads() -> int:
     that ``threadpoolctl`` limits hold), and the number given to `limit`.
     """
     allowed: int = min(numba.config.NUMBA_NUM_THREADS, _cores(), _blas_threads())
-    return max(1, min(allowed, getattr(_local, "limit", allowed)))
+    limit = _limit.get()
+    return max(1, allowed if limit is None else min(allowed, limit))
 
 
 @contextmanager
@@ -43,12 +46,8 @@ def serial_blas() -> Iterator[None]:
     threads overlap, ``threadpoolctl`` lets the first of them set and restore it.
     """
     allowed = _blas_threads()
-    with _blas().limit(limits=1):
-        _local.blas = allowed
-        try:
-            yield
-        finally:
-            del _local.blas
+    with _blas().limit(limits=1), _set(_blas_limit, allowed):
+        yield
 
 
 @cache
@@ -57,8 +56,9 @@ def _blas() -> ThreadpoolController:
 
 
 def _blas_threads() -> int:
-    if hasattr(_local, "blas"):  # set aside by `serial_blas`
-        return int(_local.blas)
+    allowed = _blas_limit.get()
+    if allowed is not None:
+        return allowed
     numbers = [library.num_threads for library in _blas().lib_controllers]
     return min((n for n in numbers if n), default=_cores())
 
@@ -66,15 +66,18 @@ def _blas_threads() -> int:
 @contextmanager
 def limit(n: int) -> Iterator[None]:
     """Let the calling thread use at most `n` threads inside the ``with`` block."""
-    before = getattr(_local, "limit", None)
-    _local.limit = n if before is None else min(n, before)
+    before = _limit.get()
+    with _set(_limit, n if before is None else min(n, before)):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar[int | None], value: int) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        if before is None:
-            del _local.limit
-        else:
-            _local.limit = before
+        variable.reset(token)
 
 
 def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
@@ -90,35 +93,73 @@ def imap(
     calls: Iterable[tuple[Any, ...]],
     *,
     ahead: int | None = 0,
-) -> Iterator[Result]:
+) -> Generator[Result]:
     """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
 
     Because of the order, what is computed from the results does not depend on which thread was
-    first. ``ahead=None`` submits all calls at once.
+    first. ``ahead=None`` submits all calls at once. When the iterator ends or is closed, no call
+    is running, even if the calling thread was interrupted; see `results`.
     """
     n = n_threads()
     if n == 1:
         for arguments in calls:
             yield function(*arguments)
         return
-    pool = _executor()
-    waiting: deque[Future[Result]] = deque()
+    most = None if ahead is None else n + ahead
+    alone = ((_alone, (function, arguments)) for arguments in calls)
+    yield from results(_executor().submit, alone, most)
+
+
+def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
+    """Call ``function(*arguments)`` one after another on one thread, which is one call behind.
+
+    Meanwhile the calling thread computes the next arguments. If it is interrupted, no call is
+    running afterwards.
+    """
+    thread = _Pool(1)
     try:
-        for arguments in calls:
-            waiting.append(pool.submit(_alone, function, arguments))
-            if ahead is not None and len(waiting) >= n + ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        list(results(thread.submit, ((function, arguments) for arguments in calls), 2))
     finally:
-        for future in waiting:
-            future.cancel()
+        thread.shutdown()
 
 
 def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
     # A pool thread never submits to the pool: that could wait for itself.
     with limit(1):
         return function(*arguments)
+
+
+class _Pool:
+    """Threads that run tasks, first come, first served.
+
+    The executors of `concurrent.futures` would not survive interruptions: their locks may stay
+    locked.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._n = n
+        for i in range(n):
+            name = f"streamgda-{i}"
+            uninterrupted(threading.Thread(target=self._work, name=name, daemon=True).start)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+            del task  # and its result
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a task when a thread is free."""
+        self._tasks.put(task)
+
+    def shutdown(self) -> None:
+        """End the threads, after all tasks."""
+        for _ in range(self._n):
+            self._tasks.put(None)
+
+
+_lock = threading.Lock()
+_pool: _Pool | None = None
 
 
 def _cores() -> int:
@@ -128,11 +169,11 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _executor() -> ThreadPoolExecutor:
+def _executor() -> _Pool:
     global _pool  # noqa: PLW0603
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(_cores(), thread_name_prefix="streamgda")
+            _pool = _Pool(_cores())
         return _pool
 
 

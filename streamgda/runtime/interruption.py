@@ -1,0 +1,180 @@
+"""Calls that exceptions from outside leave neither half done nor running.
+
+Such exceptions are `KeyboardInterrupt`, those of signal handlers, and those that another thread
+sends (``PyThreadState_SetAsyncExc``). Python raises them in the calling thread when a function
+starts, when a call returns, and when a loop is repeated. A single kernel call is therefore complete
+or has not started, and assignments without calls between them stay together. All other work that
+must not be half done is called on another thread, which these exceptions do not reach. The calling
+thread waits for it in a C function, which they do not reach either.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from _thread import RLock, start_new_thread
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, TypeVar
+
+Result = TypeVar("Result")
+
+
+def _function(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
+    """Return a function of Python's C interface that is called without the GIL."""
+    function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *kinds)((name, ctypes.pythonapi))
+    return function
+
+
+# Unlike the locks of `threading`, these are waited for without handling signals.
+_allocate = _function("PyThread_allocate_lock", result=ctypes.c_void_p)
+_acquire = _function("PyThread_acquire_lock", ctypes.c_void_p, ctypes.c_int, result=ctypes.c_int)
+_release = _function("PyThread_release_lock", ctypes.c_void_p)
+_free = _function("PyThread_free_lock", ctypes.c_void_p)
+
+_guarded: ContextVar[bool] = ContextVar("guarded", default=False)
+
+
+class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
+    """A reentrant lock that is left out of copies and pickles: they get another one."""
+
+    def __reduce__(self) -> Any:
+        return Lock, ()
+
+
+def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function on another thread, and wait for it whatever happens.
+
+    An exception from outside is raised when the call is complete. If it comes early, the call does
+    not start.
+
+    Parameters
+    ----------
+    function : callable
+        It sees the context variables of the calling thread. Calls within it are direct.
+    *arguments
+        Its arguments.
+    """
+    if _guarded.get():
+        return function(*arguments)
+    [result] = results(_on_new_thread, [(function, arguments)])
+    return result
+
+
+def results(
+    submit: Callable[[Callable[[], None]], Any],
+    calls: Iterable[tuple[Callable[..., Result], tuple[Any, ...]]],
+    most: int | None = None,
+) -> Generator[Result]:
+    """Yield the results of calls on other threads, in order.
+
+    When the iterator ends or is closed, no call is running, and none will start. Exhaust it in a
+    single call, such as ``list``, or close it with `contextlib.closing`: an exception would keep
+    it alive otherwise.
+
+    Parameters
+    ----------
+    submit : callable
+        Called with functions that another thread runs.
+    calls : iterable of (callable, tuple)
+        Functions and their arguments.
+    most : int, optional
+        Number of calls in progress at a time.
+    """
+    gate = _Gate()
+    waiting: deque[_Call[Result]] = deque()
+    try:
+        for function, arguments in calls:
+            waiting.append(_Call(gate, function, arguments))
+            submit(waiting[-1].run)
+            if most is not None and len(waiting) >= most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # without another call, before which a second exception could be raised
+        gate.closed = True
+        _acquire(gate.vacant, 1)
+    # A gate that is closed early keeps its lock, because calls that have not started refer to it.
+    _free(gate.vacant)
+
+
+def _on_new_thread(task: Callable[[], None]) -> None:
+    start_new_thread(task, ())
+
+
+class _Gate:
+    """Counts the calls inside, so that one C call waits until there are none.
+
+    Attributes
+    ----------
+    closed : bool
+        If it is set, no more calls enter.
+    vacant : int
+        Address of a lock, which is held while calls are inside.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.vacant: int = _allocate()
+        self._inside = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> bool:
+        """Enter unless the gate is closed; return True if it is not."""
+        with self._lock:
+            if self.closed or not (self._inside or _acquire(self.vacant, 0)):
+                return False
+            self._inside += 1
+            return True
+
+    def leave(self) -> None:
+        """Leave, after `enter` has returned True."""
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                _release(self.vacant)
+
+
+class _Call(Generic[Result]):
+    """A call on another thread.
+
+    Unlike `concurrent.futures.Future`, it can be waited for by a thread that is interrupted: that
+    may leave the condition of a future locked for good, and the thread that completes it waiting.
+    """
+
+    def __init__(
+        self, gate: _Gate, function: Callable[..., Result], arguments: tuple[Any, ...]
+    ) -> None:
+        self._gate, self._function, self._arguments = gate, function, arguments
+        self._context = copy_context()
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call the function, on another thread, unless the gate is closed."""
+        if self._gate.enter():
+            try:
+                self._value = self._context.run(self._call)
+            except BaseException as error:  # raised again by `result`
+                self._error = error
+            self._gate.leave()
+        self._done.release()
+
+    def _call(self) -> Result:
+        _guarded.set(True)
+        return self._function(*self._arguments)
+
+    def result(self) -> Result:
+        """Return the result, or raise the error, once the call is complete."""
+        self._done.acquire()
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # whose traceback would refer to it
+        value: Result = self._value
+        return value
