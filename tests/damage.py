@@ -201,7 +201,7 @@ def edit(files: Files, chance: random.Random, subject: Subject) -> None:
 
 def change_json(tree: Any, chance: random.Random) -> None:
     """Change one place of a JSON tree: remove, append, copy another place or write anything."""
-    places = list(walk(tree))
+    places = list(walk(tree)) or [({"": None}, "")]
     holder, at = chance.choice(places)
     change = chance.randrange(5)
     if change == 0:

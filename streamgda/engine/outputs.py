@@ -14,8 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.engine.fingerprints import REMEDY, SeenSlabs, refuse_others
+from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
 from streamgda.storage.opening import local_path, open_node
 from streamgda.storage.replacing import naming
@@ -130,7 +131,8 @@ class Output:
             return
         try:
             complete, fingerprint = bool(mark["complete"]), dict(mark["made_of"])
-            kept, done = dict(mark["seen"]), int(mark["done"])
+            kept, done = mark["seen"], check_whole("done", mark["done"], 0)
+            check_seen(kept, done)
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the attribute {MARK} of {self} is damaged: {error!r}. {REMEDY}"

@@ -444,7 +444,7 @@ def _merge(mine: Any, theirs: Any) -> None:
 
 def _positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
     """Return a positive definite covariance with the same variances."""
-    deviations = np.sqrt(covariance.diagonal())
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))  # of constant features, rounded
     scale = np.where(deviations > 0, deviations, 1.0)
     correlation = covariance / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1.0)  # of constant features too

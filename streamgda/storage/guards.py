@@ -28,7 +28,60 @@ _WIDEST = 1 << 20  # most bytes, or bits, of an element
 _READ_UNSEEN = 1 << 23  # most bytes that are requested before their number is checked
 
 
-class Guarded(WrapperStore):
+class _Bounded(WrapperStore):
+    """Base of the stores that do not read values that are too long."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._sizes: dict[str, int] | None = None  # of the members of a zip file
+        if isinstance(store, ZipStore):
+            members = _members(store.path)
+            self._check_members(members)
+            self._sizes = {member.filename: member.file_size for member in members}
+
+    def _check_members(self, members: list[zipfile.ZipInfo]) -> None:
+        """Raise FormatError for members of a zip file that are not read."""
+
+    def _size_of_file(self, root: Path, key: str) -> int:
+        """Return the size of a file, 0 if there is none; raise FormatError for other things."""
+        path = root / key
+        if path.exists() and not path.is_file():
+            raise FormatError(f"{path} is not a file")
+        return path.stat().st_size if path.exists() else 0
+
+    async def _metadata(self, key: str, prototype: Any) -> Any:
+        """Return the metadata of a key, or None; raise FormatError if it is too long."""
+        return await self._value(key, prototype, MOST_METADATA, unseen=MOST_METADATA)
+
+    async def _value(
+        self, key: str, prototype: Any, most: int, *, unseen: int = _READ_UNSEEN
+    ) -> Any:
+        """Return the value of a key, or None; raise FormatError if it is longer than `most`.
+
+        The size of a file or a member of a zip file is known before it is read. From other stores
+        up to `unseen` bytes are requested without asking for it.
+        """
+        size = None
+        if isinstance(self._store, LocalStore):
+            size = self._size_of_file(self._store.root, key)
+        elif self._sizes is not None:
+            size = self._sizes.get(key, 0)
+        elif most > unseen:
+            size = await self._store.getsize(key)
+        value = None
+        if size is None or size <= most:
+            request = RangeByteRequest(0, most + 1) if size is None else None
+            value = await self._get(key, prototype, request)
+            size = 0 if value is None else len(value)
+        if size > most:
+            raise FormatError(f"{key} has {size} bytes, expected at most {most}")
+        return value
+
+    async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
+        return await super().get(key, prototype, byte_range)
+
+
+class Guarded(_Bounded):
     """A store that allows reading only groups and expected arrays.
 
     Saved files may come from an untrusted source. Their metadata could create a terabyte of fill
@@ -52,10 +105,27 @@ class Guarded(WrapperStore):
         super().__init__(store)
         self._expected: dict[str, dict[str, Any]] = {}
         self._chunks: dict[str, Any] = {}
-        self._members = _members(store.path) if isinstance(store, ZipStore) else None
 
     def __str__(self) -> str:
         return str(self._store)
+
+    def _check_members(self, members: list[zipfile.ZipInfo]) -> None:
+        stored = all(
+            member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
+            for member in members
+        )
+        n_names = len({member.filename for member in members})
+        n_bytes = sum(member.file_size for member in members)
+        path = self._store.path
+        if not stored or n_names < len(members) or n_bytes > path.stat().st_size:
+            raise FormatError(f"{path} has members that are compressed, repeated or too long")
+
+    def _size_of_file(self, root: Path, key: str) -> int:
+        path = root / key
+        outside = path.resolve() != root.resolve() / key
+        if outside or (path.exists() and not path.is_file()):
+            raise FormatError(f"{path} is not a regular file within the directory")
+        return super()._size_of_file(root, key)
 
     def expect(self, path: str, metadata: dict[str, Any]) -> None:
         """Allow reading an array with this metadata, which is chunked along its first axis only."""
@@ -71,7 +141,7 @@ class Guarded(WrapperStore):
         """
         if key in self._chunks:
             return self._chunks.pop(key)
-        value = await self._value(key, prototype, MOST_METADATA, unseen=MOST_METADATA)
+        value = await self._metadata(key, prototype)
         if value is None:
             return None
         path = key.removesuffix("zarr.json").rstrip("/")
@@ -90,39 +160,15 @@ class Guarded(WrapperStore):
         await self._read_chunks(path, prototype)
         return prototype.buffer.from_bytes(json.dumps(expected).encode())
 
-    async def _value(
-        self, key: str, prototype: Any, most: int, *, unseen: int = _READ_UNSEEN
-    ) -> Any:
-        """Return the value of a key, or None; raise FormatError if it is longer than `most`.
-
-        The size of a file or a member of a zip file is known before it is read. From other stores
-        up to `unseen` bytes are requested without asking for it.
-        """
-        size = None
-        if isinstance(self._store, LocalStore):
-            size = _size_of_file(self._store.root, key)
-        elif self._members is not None:
-            size = self._members.get(key, 0)
-        elif most > unseen:
-            size = await self._store.getsize(key)
-        value = None
-        if size is None or size <= most:
-            request = RangeByteRequest(0, most + 1) if size is None else None
-            value = await self._get(key, prototype, request)
-            size = 0 if value is None else len(value)
-        if size > most:
-            raise FormatError(f"{key} has {size} bytes, expected at most {most}")
-        return value
-
     async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
         for pause in retry.PAUSES:
             try:
-                return await super().get(key, prototype, byte_range)
+                return await super()._get(key, prototype, byte_range)
             except Exception as error:  # the kind depends on the store
                 if not retry.is_temporary(error):
                     raise
                 await asyncio.sleep(pause)
-        return await super().get(key, prototype, byte_range)
+        return await super()._get(key, prototype, byte_range)
 
     async def _read_chunks(self, path: str, prototype: Any) -> None:
         shape = self._expected[path]["shape"]
@@ -139,7 +185,7 @@ class Guarded(WrapperStore):
             self._chunks[key] = chunk
 
 
-class Described(WrapperStore):
+class Described(_Bounded):
     """A store of any origin that allows reading its metadata only, if that is harmless.
 
     One line of metadata can declare elements of a gigabyte each, and zarr allocates a fill value.
@@ -155,11 +201,7 @@ class Described(WrapperStore):
         """
         if key.rpartition("/")[2] not in _METADATA:
             raise FormatError(f"{key} is not metadata")
-        if isinstance(self._store, LocalStore):
-            path = self._store.root / key
-            if path.exists() and not path.is_file():
-                raise FormatError(f"{path} is not a file")
-        value = await super().get(key, prototype, byte_range)
+        value = await self._metadata(key, prototype)
         if value is not None:
             _check_elements(json.loads(value.to_bytes()), key)
         return value
@@ -199,22 +241,7 @@ class Complete(WrapperStore):
         return value
 
 
-def _size_of_file(root: Path, key: str) -> int:
-    """Return the size of a file, 0 if there is none.
-
-    Raises
-    ------
-    FormatError
-        For links, devices, pipes, and keys that leave the directory.
-    """
-    path = root / key
-    outside = path.resolve() != root.resolve() / key
-    if outside or (path.exists() and not path.is_file()):
-        raise FormatError(f"{path} is not a regular file within the directory")
-    return path.stat().st_size if path.exists() else 0
-
-
-class _Bounded(io.FileIO):
+class _BoundedFile(io.FileIO):
     """A file of which no more is read at a time than a table of contents can have."""
 
     def read(self, size: int | None = -1) -> bytes:
@@ -223,15 +250,7 @@ class _Bounded(io.FileIO):
         return super().read(size)
 
 
-def _members(path: Path) -> dict[str, int]:
-    """Return the sizes of the members of a zip file by their names."""
-    with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-    sizes = {member.filename: member.file_size for member in members}
-    stored = all(
-        member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
-        for member in members
-    )
-    if not stored or len(sizes) < len(members) or sum(sizes.values()) > path.stat().st_size:
-        raise FormatError(f"{path} has members that are compressed, repeated or too long")
-    return sizes
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    """Return the members of a zip file."""
+    with _BoundedFile(path) as file, zipfile.ZipFile(file) as archive:
+        return archive.infolist()

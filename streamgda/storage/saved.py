@@ -106,7 +106,8 @@ def restore(
         If the attributes and arrays do not fit each other.
     """
     try:
-        return kind._from_state(attributes, arrays)
+        with np.errstate(all="ignore"):  # of values that the checks refuse
+            return kind._from_state(attributes, arrays)
     except FormatError:
         raise
     except _DAMAGE as error:
