@@ -109,6 +109,10 @@ class MomentLearner(RowClassifier):
     ) -> Self:
         """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
 
+        Several threads may add rows to the same estimator, and use it meanwhile: they take turns.
+        An interruption, such as Ctrl-C, leaves the estimator without these rows or with all of
+        them.
+
         Parameters
         ----------
         X, y : see `fit`

@@ -6,7 +6,8 @@ neither on the threads, nor on the chunks of the array they are written to, nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,7 +88,7 @@ class Sampler:
 
     def draw(
         self, n_rows: int, entropy: list[int], codes: np.ndarray | None, step: int
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    ) -> Generator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield slabs of rows in order, drawn on all threads, a few at a time.
 
         Parameters
@@ -176,8 +177,11 @@ def sample(
     unit = as_source(X).shard  # whole chunks or shards are written once
     entropy = random.randint(0, 1 << 32, 4, np.uint64).tolist()
     step = -(-slab_rows // unit) * unit
-    with threads.serial_blas():  # more threads would change its bits
-        for start, rows, drawn in sampler.draw(n_rows, entropy, codes, step):
+    with (
+        threads.serial_blas(),  # more threads would change its bits
+        closing(sampler.draw(n_rows, entropy, codes, step)) as slabs,
+    ):
+        for start, rows, drawn in slabs:
             X[start : start + len(rows)] = rows
             y[start : start + len(rows)] = sampler.classes[drawn]
     return X, y

@@ -62,6 +62,13 @@ class CentredSums(Sums):
         """Return sums of no rows, otherwise like these."""
         return CentredSums.zeros(self.structure, n_classes, self.n_features)
 
+    def copy(self) -> CentredSums:
+        """Return independent sums with the same values."""
+        return CentredSums(
+            self.structure,
+            *(self.count.copy(), self.mean.copy(), self.mean_low.copy(), self.scatter.copy()),
+        )
+
     def with_classes(self, kept: Any, scatter: np.ndarray) -> CentredSums:
         """Return copies of the counts and means of some classes, with another scatter."""
         return CentredSums(

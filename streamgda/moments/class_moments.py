@@ -45,6 +45,9 @@ class ClassMoments(Views):
     float64. The error of an element of the scatter is then at most :math:`260 \cdot 2^{-24} \sum
     |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more accuracy.
 
+    Several threads may change the same moments: they take turns, and `copy` and ``+`` wait for
+    them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.
+
     Parameters
     ----------
     covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
@@ -129,7 +132,9 @@ class ClassMoments(Views):
             codes, classes = label_codes.encode(y, self._classes)
             if expected is not None and classes is not self._classes:
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
-            sums = self._sums_for(X, weights, classes)
+            sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
+            if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
+                sums = self._summable(sums, X, weights, classes.size)
             self.changes += 1
             try:
                 sums = sums.updated(X, codes, weights, sums is self._sums, decay)
@@ -143,21 +148,18 @@ class ClassMoments(Views):
             self._n_skipped = n_skipped
         return self
 
-    def _sums_for(
-        self, X: np.ndarray, weights: np.ndarray, classes: np.ndarray
+    def _summable(
+        self, sums: ExactSums | None, X: np.ndarray, weights: np.ndarray, n_classes: int
     ) -> CentredSums | ExactSums:
-        """Return the sums of these classes, or a copy, of the kind to which rows can be added."""
-        sums, kind = self._with_classes(classes), row_type(X.dtype)
+        """Return sums, new ones if there are none, of a kind to which rows can be added."""
+        kind = row_type(X.dtype)
         origin = None if weights.size else kind.origin
-        # Not isinstance, which is slow for abstract classes.
-        if type(sums) is ExactSums and (origin is None or not sums.fits(X.shape[0], kind)):
-            return sums.centred()
         if sums is not None:
-            return sums
-        shape = classes.size, X.shape[1]
+            exact = origin is not None and sums.fits(X.shape[0], kind)
+            return sums if exact else sums.centred()
         if origin is None:
-            return CentredSums.zeros(self._structure, *shape)
-        return ExactSums.zeros(self._structure, *shape, origin)
+            return CentredSums.zeros(self._structure, n_classes, X.shape[1])
+        return ExactSums.zeros(self._structure, n_classes, X.shape[1], origin)
 
     def declare(self, classes: Any) -> Self:
         """Add classes that have no rows yet; there must be rows of at least one other class.

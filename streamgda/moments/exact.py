@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,13 @@ class ExactSums(Sums):
         """Return sums of no rows, otherwise like these."""
         return ExactSums.zeros(self.structure, n_classes, self.n_features, self.origin)
 
+    def copy(self) -> ExactSums:
+        """Return independent sums with the same values."""
+        return ExactSums(
+            *(self.structure, self.origin, self.reach),
+            *(self.count.copy(), self.total.copy(), self.scatter.copy()),
+        )
+
     def with_classes(self, kept: Any, scatter: np.ndarray) -> ExactSums:
         """Return copies of the counts and sums of some classes, with another scatter."""
         return ExactSums(
@@ -114,7 +122,7 @@ class ExactSums(Sums):
 
     def fits(self, n_rows: int, kind: RowType) -> bool:
         """Return True if the sums stay within int64 with that many more rows of a type."""
-        return self._stays_exact(n_rows, kind.reach(self.origin))
+        return self._stays_exact(n_rows, _reach(kind.dtype, self.origin))
 
     def can_add(self, other: ExactSums) -> bool:
         """Return True if the sums stay within int64 with `other` added."""
@@ -129,7 +137,7 @@ class ExactSums(Sums):
         return row_type(dtype).dtype
 
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
-        return row_type(dtype).reach(self.origin) <= self.reach
+        return _reach(dtype, self.origin) <= self.reach
 
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
@@ -148,7 +156,7 @@ class ExactSums(Sums):
 
     def _widen_reach(self, dtype: np.dtype) -> Any:
         """Widen the reach to values of a data type; return a type of panels that is exact."""
-        reach = row_type(dtype).reach(self.origin)
+        reach = _reach(dtype, self.origin)
         self.reach = max(self.reach, reach)
         return exact_panel_type(reach)
 
@@ -194,3 +202,9 @@ class ExactSums(Sums):
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+
+
+@cache
+def _reach(dtype: np.dtype, origin: int) -> int:
+    """Return the largest distance of a value of an integer type from an origin."""
+    return row_type(dtype).reach(origin)

@@ -59,6 +59,10 @@ class Sums(ABC):
         """Return sums of no rows, otherwise like these."""
 
     @abstractmethod
+    def copy(self) -> Any:
+        """Return independent sums with the same values."""
+
+    @abstractmethod
     def with_classes(self, kept: Any, scatter: np.ndarray) -> Any:
         """Return copies of the counts and means of some classes, with another scatter."""
 
@@ -123,10 +127,6 @@ class Sums(ABC):
         """True if it takes little time and memory to copy these sums."""
         return self.structure.state_bytes(self.count.size, self.n_features) <= _SMALL_STATE
 
-    def copy(self) -> Self:
-        """Return independent sums with the same values."""
-        return self.with_scatter(self.scatter.copy())
-
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
         sums: Self = self.empty(n_classes)
@@ -160,8 +160,9 @@ class Sums(ABC):
             return scaled
         n, d = X.shape
         n_classes = self.count.size
-        # Enough rows for every class to have some to multiply with each other.
-        block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        block_rows = DEPTH
+        if n > DEPTH:  # enough rows for every class to have some to multiply with each other
+            block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
         if n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK:
             rows = as_rows(X, dtype)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from streamgda.errors import MemoryBudgetError
 from streamgda.rows.sources import RowSource
+from streamgda.runtime import threads
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,7 @@ class Slabs:
             if not starts or all(source.read_as_views for source in sources):
                 yield from map(slab, starts)
                 return
-            with ThreadPoolExecutor(1, thread_name_prefix="streamgda-read") as reader:
-                ahead = reader.submit(slab, first)
-                for start in starts:
-                    block = ahead.result()
-                    if start + self.n_rows < n_rows:
-                        ahead = reader.submit(slab, start + self.n_rows)
-                    yield block
+            yield from threads.one_ahead(slab, ((start,) for start in starts))
 
         for start, block in zip(starts, in_order(), strict=True):
             yield start, block

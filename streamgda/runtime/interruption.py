@@ -30,8 +30,15 @@ def _function(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
 # Unlike the locks of `threading`, these are waited for without handling signals.
 _allocate = _function("PyThread_allocate_lock", result=ctypes.c_void_p)
 _acquire = _function("PyThread_acquire_lock", ctypes.c_void_p, ctypes.c_int, result=ctypes.c_int)
+_acquire_timed = _function(
+    "PyThread_acquire_lock_timed",
+    *(ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int),  # with a time in microseconds
+    result=ctypes.c_int,
+)
 _release = _function("PyThread_release_lock", ctypes.c_void_p)
 _free = _function("PyThread_free_lock", ctypes.c_void_p)
+
+_PAUSE = 50_000  # microseconds between two looks at signals
 
 _guarded: ContextVar[bool] = ContextVar("guarded", default=False)
 
@@ -66,6 +73,8 @@ def results(
     submit: Callable[[Callable[[], None]], Any],
     calls: Iterable[tuple[Callable[..., Result], tuple[Any, ...]]],
     most: int | None = None,
+    *,
+    patient: bool = True,
 ) -> Generator[Result]:
     """Yield the results of calls on other threads, in order.
 
@@ -81,6 +90,8 @@ def results(
         Functions and their arguments.
     most : int, optional
         Number of calls in progress at a time.
+    patient : bool
+        False lets a second exception end the wait for running calls, which must not matter.
     """
     gate = _Gate()
     waiting: deque[_Call[Result]] = deque()
@@ -94,7 +105,11 @@ def results(
             yield waiting.popleft().result()
     finally:  # without another call, before which a second exception could be raised
         gate.closed = True
-        _acquire(gate.vacant, 1)
+        if patient:
+            _acquire(gate.vacant, 1)
+        else:
+            while not _acquire_timed(gate.vacant, _PAUSE, 0):
+                pass
     # A gate that is closed early keeps its lock, because calls that have not started refer to it.
     _free(gate.vacant)
 

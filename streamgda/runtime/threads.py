@@ -123,6 +123,21 @@ def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
         thread.shutdown()
 
 
+def one_ahead(
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
+) -> Generator[Result]:
+    """Yield the results of calls on one thread, which is one call ahead; they only read.
+
+    When the iterator is closed, it waits for a running call; a second interruption ends that.
+    """
+    thread = _Pool(1)
+    try:
+        ahead = ((function, arguments) for arguments in calls)
+        yield from results(thread.submit, ahead, 2, patient=False)
+    finally:
+        thread.shutdown()
+
+
 def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
     # A pool thread never submits to the pool: that could wait for itself.
     with limit(1):
