@@ -65,6 +65,10 @@ class ReadError(SourceError, OSError):
     """Rows that exist but cannot be read; the message names array, chunk and rows."""
 
 
+class WriteError(StreamGDAError, OSError):
+    """A remote store that cannot be written."""
+
+
 class SourceNotFoundError(StreamGDAError, FileNotFoundError):
     """A store or file that does not exist."""
 

@@ -1,8 +1,12 @@
 """Remote stores: real servers on the loopback, slow and failing ones too."""
 
+import contextlib
+import contextvars
 import gc
+import http.client
 import http.server
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -10,6 +14,7 @@ import threading
 import time
 from collections import Counter
 
+import dask.array as da
 import fsspec
 import numpy as np
 import pytest
@@ -19,11 +24,18 @@ from samples import blobs
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.cli import main
-from streamgda.errors import FormatError, ReadError, SourceError, SourceNotFoundError
+from streamgda.datasets import convert
+from streamgda.errors import (
+    FormatError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    StreamGDAError,
+)
 from streamgda.runtime import retry
 
 obstore = pytest.importorskip("obstore")
-pytest.importorskip("s3fs")
+s3fs = pytest.importorskip("s3fs")
 
 N_ROWS, D, CHUNK = 600, 5, 100
 
@@ -278,8 +290,6 @@ def environment(s3, monkeypatch):
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    import s3fs
-
     s3fs.S3FileSystem.clear_instance_cache()
     bucket = f"b{os.urandom(4).hex()}"
     s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
@@ -321,9 +331,121 @@ def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
     same(accumulate(*open_store(f"s3://{environment}/rows", storage_options=options)), expected)
 
 
-def test_s3_chunks_that_are_gone_or_cut(environment, rows):
-    import s3fs
+class Proxy(http.server.ThreadingHTTPServer):
+    """Passes requests on to another server; some of them fail, each in its own way."""
 
+    daemon_threads = True
+
+    def __init__(self, address, share, seed):
+        super().__init__(("127.0.0.1", 0), ProxyHandler)
+        self.address, self.share, self.chance = address, share, random.Random(seed)
+        self.failures = 0
+
+    def handle_error(self, *_):
+        pass  # clients hang up
+
+
+class ProxyHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def handle_one_request(self):
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline or not self.parse_request():
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.server.chance.random() < self.server.share:
+            self.server.failures += 1
+            self.fail(self.server.chance.choice(["reset", "cut", 400, 500, 503]))
+            return
+        client = http.client.HTTPConnection(self.server.address)
+        client.request(self.command, self.path, body, dict(self.headers))
+        self.answer(client.getresponse())
+        client.close()
+
+    def fail(self, way):
+        if isinstance(way, int):
+            self.respond(way, {}, b"<Error><Code>Failed</Code></Error>")
+            return
+        if way == "cut":
+            self.respond(200, {"Content-Length": "1000"}, b"half")
+        self.close_connection = True
+
+    def answer(self, response):
+        length = {"Content-Length": response.headers["Content-Length"]}
+        kept = {"ETag", "Last-Modified", "Content-Type", "Content-Range"}
+        headers = {name: value for name, value in response.headers.items() if name in kept}
+        body = response.read()
+        self.respond(response.status, headers | (length if self.command == "HEAD" else {}), body)
+
+    def respond(self, status, headers, body):
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(body))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_clients_that_break_down_may_recover():
+    context = pytest.importorskip("botocore.context")
+    token = contextvars.copy_context().run(context.set_context, context.ClientContext())
+    with pytest.raises(ValueError, match="was created in a different Context") as broken:
+        context.reset_context(token)
+    assert retry.is_temporary(broken.value)
+    assert not retry.is_temporary(ValueError("ours"))
+
+
+@pytest.fixture
+def proxy(s3):
+    running = Proxy(s3.removeprefix("http://"), 0.0, 0)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+SLOW = ("load", "save", "scores", "convert", "dask")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # zarr's
+@pytest.mark.parametrize(
+    "name",
+    ["accumulate", "save moments", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
+)
+def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatch, name):
+    """Many requests are made at once; each call has a result, or raises an error of ours."""
+    write(f"s3://{environment}/rows", rows)
+    fitted = GaussianNB().fit(*rows)
+    fitted.save(f"s3://{environment}/nb")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_port}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    address = f"s3://{environment}"
+    calls = {
+        "accumulate": lambda n: same(accumulate(*open_store(f"{address}/rows")), expected),
+        "load": lambda n: streamgda.load(f"{address}/nb").predict(rows[0]),
+        "save": lambda n: fitted.save(f"{address}/nb"),
+        "save moments": lambda n: expected.save(f"{address}/moments"),
+        "scores": lambda n: fitted.predict(rows[0], out=f"{address}/scores {n}"),
+        "convert": lambda n: convert(rows[0], f"{address}/converted", overwrite=True),
+        "dask": lambda n: accumulate(*map(da.from_zarr, open_store(f"{address}/rows"))),
+    }
+    for n in range(6 if name in SLOW else 2):
+        s3fs.S3FileSystem.clear_instance_cache()
+        proxy.share = (0.1, 0.3)[n % 2]
+        with contextlib.suppress(StreamGDAError):
+            calls[name](n)
+    assert proxy.failures
+    gc.collect()  # abandoned requests must not raise anything later
+
+
+def test_s3_chunks_that_are_gone_or_cut(environment, rows):
     write(f"s3://{environment}/rows", rows)
     files = s3fs.S3FileSystem(skip_instance_cache=True)
     files.rm(f"{environment}/rows/X/c/4/0")

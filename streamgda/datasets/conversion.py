@@ -13,6 +13,7 @@ from streamgda.datasets.tables import Block, Table
 from streamgda.datasets.writer import created, reopened
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.runtime.parameters import as_integer
+from streamgda.storage.opening import writing
 
 if TYPE_CHECKING:
     import zarr
@@ -100,7 +101,7 @@ def convert(
         table = open_table(source, labels, stack, names=names, n_rows=n_rows, **csv_options)
         dtypes, chunk_rows = _layout(table, dtype, chunk_rows)
         with created(store, overwrite, (source, labels)) as group:
-            _write(table, group, dtypes, chunk_rows, progress)
+            _write(table, group, dtypes, chunk_rows, progress, store)
     return reopened(store)
 
 
@@ -123,17 +124,19 @@ def _write(
     dtypes: list[np.dtype],
     chunk_rows: int,
     progress: Callable[[int, int | None], object] | None,
+    store: Any,
 ) -> None:
     shapes = [(table.n_features,), ()]
-    arrays = [
-        group.create_array(
-            name,
-            shape=(table.n_rows or 0, *shape),
-            chunks=(chunk_rows, *shape),
-            dtype=str if dtype.kind == "T" else dtype,
-        )
-        for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
-    ]
+    with writing(store):
+        arrays = [
+            group.create_array(
+                name,
+                shape=(table.n_rows or 0, *shape),
+                chunks=(chunk_rows, *shape),
+                dtype=str if dtype.kind == "T" else dtype,
+            )
+            for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
+        ]
     blocks = table.blocks(-(-chunk_rows // table.unit) * table.unit)
     done = 0
     for chunk in _chunks(blocks, chunk_rows, dtypes):
@@ -142,10 +145,11 @@ def _write(
             raise InvalidDataError(
                 f"expected {table.n_rows} rows, but the source has {done} or more"
             )
-        for array, values in zip(arrays, chunk, strict=True):
-            if table.n_rows is None:
-                array.resize((done, *array.shape[1:]))
-            array[start:done] = values
+        with writing(store):
+            for array, values in zip(arrays, chunk, strict=True):
+                if table.n_rows is None:
+                    array.resize((done, *array.shape[1:]))
+                array[start:done] = values
         if progress is not None:
             progress(done, table.n_rows)
     if table.n_rows is not None and done < table.n_rows:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
-from streamgda.storage.opening import locate, open_node, open_zarr
+from streamgda.storage.opening import locate, open_node, open_zarr, writing
 from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zar
 
     path = _local_path(store)
     if path is None:
-        _check_store(store, overwrite, sources)
-        yield zarr.create_group(_location(store), overwrite=overwrite)
+        with writing(store):
+            _check_store(store, overwrite, sources)
+            group = zarr.create_group(_location(store), overwrite=overwrite)
+        yield group
         return
     from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
 

@@ -18,7 +18,7 @@ from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
-from streamgda.storage.opening import local_path, open_node
+from streamgda.storage.opening import local_path, open_node, writing
 from streamgda.storage.replacing import naming
 
 MARK = "streamgda_scores"  # the attribute of the array
@@ -42,10 +42,13 @@ def only_writer(out: Any) -> Iterator[None]:
     ------
     SourceError
         If another process or thread is writing scores there.
+    WriteError
+        If a remote store cannot be written.
     """
     path = _path_of(out)
     if path is None:
-        yield
+        with writing(out):
+            yield
         return
     lock = path.with_name(f"{path.name}.lock")
     with contextlib.ExitStack() as stack:

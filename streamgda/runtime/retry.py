@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from traceback import walk_tb
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -16,14 +17,17 @@ _CLIENTS = {"aiohttp", "botocore", "aiobotocore", "obstore", "requests", "google
 def is_temporary(error: BaseException) -> bool:
     """Return whether an error may be temporary: that of a network or a disk, not of the data.
 
-    Network clients raise their own errors, which are recognised by the package that defines them.
+    Errors of network clients are recognised by the package that defines or raises them: a client
+    with many requests may break down in many ways if one of them fails.
 
     Examples
     --------
     >>> is_temporary(TimeoutError()), is_temporary(FileNotFoundError()), is_temporary(ValueError())
     (True, False, False)
     """
-    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    modules = [kind.__module__ for kind in type(error).__mro__]
+    raised = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    packages = {module.partition(".")[0] for module in (*modules, *raised[-1:])}
     failed = isinstance(error, OSError) or not packages.isdisjoint(_CLIENTS)
     return failed and not isinstance(error, _FINAL)
 

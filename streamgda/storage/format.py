@@ -46,7 +46,7 @@ from streamgda.errors import (
 )
 from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage.checks import MOST_METADATA
-from streamgda.storage.opening import close, local_path, open_zarr, reread_if_replaced
+from streamgda.storage.opening import close, local_path, open_zarr, reread_if_replaced, writing
 from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
 
@@ -108,7 +108,7 @@ def write(
             f"labels, names and offset take {size} bytes as JSON; at most {MOST_METADATA} bytes "
             f"can be read again"
         )
-    with _created(store, {FORMAT: description}) as group:
+    with writing(store), _created(store, {FORMAT: description}) as group:
         for name, array in written.items():
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)

@@ -9,8 +9,15 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
-from streamgda.errors import FormatError, InvalidParameterError, SourceError, SourceNotFoundError
-from streamgda.runtime.retry import brief, with_retries
+from streamgda.errors import (
+    FormatError,
+    InvalidParameterError,
+    SourceError,
+    SourceNotFoundError,
+    StreamGDAError,
+    WriteError,
+)
+from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
 
@@ -226,6 +233,32 @@ def locate(
         url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
         return url, ""
     return store, ""
+
+
+@contextlib.contextmanager
+def writing(store: Any) -> Iterator[None]:
+    """Enter a context in which failures to write a remote store name it.
+
+    Raises
+    ------
+    WriteError
+        In place of the errors of networks and their clients.
+    """
+    try:
+        yield
+    except (StreamGDAError, MemoryError):
+        raise
+    except Exception as error:  # the kind depends on the store
+        if not (_is_remote(store) and is_temporary(error)):
+            raise
+        raise WriteError(f"{store} cannot be written: {brief(error)}") from error
+
+
+def _is_remote(store: Any) -> bool:
+    if isinstance(store, str):
+        return local_path(store) is None
+    found = store if hasattr(store, "supports_writes") else getattr(store, "store", None)
+    return hasattr(found, "supports_writes") and not hasattr(found, "root")
 
 
 def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
