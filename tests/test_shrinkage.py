@@ -244,7 +244,7 @@ def test_saved_and_loaded(tmp_path):
     assert restore(ClassMoments, *state_of(empty)).norms
     attributes, arrays = state_of(moments)
     for damaged in (arrays["norms"][:, :-1], arrays["norms"] * np.nan):
-        with pytest.raises(FormatError, match="damaged: .*norms"):
+        with pytest.raises(FormatError, match=r"damaged: .*norms"):
             restore(ClassMoments, attributes, {**arrays, "norms": damaged})
     with pytest.raises(FormatError, match="damaged"):
         restore(ClassMoments, attributes, {k: a for k, a in arrays.items() if k != "norms"})
