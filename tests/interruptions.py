@@ -17,6 +17,7 @@ import contextlib
 import copy
 import dis
 import faulthandler
+import inspect
 import itertools
 import random
 import signal
@@ -129,7 +130,7 @@ def cases(large: bool) -> Iterator[Case]:
     y = np.arange(2 * n) % k
     X = rng.normal(size=(2 * n, d)) + y[:, None]
     w = rng.uniform(0.1, 2, 2 * n)
-    wide = rng.normal(size=(300, 9000)) if large else X
+    wide = rng.normal(size=(900, 9000)) if large else X  # in parts, which several threads sum
     size = "large" if large else "small"
     first, second = slice(None, n), slice(n, None)
 
@@ -219,16 +220,17 @@ def estimator_cases(
         out = np.zeros((len(A), fitted.classes_.size))
         yield Case(f"{name} out", out, lambda o, e=fitted, r=A: e.predict_proba(r, out=o))
     two = y % 2
-    found = ThresholdClassifier().fit(X[::2], two[::2])
+    half = len(X) // 2
+    found = ThresholdClassifier().fit(X[:half], two[:half])
     yield Case(f"{size} threshold", found, lambda e: e.fit(X, two), X[:20])
     grid = {"covariance_type": ["diag", "tied_diag"]}
-    search = GaussianDiscriminantCV(grid, cv=2).fit(X[::2], y[::2])
-    yield Case(f"{size} search", search, lambda e: e.fit(X[:, :3], y), X[:20, :3])
+    search = GaussianDiscriminantCV(grid, cv=2).fit(X[:half], y[:half])
+    yield Case(f"{size} search", search, lambda e: e.fit(X[:, ::-1], y), X[:20])
 
 
 # --- interruptions ------------------------------------------------------------------------------
 
-_BOUNDARIES = ("CALL", "RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_ENDS = ("CALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")  # instructions
 _TRACED = (PACKAGE, contextlib.__file__)
 
 
@@ -242,22 +244,27 @@ def interrupted_at(number: int, function: Callable[[], Any]) -> bool:
     """
     left = number
 
-    def traced(frame: Any, event: str, _: Any) -> Any:
+    def pass_boundary() -> None:
         nonlocal left
+        if left == 0:
+            raise Stop
+        left -= 1
+
+    def traced(frame: Any, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(_TRACED):
             return None
+        if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # it may be about to be closed
+            pass_boundary()
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        boundary = [False]
+        ended = False  # the call or the loop of the last instruction
 
         def local(frame: Any, event: str, _: Any) -> Any:
-            nonlocal left
+            nonlocal ended
             if event == "opcode":
-                if boundary[0]:
-                    if left == 0:
-                        raise Stop
-                    left -= 1
+                if ended:
+                    pass_boundary()
                 name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-                boundary[0] = name.startswith(_BOUNDARIES)
+                ended = name.startswith(_ENDS)
             return local
 
         return local
@@ -297,7 +304,7 @@ def signalled(function: Callable[[], Any], moment: float, again: float = 0.0) ->
         if not over:
             raise Stop
 
-    before = signal.signal(signal.SIGALRM, stop)
+    signal.signal(signal.SIGALRM, stop)
     try:
         signal.setitimer(signal.ITIMER_REAL, moment, again)
         function()
@@ -305,8 +312,7 @@ def signalled(function: Callable[[], Any], moment: float, again: float = 0.0) ->
     except Stop:
         over = struck = True
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-    return struck
+    return struck  # and keep the handler, for signals that another thread has yet to pass on
 
 
 def signals(case: Case, n: int, seed: int) -> Counter[str]:
