@@ -158,8 +158,10 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
         opened = not isinstance(source, zarr.abc.store.Store)
         return source if opened else stack.enter_context(opened_node(source))
     if not _is_path(source):
+        from streamgda.rows.masked import as_slab  # noqa: PLC0415  (the package needs Numba)
+
         # Arrays in chunks need not fit in memory; all others are in memory already.
-        return source if hasattr(source, "chunks") else np.asarray(source)
+        return source if hasattr(source, "chunks") else as_slab(source)
     if "://" in str(source):
         return stack.enter_context(opened_node(source))
     path, suffix = Path(source), _suffix(source)

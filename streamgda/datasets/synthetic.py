@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, refuse
 
 _BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block fits in the cache of a core
 _N_FACTORS = 4
@@ -96,9 +97,7 @@ class GaussianStream:
         self.n_features = as_integer("n_features", n_features, "an integer >= 1", 1)
         self.n_classes = as_integer("n_classes", n_classes, "an integer >= 1", 1)
         self.seed = as_integer("seed", seed, "an integer >= 0", 0, (1 << 128) - 1)
-        self.dtype = np.dtype(dtype)
-        if self.dtype.kind not in "iuf":
-            raise InvalidParameterError(f"dtype must be a floating or integer type, not {dtype}")
+        self.dtype = _numeric(dtype)
         middle, unit = (0.0, 1.0) if self.dtype.kind == "f" else (_middle(self.dtype), 16.0)
         loc = middle if loc is None else as_number("loc", loc, "a finite number")
         scale = unit if scale is None else as_number("scale", scale, "a number above 0", LEAST)
@@ -230,6 +229,14 @@ class GaussianStream:
         return np.random.Generator(
             np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
         )
+
+
+def _numeric(dtype: Any) -> np.dtype:
+    with contextlib.suppress(TypeError):
+        found = np.dtype(dtype)
+        if found.kind in "iuf":
+            return found
+    raise refuse("dtype", dtype, "a floating or integer type")
 
 
 def _middle(dtype: np.dtype) -> float:

@@ -74,11 +74,15 @@ class Slices:
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """Yield the array in blocks of `rows` rows; the last may have fewer."""
+        from streamgda.rows.masked import as_slab, unmasked  # noqa: PLC0415
+
+        source = self._source
         for start in range(0, self.shape[0], rows):
-            if self._source.executor == "dask":
-                yield np.asarray(self._source.values[start : start + rows])
+            if source.executor == "dask":
+                block = as_slab(source.values[start : start + rows])
             else:
-                yield np.asarray(self._source.read(start, start + rows))
+                block = source.read(start, start + rows)
+            yield unmasked(block, source.name, start)
 
     @property
     def unit(self) -> int:
@@ -146,12 +150,13 @@ def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -
 
 def _batch(batch: Any, labelled: bool) -> Block:
     from streamgda.rows.containers import as_array  # noqa: PLC0415  (it needs Numba)
+    from streamgda.rows.masked import unmasked  # noqa: PLC0415
 
     parts = batch if isinstance(batch, tuple | list) else (batch,)
     if not 1 <= len(parts) <= 2:
         raise InvalidDataError(f"a batch of {len(parts)} parts; expected (X, y) or X")
     block = tuple(
-        np.asarray(as_array(part, name))
+        unmasked(as_array(part, name), name)
         for name, part in zip("Xy", parts, strict=False)
         if part is not None
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
+from streamgda.runtime.parameters import as_flag
 from streamgda.storage.opening import locate, open_node, open_zarr, writing
 from streamgda.storage.replacing import exists, replacing
 
@@ -38,6 +39,7 @@ def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zar
     """
     import zarr  # noqa: PLC0415
 
+    overwrite = as_flag("overwrite", overwrite)
     path = _local_path(store)
     if path is None:
         with writing(store):

@@ -18,7 +18,7 @@ from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
-from streamgda.storage.opening import local_path, open_node, writing
+from streamgda.storage.opening import check_target, local_path, open_node, writing
 from streamgda.storage.replacing import naming
 
 MARK = "streamgda_scores"  # the attribute of the array
@@ -108,12 +108,16 @@ class Output:
     ------
     CheckpointError
         If the array is half-written with other scores.
+    TypeError
+        For any other `out`.
     """
 
     seen: SeenSlabs | None = None
 
     def __init__(self, out: Any, fingerprint: Mapping[str, Any] | None = None) -> None:
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
+        if out is not None and self.array is None:
+            check_target(out, "out")
         self.done = 0
         self.kept: dict[str, Any] | None = None
         self._out = out

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from streamgda.runtime.memory import readable
+from streamgda.runtime.parameters import as_flag
 
 Progress = bool | Callable[[int, int | None], None]
 
@@ -35,10 +36,10 @@ def reporter(
     row_bytes : int
         Bytes of a row, if they are known.
     """
-    if callable(progress):
+    if callable(progress) and not isinstance(progress, type):
         yield lambda done: progress(done, total)
         return
-    if not progress:
+    if not as_flag("progress", progress):
         yield lambda done: None
         return
     started = time.monotonic()

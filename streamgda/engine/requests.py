@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.engine.journal import check_interval
 from streamgda.engine.progress import Progress
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_rows
 from streamgda.rows.validity import CHECK_SUMS, Invalid
+from streamgda.runtime.parameters import as_flag
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Accumulation:
     progress: Progress = False
     checkpoint: Any = None
     checkpoint_every: float = 60.0
+
+    def __post_init__(self) -> None:
+        as_flag("norms", self.norms)
+        check_interval(self.checkpoint_every, "checkpoint_every")
 
     def empty(self) -> Moments:
         """Return moments without rows, of the requested kind."""

@@ -218,7 +218,7 @@ class MomentClassifier(MomentLearner):
         if y is None:
             labels = random.choice(model.classes, n_samples, p=model.priors)
         else:
-            labels = as_labels(np.full(n_samples, y) if np.ndim(y) == 0 else y)
+            labels = np.repeat(as_labels([y]), n_samples) if np.ndim(y) == 0 else as_labels(y)
             if labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
         return model.sample(labels, random), labels

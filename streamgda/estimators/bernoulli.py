@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.estimators.base import MomentClassifier
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.rows import as_source
-from streamgda.runtime.parameters import as_number
+from streamgda.runtime.parameters import as_flag, as_number
 
 _LEAST_ALPHA = 1e-10
 
@@ -80,6 +80,8 @@ class BernoulliNB(MomentClassifier):
 
     def _check_parameters(self) -> None:
         as_number("alpha", self.alpha, "a number >= 0", 0)
+        as_flag("force_alpha", self.force_alpha)
+        as_flag("fit_prior", self.fit_prior)
         if self.binarize is not None:
             as_number("binarize", self.binarize, "a number, or None for zeros and ones")
 

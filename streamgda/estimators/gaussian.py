@@ -17,7 +17,7 @@ from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.sampling import Sampler, sample
 from streamgda.rows.labels import as_labels, find, join_labels
-from streamgda.runtime.parameters import BELOW_ONE, as_number, shown
+from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, shown
 
 
 class GaussianClassifier(MomentClassifier):
@@ -30,6 +30,7 @@ class GaussianClassifier(MomentClassifier):
         raise NotImplementedError
 
     def _kept(self) -> dict[str, Any]:
+        as_flag("store_covariance", getattr(self, "store_covariance", False))
         return self._regularisation().needs(self._covariance_type())
 
     def _make_model(self) -> GaussianModel:
@@ -222,7 +223,7 @@ class GaussianClassifier(MomentClassifier):
             sampler = Sampler.of(covariances, moments.means, priors)
         codes = None
         if y is not None:
-            labels = as_labels(np.full(1, y) if np.ndim(y) == 0 else y)
+            labels = as_labels([y] if np.ndim(y) == 0 else y)
             if np.ndim(y) and labels.size != n_samples:
                 raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
             codes = np.broadcast_to(sampler.codes_of(labels), n_samples)

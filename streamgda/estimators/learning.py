@@ -185,8 +185,9 @@ class MomentLearner(RowClassifier):
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Remove rows: the model is then as if they had never been added.
 
-        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights. A
-        class that is left without rows is dropped.
+        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
+        unless the shrinkage needs norms of the rows (``"ledoit_wolf"`` and ``"auto"``), which are
+        sums of floats. A class that is left without rows is dropped.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_integer, refuse, shown
+from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
 
 _LIKELIHOOD, _ACCURACY, _LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
@@ -180,6 +180,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
 
         for name, least in (("cv", 2), ("random_state", 0)):
             as_integer(name, getattr(self, name), f"an integer >= {least}", least, _MOST)
+        as_flag("verbose", self.verbose)
         if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
             raise refuse("scoring", self.scoring, f"one of {', '.join(SCORINGS)}")
         try:

@@ -263,7 +263,9 @@ def check_two_classes(classes: np.ndarray, count: np.ndarray) -> None:
         )
 
 
-def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndarray:
+def check_priors(
+    priors: Any, classes: np.ndarray, count: np.ndarray, name: str = "priors"
+) -> np.ndarray:
     """Return one prior for each class; by default the classes' shares of the rows.
 
     Raises
@@ -275,14 +277,14 @@ def check_priors(priors: Any, classes: np.ndarray, count: np.ndarray) -> np.ndar
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
     expected = f"one number for each of the {classes.size} classes"
-    values = as_numbers("priors", priors, expected)
+    values = as_numbers(name, priors, expected)
     if values.shape != (classes.size,):
         raise InvalidParameterError(
-            f"priors has shape {values.shape}; expected one for each of the {classes.size} classes "
+            f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "
             f"{classes.tolist()[:20]}"
         )
     if not (values >= 0).all():
-        raise InvalidParameterError(f"priors must be non-negative; got {values.tolist()}")
+        raise InvalidParameterError(f"{name} must be non-negative; got {values.tolist()}")
     if not np.isclose(values.sum(), 1.0):
         raise InvalidParameterError(
             f"The sum of the priors should be 1; got {values.sum():.6g}. Divide them by their sum"

@@ -130,7 +130,7 @@ class BernoulliModel(Model):
         with np.errstate(divide="ignore", invalid="ignore"):
             total = np.log(np.where(n > 0, n + 2 * alpha, np.nan))
             log_one, log_zero = np.log(ones + alpha) - total, np.log(n - ones + alpha) - total
-        shares = check_priors(priors, moments.classes, count)
+        shares = check_priors(priors, moments.classes, count, "class_prior")
         return cls(moments.classes, shares, log_one, log_zero, threshold)
 
     # --- derived attributes -------------------------------------------------------------------

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg, special
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.gaussian import GaussianModel
-from streamgda.rows.labels import find
+from streamgda.models.scores import check_width
+from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_numbers, check_type, shown
 
@@ -39,7 +40,9 @@ class Linear:
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return the value at each row, shape (n_rows,)."""
-        return (as_matrix(X) - self.origin) @ self.w + self.w0
+        X = as_matrix(X)
+        check_width(X, self.w.size)
+        return (X - self.origin) @ self.w + self.w0
 
     def __sub__(self, other: Linear) -> Linear:
         return Linear(self.w - other.w, self.w0 - other.w0, self.origin)
@@ -71,7 +74,9 @@ class Quadratic:
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return the value at each row, shape (n_rows,)."""
-        rows = as_matrix(X) - self.origin
+        X = as_matrix(X)
+        check_width(X, self.b.size)
+        rows = X - self.origin
         return ((rows @ self.A + self.b) * rows).sum(axis=1) + self.c
 
     def __sub__(self, other: Quadratic) -> Quadratic:
@@ -152,7 +157,10 @@ class Discriminants:
         InvalidParameterError
             For a label that is not a class, or a class without rows.
         """
-        number = int(find(np.atleast_1d(np.asarray(label)), self.classes)[0])
+        try:
+            number = int(find(as_labels([label], "label"), self.classes)[0])
+        except InvalidDataError:  # it is no label at all
+            number = -1
         if number < 0 or np.isnan(self.model.means[number, 0]):
             known = self.classes[~np.isnan(self.model.means[:, 0])].tolist()
             raise InvalidParameterError(
@@ -185,6 +193,7 @@ class Discriminants:
     def __call__(self, X: Any) -> np.ndarray:
         """Return all discriminants, shape (n_rows, n_classes); -inf for classes without rows."""
         X = as_matrix(X)
+        check_width(X, self.model.n_features)
         values = np.full((X.shape[0], self.classes.size), -np.inf)
         for number in np.flatnonzero(~np.isnan(self.model.means[:, 0])):
             values[:, number] = self._function(int(number))(X)

@@ -11,6 +11,7 @@ from scipy import linalg
 from streamgda.errors import InvalidParameterError
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.scores import check_width
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import pooled
 from streamgda.rows.validity import as_matrix
@@ -185,7 +186,9 @@ class FisherDiscriminant:
         ndarray, shape (n_rows, n_components)
             Coordinates along the directions.
         """
-        return (as_matrix(X) - self.mean) @ self.components.T
+        X = as_matrix(X)
+        check_width(X, self.mean.size)
+        return (X - self.mean) @ self.components.T
 
     def project(self, moments: ClassMoments) -> ClassMoments:
         """Return the moments of the transformed rows, without reading the rows again.

@@ -38,7 +38,9 @@ class ClassMoments(Views):
               S_k = \sum w_i (x_i - m_k)(x_i - m_k)^T
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
-    weights are summed in integers: not a bit then depends on the order or the chunks of the rows.
+    weights are summed in integers: not a bit then depends on the order or the chunks of the rows,
+    except in their norms. Covariances are rounded twice: the scatter, and its division by the
+    number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
     rows are centred and multiplied in float32, 256 rows at a time, and these products summed in

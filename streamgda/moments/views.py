@@ -15,6 +15,7 @@ from streamgda.moments.norms import merge_norms
 from streamgda.moments.structures import check_covers, structure_of
 from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
+from streamgda.rows.masked import as_slab, unmasked
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type
 
 
@@ -67,7 +68,9 @@ class Views(Algebra):
             self._refuse_empty()
         d = self._sums.n_features
         try:
-            index = np.arange(d)[index if isinstance(index, slice) else np.asarray(index)]
+            if not isinstance(index, slice):
+                index = unmasked(as_slab(index, "index"), "index")
+            index = np.arange(d)[index]
         except IndexError as error:
             raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
         index = np.atleast_1d(index)
@@ -203,10 +206,9 @@ class Views(Algebra):
         sums = self.centred()
         d = sums.n_features
         components = as_numbers("components", components, f"directions of {d} numbers")
-        if components.ndim != 2 or components.shape[1] != sums.n_features:
+        if components.ndim != 2 or components.shape[1] != d or not components.size:
             raise InvalidParameterError(
-                f"components has shape {components.shape}, expected "
-                f"(n_components, {sums.n_features})"
+                f"components has shape {components.shape}, expected (n_components, {d})"
             )
         shift = np.zeros(d) if offset is None else as_numbers("offset", offset, f"{d} numbers")
         if shift.shape != (sums.n_features,):

@@ -15,7 +15,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, codes_of, colours_of
 from streamgda.plots.projection import Directions, ProjectedClasses
-from streamgda.runtime.parameters import as_integer
+from streamgda.runtime.parameters import as_integer, as_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,9 @@ def plot_densities(
     if X is not None and y is None:
         raise InvalidParameterError("X without y; histograms need the labels of the rows")
     features = None if feature is None else (feature,)
-    vectors = None if direction is None else np.atleast_2d(np.asanyarray(direction))
+    vectors = None
+    if direction is not None:
+        vectors = np.atleast_2d(as_numbers("direction", direction, "one number a feature"))
     line = Directions.of(estimator, features, vectors, (0,))
     classes = ProjectedClasses.of(estimator, line)
     if not (classes.covariances > 0).all():

@@ -14,7 +14,7 @@ from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.masked import is_masked, unmasked
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import as_numbers, refuse
 
 _WIDE = 64  # features
 
@@ -124,9 +124,11 @@ class Invalid:
             expected = "'raise' or 'skip', or 'pairwise' for PairwiseMoments"
             raise refuse("on_invalid", self.action, expected)
         if self.nodata is not None:
+            expected = "one number of at most 64 bits"
+            as_numbers("nodata", self.nodata, expected)
             value = np.asarray(self.nodata)
-            if value.ndim or value.dtype.kind not in "iuf" or np.ma.is_masked(self.nodata):
-                raise refuse("nodata", self.nodata, "one number of at most 64 bits")
+            if value.ndim or value.dtype.kind not in "iuf":
+                raise refuse("nodata", self.nodata, expected)
             # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
             object.__setattr__(self, "nodata", value.item())
 

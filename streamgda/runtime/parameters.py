@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,13 @@ def as_integer(
     if isinstance(value, bool) or not low <= number <= high:
         raise refuse(name, value, expected)
     return number
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return a parameter that is True or False, or one or zero in its place."""
+    if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
+        raise refuse(name, value, "True or False")
+    return bool(value)
 
 
 def check_type(name: str, value: Any, kind: Any, expected: str) -> None:

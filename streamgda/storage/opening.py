@@ -17,6 +17,7 @@ from streamgda.errors import (
     StreamGDAError,
     WriteError,
 )
+from streamgda.runtime.parameters import check_type
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
@@ -166,6 +167,15 @@ def described(store: Any) -> Iterator[Any]:
         raise
     except Exception as error:  # the kind depends on the store
         raise SourceError(f"{store} cannot be described: {brief(error)}") from error
+
+
+def check_target(store: Any, name: str) -> None:
+    """Raise `TypeError` unless zarr can create arrays in such an object."""
+    import zarr  # noqa: PLC0415
+
+    kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
+    if type(store).__name__ != "FSMap":  # of fsspec
+        check_type(name, store, kinds, "an array, or a path or zarr store to create one in")
 
 
 # --- the one way to a zarr store ----------------------------------------------------------------
