@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda.engine.dask.scoring import map_blocks
 from streamgda.errors import InvalidDataError
+from streamgda.rows import as_source
 from streamgda.rows.sources import RowSource
 
 
@@ -49,7 +50,8 @@ def beside(X: Any, source: RowSource) -> Any:
         )
     else:
         y = y if hasattr(y, "ndim") else np.asarray(y)
-        y = da.from_array(y, chunks=(X.chunks[0],) if y.shape == X.shape[:1] else "auto")
+        chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
+        y = as_source(da.from_array(y, chunks=chunks), what).values
     if y.ndim != 1:
         raise InvalidDataError(f"{what} has shape {y.shape}; expected one entry for each row")
     if unknown or any(np.isnan(n) for n in y.chunks[0]):
@@ -75,7 +77,8 @@ def sized(*arrays: Any) -> list[Any]:
 def _as_array(source: RowSource) -> Any:
     values = source.values
     if source.executor != "dask":
-        return da.from_array(np.asarray(values) if source.in_memory else values)
+        array = da.from_array(np.asarray(values) if source.in_memory else values)
+        return as_source(array, source.name).values
     if not hasattr(values, "to_dask_array"):
         return values
     with warnings.catch_warnings():
