@@ -67,7 +67,9 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     InvalidDataError
         For any other weights; it counts rows from `first_row`.
     """
-    weights = unmasked(as_array(sample_weight, "sample_weight"), "sample_weight", first_row)
+    weights = sample_weight
+    if type(weights) is not np.ndarray:
+        weights = unmasked(as_array(weights, "sample_weight"), "sample_weight", first_row)
     if weights.dtype.kind not in "biuf":
         raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
     if weights.ndim == 0:
