@@ -48,6 +48,15 @@ def test_members_of_another_file_are_noticed(name, tmp_path):
     assert meaning(subject.load(as_store(other)), as_store(other), subject.kind) != subject.meaning
 
 
+def test_descriptions_of_the_version_without_binding_are_noticed():
+    """The description of a file of version 3 does not fit arrays of a later one."""
+    tree = json.loads(MOMENTS.files["zarr.json"])
+    tree["attributes"][storage.FORMAT]["version"] = 3
+    older = sealed(MOMENTS.files, tree)
+    with pytest.raises(FormatError, match="has attributes"):
+        MOMENTS.load(as_store(older))
+
+
 def write_directory(path, files):
     for key, value in files.items():
         (path / key).parent.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ def refuse(name, message, attributes=(), **arrays):
         ("moments-exact-tied", "count", lambda a: changed(a, _0=1 << 40), "rows are never summed"),
         ("moments-exact-tied", "total", lambda a: changed(a, _0=1 << 60), "total holds impossible"),
         ("moments-spherical", "count", lambda a: a.astype("u8"), "count has shape"),
-        ("moments-full", "mean", lambda a: changed(a, _1=1e200), "mean holds impossible values"),
+        ("moments-full", "mean", lambda a: changed(a, _1=INF), "mean holds impossible values"),
         ("moments-full", "mean_low", lambda a: a + 1, "more than the rounding error"),
         ("moments-full", "scatter", lambda a: -a, "negative sum of squares"),
         ("moments-norms", "norms", lambda a: -a, "norms has the negative sum of squares"),

@@ -22,7 +22,6 @@ from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (
-    MOST_VALUE,
     check_array,
     check_count,
     check_names,
@@ -379,11 +378,10 @@ class PairwiseMoments(Moments):
         k, d = classes.size, arrays["origin"].size
         if not d:
             raise ValueError("there are no features")
-        check_array("origin", arrays["origin"], (d,), "f8", least=-MOST_VALUE, most=MOST_VALUE)
+        check_array("origin", arrays["origin"], (d,), "f8")
         check_count(arrays["count"], k, "f8")
         for name in _MATRIX_NAMES:
             check_array(name, arrays[name], (k, d, d), "f8")
-        check_array("means", arrays["means"], (k, d, d), "f8", least=-MOST_VALUE, most=MOST_VALUE)
         check_array("pairs", arrays["pairs"], (k, d, d), "f8", least=0)
         check_squares("products", np.einsum("kii->ki", arrays["products"]))
         if (arrays["pairs"] > arrays["count"][:, None, None] * (1 + 1e-9)).any():

@@ -14,7 +14,6 @@ import numpy as np
 
 MOST_METADATA = 1 << 28  # bytes of a zarr.json, or of the table of contents of a zip file
 MOST_ROWS = 1 << 53  # that a count can have: beyond, counts of rows are not exact in float64
-MOST_VALUE = 1e150  # that a mean can have: rows whose squares overflow are refused
 _ROUNDING = 1e-6  # by which sums of squares may fall below zero, relative to the largest of them
 
 
