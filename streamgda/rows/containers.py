@@ -21,7 +21,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     ReadError
         If a store cannot be read; the message names the array by this name, chunk and rows.
     """
-    if type(values) is not np.ndarray:
+    if not isinstance(values, np.ndarray | list | tuple):
         for adapter in (DaskRows, StoredRows):
             if adapter.accepts(values):
                 return adapter.of(values, name).whole()
