@@ -16,6 +16,7 @@ from moment_checks import snapshot
 from numba.core.compiler_lock import global_compiler_lock
 from samples import blobs
 from sklearn.base import clone
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
 from streamgda.moments import pairwise
@@ -156,6 +157,30 @@ def test_what_is_not_interrupted_sees_the_settings_of_its_caller(use_threads):
     with pytest.raises(ZeroDivisionError):
         uninterrupted(divmod, 1, 0)
     assert uninterrupted(get_ident) != get_ident()
+
+
+@pytest.mark.parametrize("again", [0, 0.005])
+def test_an_interruption_leaves_no_limit_of_the_blas_behind(use_threads, again):
+    use_threads(2)
+    started = []
+
+    def blas_threads():
+        return {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"}
+
+    def call(i):
+        started.append(i)
+        time.sleep(0.02)
+
+    calls = [(i,) for i in range(50)]
+    with threadpool_limits(2):
+        assert signalled(lambda: threads.run_serial_blas(call, calls), 0.1, again)
+        assert blas_threads() == {2}
+    assert 0 < len(started) < 50
+    # Part of a call that must not stop, it does not stop either.
+    started.clear()
+    whole = lambda: uninterrupted(threads.run_serial_blas, call, calls[:4])  # noqa: E731
+    assert signalled(whole, 0.01, again)
+    assert len(started) == 4
 
 
 def test_kernels_are_compiled_on_a_thread_that_is_not_interrupted():

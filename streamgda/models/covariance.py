@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -250,8 +249,8 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
         return structure.invert(part, tol, roots[some], log_determinants[some])
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
-    with threads.serial_blas() if len(values) > 1 else nullcontext():
-        ranks = list(chain(*threads.run(invert, _parts(values))))
+    run = threads.run_serial_blas if len(values) > 1 else threads.run
+    ranks = list(chain(*run(invert, _parts(values))))
     singular = {g: rank for g, rank in enumerate(ranks) if rank < d}
     if singular:
         raise SingularCovarianceError(_describe(covariances, singular))

@@ -65,8 +65,7 @@ class Sampler:
                 return None
             return structure.sampling_root(covariance)
 
-        with threads.serial_blas():
-            roots = threads.run(root, ((value,) for value in covariances.values))
+        roots = threads.run_serial_blas(root, ((value,) for value in covariances.values))
         return cls(covariances.classes, priors, means, covariances.features, structure, roots)
 
     def codes_of(self, labels: np.ndarray) -> np.ndarray:

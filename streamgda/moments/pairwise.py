@@ -243,8 +243,8 @@ class PairwiseMoments(Moments):
             held["count"][k] += count
             _merge([held[name][k] for name in _MATRIX_NAMES], parts)
 
-        with threads.serial_blas():  # a thread for each class is enough
-            threads.run(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
+        # A thread for each class is enough.
+        threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
 
     @classmethod
     def _empty(cls, classes: np.ndarray, origin: np.ndarray) -> Self:

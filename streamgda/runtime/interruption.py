@@ -40,7 +40,8 @@ _free = _function("PyThread_free_lock", ctypes.c_void_p)
 
 _PAUSE = 50_000  # microseconds between two looks at signals
 
-_guarded: ContextVar[bool] = ContextVar("guarded", default=False)
+# The gate of the call on another thread that the code is part of; None on the calling thread.
+_within: ContextVar[_Gate | None] = ContextVar("within", default=None)
 
 
 class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
@@ -63,10 +64,31 @@ def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:
     *arguments
         Its arguments.
     """
-    if _guarded.get():
+    if _within.get():
         return function(*arguments)
     [result] = results(_on_new_thread, [(function, arguments)])
     return result
+
+
+def undone(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function as `uninterrupted` does, but let an exception from outside stop it.
+
+    The function ends with an error where it would wait for the next of its `results`, so that its
+    ``with`` blocks undo what they did: they are not interrupted.
+    """
+
+    def stoppable() -> Result:
+        gate = _within.get()
+        assert gate is not None  # that of this call
+        gate.stops = True
+        return function(*arguments)
+
+    # Part of a call that must not stop, it does not stop either.
+    return function(*arguments) if _within.get() else uninterrupted(stoppable)
+
+
+class _StoppedError(Exception):
+    """The calling thread was interrupted, and has an exception to raise."""
 
 
 def results(
@@ -93,15 +115,19 @@ def results(
     patient : bool
         False lets a second exception end the wait for running calls, which must not matter.
     """
-    gate = _Gate()
+    gate, outer = _Gate(), _within.get()
     waiting: deque[_Call[Result]] = deque()
     try:
         for function, arguments in calls:
+            if outer is not None and outer.stops and outer.closed:
+                raise _StoppedError
             waiting.append(_Call(gate, function, arguments))
             submit(waiting[-1].run)
             if most is not None and len(waiting) >= most:
                 yield waiting.popleft().result()
         while waiting:
+            if outer is not None and outer.stops and outer.closed:
+                raise _StoppedError
             yield waiting.popleft().result()
     finally:  # without another call, before which a second exception could be raised
         gate.closed = True
@@ -125,12 +151,14 @@ class _Gate:
     ----------
     closed : bool
         If it is set, no more calls enter.
+    stops : bool
+        The call inside stops when the gate is closed.
     vacant : int
         Address of a lock, which is held while calls are inside.
     """
 
     def __init__(self) -> None:
-        self.closed = False
+        self.closed = self.stops = False
         self.vacant: int = _allocate()
         self._inside = 0
         self._lock = threading.Lock()
@@ -179,7 +207,7 @@ class _Call(Generic[Result]):
         self._done.release()
 
     def _call(self) -> Result:
-        _guarded.set(True)
+        _within.set(self._gate)
         return self._function(*self._arguments)
 
     def result(self) -> Result:

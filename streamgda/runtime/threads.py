@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
-from streamgda.runtime.interruption import results, uninterrupted
+from streamgda.runtime.interruption import results, undone, uninterrupted
 
 Result = TypeVar("Result")
 
@@ -78,6 +78,18 @@ def _set(variable: ContextVar[int | None], value: int) -> Iterator[None]:
         yield
     finally:
         variable.reset(token)
+
+
+def run_serial_blas(
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
+) -> list[Result]:
+    """Call `run` within `serial_blas`, whose limit no interruption leaves behind."""
+
+    def limited() -> list[Result]:
+        with serial_blas():
+            return run(function, calls)
+
+    return undone(limited)
 
 
 def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
