@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from functools import partial
 from typing import Any
@@ -56,7 +57,7 @@ class GaussianClassifier(MomentClassifier):
                 f"{constant.size} of {self.n_features_in_} features are constant over all rows "
                 f"and are left out of the density: {listed}",
                 ConstantFeatureWarning,
-                stacklevel=5,
+                stacklevel=_calls_within() + 1,
             )
             self._reported_constant = constant
 
@@ -242,6 +243,14 @@ class DiscriminantAnalysis(GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means
+
+
+def _calls_within() -> int:
+    """Return how many functions of the package have called the caller, which is counted too."""
+    frame, n = inspect.currentframe(), -1
+    while frame is not None and frame.f_globals["__name__"].startswith("streamgda."):
+        frame, n = frame.f_back, n + 1
+    return n
 
 
 def regularisation_of(estimator: GaussianClassifier) -> Regularisation:
