@@ -20,7 +20,7 @@ Every format version that was ever released stays readable. A change of the form
 
 Versions that are not in the table (those of a newer streamgda) are refused.
 
-3. The first version that was released.
+3. Arrays have no attributes: the description of another file with equal arrays is not noticed.
 4. Arrays have the attribute with the description's checksum.
 """
 
