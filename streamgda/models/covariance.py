@@ -249,7 +249,8 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
         return structure.invert(part, tol, roots[some], log_determinants[some])
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
-    run = threads.run_serial_blas if len(values) > 1 else threads.run
+    several = structure.matrix and len(values) > 1
+    run = threads.run_serial_blas if several else threads.run
     ranks = list(chain(*run(invert, _parts(values))))
     singular = {g: rank for g, rank in enumerate(ranks) if rank < d}
     if singular:
