@@ -125,14 +125,25 @@ def imap(
 def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
     """Call ``function(*arguments)`` one after another on one thread, which is one call behind.
 
-    Meanwhile the calling thread computes the next arguments. If it is interrupted, no call is
-    running afterwards.
+    Meanwhile the calling thread computes the next arguments. If that fails or is interrupted, the
+    calls before it are complete afterwards; no call is running in any case.
     """
+    failures: list[BaseException] = []
+
+    def pairs() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        try:
+            for arguments in calls:
+                yield function, arguments
+        except BaseException as error:
+            failures.append(error)
+
     thread = _Pool(1)
     try:
-        list(results(thread.submit, ((function, arguments) for arguments in calls), 2))
+        list(results(thread.submit, pairs(), 2))
     finally:
         thread.shutdown()
+    if failures:
+        raise failures.pop()
 
 
 def one_ahead(
