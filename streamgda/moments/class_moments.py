@@ -156,12 +156,13 @@ class ClassMoments(Views):
         """Return sums, new ones if there are none, of a kind to which rows can be added."""
         kind = row_type(X.dtype)
         origin = None if weights.size else kind.origin
-        if sums is not None:
-            exact = origin is not None and sums.fits(X.shape[0], kind)
-            return sums if exact else sums.centred()
-        if origin is None:
-            return CentredSums.zeros(self._structure, n_classes, X.shape[1])
-        return ExactSums.zeros(self._structure, n_classes, X.shape[1], origin)
+        if sums is None:
+            shape = n_classes, X.shape[1]
+            if origin is None:
+                return CentredSums.zeros(self._structure, *shape)
+            sums = ExactSums.zeros(self._structure, *shape, origin)
+        exact = origin is not None and sums.fits(X.shape[0], kind)
+        return sums if exact else sums.centred()
 
     def declare(self, classes: Any) -> Self:
         """Add classes that have no rows yet; there must be rows of at least one other class.
