@@ -28,6 +28,7 @@ from streamgda.errors import StreamGDAError
 from streamgda.storage.locks import locked
 
 _PATIENCE = 1.0  # seconds to wait for a writer between two renames
+_IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)  # a directory, or file
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing fails with these
 
 
@@ -186,8 +187,9 @@ def _move(partial: Path, path: Path, old: Path) -> None:
         try:
             partial.replace(path)
             return
-        except OSError:  # a directory is in the way, or a directory is moved
-            if not (path.is_dir() or (partial.is_dir() and path.exists())):
+        except OSError as error:
+            # Ask for the kind of error first: another writer may have moved the directory since.
+            if error.errno not in _IN_THE_WAY and not path.is_dir():
                 raise
         if exchange(partial, path):
             return
