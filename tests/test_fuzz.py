@@ -20,7 +20,7 @@ from streamgda import storage
 from streamgda.errors import FormatError
 
 # Of each subject; tests/damage.py runs 10,000 in all.
-N_CASES = 100 if os.environ.get("STREAMGDA_TESTS") == "thorough" else 8
+N_CASES = 30 if os.environ.get("STREAMGDA_TESTS") == "thorough" else 8
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 

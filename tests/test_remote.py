@@ -436,7 +436,7 @@ def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatc
         "convert": lambda n: convert(rows[0], f"{address}/converted", overwrite=True),
         "dask": lambda n: accumulate(*map(da.from_zarr, open_store(f"{address}/rows"))),
     }
-    for n in range(6 if name in SLOW else 2):
+    for n in range(3 if name in SLOW else 2):
         s3fs.S3FileSystem.clear_instance_cache()
         proxy.share = (0.1, 0.3)[n % 2]
         with contextlib.suppress(StreamGDAError):
