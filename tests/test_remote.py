@@ -438,7 +438,7 @@ def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatc
     }
     for n in range(3 if name in SLOW else 2):
         s3fs.S3FileSystem.clear_instance_cache()
-        proxy.share = (0.1, 0.3)[n % 2]
+        proxy.share = (0.2, 0.5)[n % 2]
         with contextlib.suppress(StreamGDAError):
             calls[name](n)
     assert proxy.failures

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from streamgda.estimators.scoring import RowClassifier
 from streamgda.plots.figures import axes_of
 from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, join_labels
@@ -20,8 +19,16 @@ if TYPE_CHECKING:
 _MOST_VALUES = 25  # classes up to which numbers are shown in the cells
 
 
+@runtime_checkable
+class Predictor(Protocol):
+    """An object that predicts labels."""
+
+    def predict(self, X: Any) -> Any:
+        """Return the predicted class of each row."""
+
+
 def plot_confusion_matrix(
-    estimator: RowClassifier,
+    estimator: Any,
     X: Any,
     y: Any,
     ax: Axes | None = None,
@@ -34,8 +41,8 @@ def plot_confusion_matrix(
 
     Parameters
     ----------
-    estimator : estimator of this package
-        Fitted estimator.
+    estimator : classifier
+        Fitted classifier, of this package or another.
     X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
         Rows.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
@@ -67,7 +74,7 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    check_type("estimator", estimator, RowClassifier, "an estimator of this package")
+    check_type("estimator", estimator, Predictor, "a fitted classifier")
     source = as_source(y, "y")
     predicted = np.asarray(estimator.predict(X))
     check_lengths(as_source(predicted), source)
