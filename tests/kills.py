@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,9 +174,7 @@ def life(
         Steps that it took, 0 if it was stopped.
     """
     reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
-        child = os.fork()
+    child = lives.fork()
     if child == 0:
         code = 1
         try:

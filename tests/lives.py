@@ -141,11 +141,16 @@ def digest_of(result, folder):
     return digest.hexdigest()
 
 
-def life(work, folder, seconds=None):
-    """Return True if the work was done in that time; its process has ended afterwards."""
+def fork():
+    """Fork this process, and return what `os.fork` does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
-        child = os.fork()
+        return os.fork()
+
+
+def life(work, folder, seconds=None):
+    """Return True if the work was done in that time; its process has ended afterwards."""
+    child = fork()
     if child == 0:
         code = 1
         try:

@@ -8,36 +8,20 @@ The files in ``golden/`` were written once, by the release that introduced their
 import hashlib
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from damage import GOLDEN, LOADERS
 
 import streamgda
 from streamgda import (
     Checkpoint,
-    ClassMoments,
-    GaussianModel,
-    PairwiseMoments,
-    SlidingWindow,
     accumulate,
     storage,
 )
-from streamgda.engine.journal import CheckpointContents
-from streamgda.models.bernoulli import BernoulliModel
 
-GOLDEN = Path(__file__).with_name("golden")
 FOLDERS = sorted(GOLDEN.glob("version*"))
-LOADERS = {
-    "bernoulli": BernoulliModel.load,
-    "checkpoint": CheckpointContents.load,
-    "estimator": streamgda.load,
-    "model": GaussianModel.load,
-    "moments": ClassMoments.load,
-    "pairwise": PairwiseMoments.load,
-    "window": SlidingWindow.load,
-}
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
 EVERY_FILE = pytest.mark.parametrize(
     "file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}"

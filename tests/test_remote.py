@@ -116,18 +116,24 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory, rows):
-    folder = tmp_path_factory.mktemp("served")
-    write(folder / "rows", rows)
-    GaussianNB().fit(*rows).save(folder / "nb")
-    server = Server(folder)
+@contextlib.contextmanager
+def serving(server):
+    """Answer requests in another thread."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("served")
+    write(folder / "rows", rows)
+    GaussianNB().fit(*rows).save(folder / "nb")
+    with serving(Server(folder)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -401,13 +407,8 @@ def test_clients_that_break_down_may_recover():
 
 @pytest.fixture
 def proxy(s3):
-    running = Proxy(s3.removeprefix("http://"), 0.0, 0)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
-    thread.start()
-    yield running
-    running.shutdown()
-    running.server_close()
-    thread.join()
+    with serving(Proxy(s3.removeprefix("http://"), 0.0, 0)) as running:
+        yield running
 
 
 SLOW = ("load", "save", "scores", "convert", "dask")

@@ -80,26 +80,6 @@ class LinearDiscriminantAnalysis(
     def _regularisation(self) -> Regularisation:
         return Regularisation(shrinkage=self.shrinkage, tol=self.tol)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearDiscriminantAnalysis:
-        """Fit the model to rows, in one pass over them.
-
-        Parameters
-        ----------
-        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-            Rows, shape (n_rows, n_features), of any real type.
-        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
-            Class labels.
-        sample_weight : array-like, shape (n_rows,), optional
-            Non-negative weights; a row of weight zero is ignored.
-
-        Returns
-        -------
-        LinearDiscriminantAnalysis
-            The fitted estimator.
-        """
-        super().fit(X, y, sample_weight)
-        return self
-
     def _check_fitted(self) -> None:
         super()._check_fitted()
         self._components_wanted  # noqa: B018  (fit refuses too many)

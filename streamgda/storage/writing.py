@@ -23,7 +23,7 @@ def new_group(path: Path, *, zipped: bool = False, **options: Any) -> Iterator[z
     path : Path
         Nothing exists there.
     zipped : bool
-        Whether to write a zip file.
+        Write a zip file instead of a directory.
     **options
         Of ``zarr.create_group``.
     """
