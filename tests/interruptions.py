@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import ctypes
 import dis
 import faulthandler
 import inspect
@@ -23,6 +24,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections import Counter
@@ -30,6 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -45,6 +48,8 @@ from streamgda import (
     SlidingWindow,
     ThresholdClassifier,
 )
+from streamgda.moments import sums
+from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.storage.saved import state_of
 
@@ -336,6 +341,34 @@ def signals(case: Case, n: int, seed: int) -> Counter[str]:
     return counted
 
 
+def sent() -> None:
+    """Check that an update is completed before an exception that another thread sends is raised."""
+    X, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
+    moments, expected = ClassMoments().update(X, y), ClassMoments().update(X, y).update(X, y)
+    started, add_many, struck = threading.Event(), CentredSums._add_many, []
+
+    def slowly(*given: Any) -> None:
+        started.set()
+        time.sleep(0.05)
+        add_many(*given)
+
+    def update() -> None:
+        try:
+            moments.update(X, y)
+        except Stop:
+            struck.append(moment_bits(moments))
+
+    thread = threading.Thread(target=update)
+    large = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}  # as if the state were
+    with mock.patch.multiple(sums, **large), mock.patch.object(CentredSums, "_add_many", slowly):
+        thread.start()
+        assert started.wait(30)
+        send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        assert send(ctypes.c_ulong(thread.ident), ctypes.py_object(Stop)) == 1
+        thread.join(30)
+    assert struck == [moment_bits(expected)]
+
+
 # --- the program --------------------------------------------------------------------------------
 
 
@@ -366,7 +399,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--sent", action="store_true", help="let a thread send one exception")
     given = parser.parse_args()
+    if given.sent:
+        sent()
+        return 0
     if given.worker:
         work(given.words, given.n, given.seed)
         return 0
