@@ -170,16 +170,30 @@ def regularised_covariances(
     shrinkage: float = 0.0,
     reg_param: float = 0.0,
     var_smoothing: float = 0.0,
+    standardize: bool = False,
 ) -> np.ndarray:
     """One matrix per class whatever the type, (K, d, d), regularised in the order of arguments.
 
     pooling: ``((1-l) S_k + l S_w) / ((1-l) n_k + l n)`` on scatters (nothing to do where tied);
     shrinkage: ``(1-a) S + a tr(S)/d I``; reg_param: ``(1-r) S + r I``; var_smoothing: that
     fraction of the largest variance of a feature over all rows is added to every variance.
+    standardize: all of it on features scaled by their deviations within classes.
     """
     m = moments(X, y, weights)
     n = m.count - ddof
     within, n_all = m.scatter.sum(axis=0), n.sum()
+    if standardize:
+        scale = np.sqrt(np.diag(within) / n_all)
+        S = regularised_covariances(
+            *(X / scale, y, covariance_type),
+            weights=weights,
+            ddof=ddof,
+            pooling=pooling,
+            shrinkage=shrinkage,
+            reg_param=reg_param,
+            var_smoothing=var_smoothing,
+        )
+        return S * np.outer(scale, scale)
     out = []
     for k in range(len(m.classes)):
         if is_tied(covariance_type):

@@ -37,6 +37,7 @@ ESTIMATORS = {
             "gda",
             {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},
         ),
+        ("gda", {"shrinkage": "oas", "reg_param": 0.1, "standardize": True}),
         ("bernoulli", {"alpha": 0.5, "binarize": 0.25}),
     ],
 )
@@ -46,7 +47,9 @@ def test_fit_is_the_estimators_fit(
     arguments = [
         f"--{name.replace('_', '-')}={','.join(map(str, v)) if isinstance(v, list) else v}"
         for name, v in options.items()
+        if v is not True
     ]
+    arguments += [f"--{name}" for name, v in options.items() if v is True]
     done("fit", data / "rows.zarr", "--model", tmp_path / "m", "--kind", kind, *arguments)
     X, y = rows()
     saved, expected = streamgda.load(tmp_path / "m"), ESTIMATORS[kind](**options).fit(X, y)

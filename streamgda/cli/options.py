@@ -79,6 +79,9 @@ Pooling = Annotated[
 RegParam = Annotated[
     float | None, typer.Option(help="qda, gda: weight of the identity matrix, 0 to 1.")
 ]
+Standardize = Annotated[
+    bool, typer.Option("--standardize", help="gda: regularise scaled features.")
+]
 VarSmoothing = Annotated[
     float | None,
     typer.Option(help="nb, gda: fraction of the largest variance that is added to all variances."),

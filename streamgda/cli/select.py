@@ -21,6 +21,7 @@ from streamgda.cli.options import (
 from streamgda.cli.paths import refuse_other_kind, stored_size
 
 _SHOWN = 20
+_WORDS = {"none": None, "true": True, "false": False}
 
 
 class Scoring(StrEnum):
@@ -125,8 +126,8 @@ def _grid(options: list[str]) -> dict[str, list[Any]]:
 
 
 def _value(text: str) -> Any:
-    if text.lower() == "none":
-        return None
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)

@@ -44,6 +44,12 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         ``tol ** 2``.
     store_covariance : bool
         Keep `covariance_` after its first use, instead of computing it each time.
+    standardize : bool
+        Regularise (`shrinkage`, `pooling`, `reg_param`, `var_smoothing`) the covariances of
+        features scaled by their pooled standard deviations, and scale the result back. Then the
+        units of the features make no difference. ``"spherical"`` means one variance of all scaled
+        features. A feature that varies only between classes is scaled by its standard deviation
+        over all rows.
 
     Attributes
     ----------
@@ -79,6 +85,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         ddof: int = 0,
         tol: float = 1e-4,
         store_covariance: bool = False,
+        standardize: bool = False,
     ) -> None:
         self.covariance_type = covariance_type
         self.priors = priors
@@ -89,6 +96,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         self.ddof = ddof
         self.tol = tol
         self.store_covariance = store_covariance
+        self.standardize = standardize
 
     def _covariance_type(self) -> str:
         return self.covariance_type
@@ -101,17 +109,21 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
             reg_param=self.reg_param,
             var_smoothing=self.var_smoothing,
             tol=self.tol,
+            standardize=self.standardize,
         )
 
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised covariances of all features, in the shape of the covariance type.
 
-        (K, d, d), (d, d), (K, d), (d,), (K,) or ().
+        (K, d, d), (d, d), (K, d), (d,), (K,) or (); with `standardize`, ``"spherical"`` has a
+        variance for each feature: (K, d) or (d,).
         """
         covariances = self._covariances
-        structure = covariances.structure
-        return structure.ungroup(structure.shown(covariances.values))
+        structure, values = covariances.structure, covariances.values
+        if not self._regularisation().standardize:
+            values = structure.shown(values)
+        return structure.ungroup(values)
 
     @property
     def shrinkage_(self) -> np.ndarray:
@@ -120,7 +132,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
 
     @property
     def epsilon_(self) -> float:
-        """Value that `var_smoothing` adds to the variances."""
+        """Value that `var_smoothing` adds to the variances, scaled ones with `standardize`."""
         return self._covariances.epsilon
 
 

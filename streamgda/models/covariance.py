@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SingularCovarianceError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.variances import constant_features, total_variance
+from streamgda.moments.variances import constant_features, pooled_variance, total_variance
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_number
+from streamgda.runtime.parameters import as_flag, as_number
 
 _SHRINKAGE = "a number between 0 and 1, or one of " + ", ".join(RULES)
 _PART = 1 << 18  # values of the covariances that are treated at a time
@@ -42,6 +42,9 @@ class Regularisation:
     tol : float >= 0
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2`` (scikit-learn's LDA compares ``tol`` with singular values).
+    standardize : bool
+        Regularise the covariances of features that are scaled by their pooled standard deviations
+        (see `pooled_variance`), and scale the result back.
     """
 
     ddof: int = 0
@@ -50,6 +53,7 @@ class Regularisation:
     reg_param: float = 0.0
     var_smoothing: float = 0.0
     tol: float = 1e-4
+    standardize: bool = False
 
     def __post_init__(self) -> None:
         for name in ("pooling", "reg_param"):
@@ -58,6 +62,7 @@ class Regularisation:
             as_number("shrinkage", self.shrinkage, _SHRINKAGE, 0, 1)
         for name in ("var_smoothing", "tol", "ddof"):
             as_number(name, getattr(self, name), "a number >= 0", 0)
+        as_flag("standardize", self.standardize)
 
     @property
     def shrinkage_rule(self) -> str | None:
@@ -76,6 +81,11 @@ class Regularisation:
         if rule:
             check_rule(rule, structure, self.pooling)
         norms = rule == LEDOIT_WOLF
+        if norms and self.standardize:
+            raise InvalidParameterError(
+                f"shrinkage={self.shrinkage!r} of standardised features does not follow from one "
+                f"pass over the rows; use 'oas' or a number, or standardize=False"
+            )
         return {"covariance_type": "full" if norms else covariance_type, "norms": norms}
 
 
@@ -93,7 +103,8 @@ class Covariances:
     values : ndarray of float64, shape (groups, d, d), or (groups, d) of variances
         NaN for classes without rows.
     epsilon : float
-        Amount that ``var_smoothing`` added to the variances.
+        Amount that ``var_smoothing`` added to the variances, those of scaled features if they
+        were standardised.
     shrinkage : ndarray, shape (groups,)
         The amount of shrinkage of each covariance.
     """
@@ -147,7 +158,6 @@ def estimate(
     sums = moments.centred()
     n_groups = len(sums.scatter)
     pooled = sums.scatter.sum(axis=0) if how.pooling and n_groups > 1 else None
-    epsilon = float(how.var_smoothing * total_variance(sums).max())
     varying = np.flatnonzero(~constant_features(sums))
     features = varying if drop_constant else np.arange(sums.n_features)
     if not features.size:
@@ -155,11 +165,15 @@ def estimate(
             f"all {sums.n_features} features are constant over all rows; they do not distinguish "
             f"the classes"
         )
+    weights = structure.group_weights(sums.count, how.ddof)
+    unit = np.ones(sums.n_features)
+    if how.standardize:
+        unit = pooled_variance(sums, weights.sum())
     if how.shrinkage_rule:
-        amounts = shrinkage_of(held, how.shrinkage_rule, structure)
+        amounts = shrinkage_of(held, how.shrinkage_rule, structure, unit)
     else:
         amounts = np.full(n_groups, float(how.shrinkage or 0))
-    weights = structure.group_weights(sums.count, how.ddof)
+    epsilon = float(how.var_smoothing * (total_variance(sums) / unit).max())
     if pooled is not None:
         weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
     weights = np.where(weights > 0, weights, np.inf)
@@ -172,7 +186,7 @@ def estimate(
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
         structure.select_varying(scatter, features, covariances)
         covariances /= _each(weights[some], covariances)
-        _regularise(covariances, structure, how, amounts[some], epsilon, n_averaged)
+        _regularise(covariances, structure, how, amounts[some], epsilon, n_averaged, unit[features])
 
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
@@ -197,21 +211,24 @@ def _regularise(
     shrinkage: np.ndarray,
     epsilon: float,
     n_averaged: int,
+    unit: np.ndarray,
 ) -> None:
     """Regularise covariances in place, each with its amount of shrinkage.
 
-    Shrinkage is towards the mean of `n_averaged` variances.
+    `unit` is the variance of each feature that counts as one: the matrix I of the formulas is a
+    diagonal of these, so that nothing has to be scaled. Shrinkage is towards a multiple of it with
+    the mean of `n_averaged` variances.
     """
     variances = structure.diagonal(covariances)
-    mean = variances.sum(axis=1) / n_averaged
-    structure.constrain(covariances, mean)
-    diagonal = shrinkage * mean
+    sphere = (variances / unit).sum(axis=1, keepdims=True) / n_averaged * unit
+    structure.constrain(covariances, sphere)
+    diagonal = shrinkage[:, None] * sphere
     if shrinkage.any():
         covariances *= _each(1 - shrinkage, covariances)
     if how.reg_param:
-        diagonal = (1 - how.reg_param) * diagonal + how.reg_param
+        diagonal = (1 - how.reg_param) * diagonal + how.reg_param * unit
         covariances *= 1 - how.reg_param
-    variances += (diagonal + epsilon)[:, None]
+    variances += diagonal + epsilon * unit
 
 
 def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndarray]:

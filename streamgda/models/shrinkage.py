@@ -27,7 +27,9 @@ def check_rule(rule: str, structure: Structure, pooling: float) -> None:
         )
 
 
-def shrinkage_of(moments: ClassMoments, rule: str, structure: Structure) -> np.ndarray:
+def shrinkage_of(
+    moments: ClassMoments, rule: str, structure: Structure, unit: np.ndarray | None = None
+) -> np.ndarray:
     r"""Return the amount of shrinkage of each class's covariance, or of the pooled one.
 
     The amounts are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the
@@ -40,6 +42,8 @@ def shrinkage_of(moments: ClassMoments, rule: str, structure: Structure) -> np.n
     rule : {"ledoit_wolf", "auto", "oas"}
     structure : Structure
         Structure of the covariances that are shrunk.
+    unit : ndarray, shape (n_features,), optional
+        Variances of the features that count as one, for the amounts of scaled rows.
 
     Returns
     -------
@@ -57,9 +61,10 @@ def shrinkage_of(moments: ClassMoments, rule: str, structure: Structure) -> np.n
     count, fourth = structure.group_sums(count), structure.group_sums(fourth)
     scatter = structure.reduced(sums.structure, sums.scatter)
     amounts = np.zeros(count.size)
+    scale = np.ones(sums.n_features) if unit is None else np.sqrt(unit)
     if sums.n_features > 1:
         for g in np.flatnonzero(count > 0):
-            covariance = symmetric(scatter[g]) / count[g]
+            covariance = symmetric(scatter[g]) / count[g] / np.outer(scale, scale)
             if RULES[rule] == LEDOIT_WOLF:
                 amounts[g] = _ledoit_wolf(covariance, count[g], fourth[g] / count[g])
             else:

@@ -21,6 +21,17 @@ def total_variance(sums: CentredSums) -> np.ndarray:
     return scatter / sums.count.sum()
 
 
+def pooled_variance(sums: CentredSums, weight: float) -> np.ndarray:
+    """Return the variances within classes, the sums of squares over `weight`, shape (d,).
+
+    They are positive: a feature that varies only between classes gets its variance over all rows,
+    and a constant one gets one.
+    """
+    within = _within(sums) / weight if weight > 0 else np.zeros(sums.n_features)
+    variance = np.where(within > 0, within, total_variance(sums))
+    return np.where(variance > 0, variance, 1.0)
+
+
 def constant_features(sums: CentredSums) -> np.ndarray:
     """Return a mask of the features that have one value in all rows, shape (n_features,)."""
     rows = sums.count > 0

@@ -236,9 +236,13 @@ class Structure(ABC):
         return n_features
 
     def constrain(  # noqa: B027  (most kinds have nothing to do)
-        self, covariances: np.ndarray, mean_variances: np.ndarray
+        self, covariances: np.ndarray, sphere: np.ndarray
     ) -> None:
-        """Bring covariances into the form of this kind, in place."""
+        """Bring covariances into the form of this kind, in place.
+
+        `sphere` holds the variances if they are equal for all (scaled) features, with the same
+        mean; shape (groups, d).
+        """
 
     def shown(self, covariances: np.ndarray) -> np.ndarray:
         """Return regularised covariances in the shape that users see, apart from the groups."""

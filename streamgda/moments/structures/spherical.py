@@ -23,8 +23,8 @@ class Spherical(Diagonal):
     def n_averaged(self, n_varying: int, n_features: int) -> int:
         return max(1, n_varying)
 
-    def constrain(self, covariances: np.ndarray, mean_variances: np.ndarray) -> None:
-        covariances[...] = mean_variances[:, None]
+    def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
+        covariances[...] = sphere
 
     def shown(self, covariances: np.ndarray) -> np.ndarray:
         return covariances[:, 0]
