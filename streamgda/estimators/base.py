@@ -42,8 +42,8 @@ class MomentClassifier(MomentLearner):
 
     _model_type: Any
 
-    def _make_model(self) -> Any:
-        """Return the model that the moments determine with these parameters."""
+    def _make_model(self, moments: ClassMoments) -> Any:
+        """Return the model that moments determine with these parameters."""
         raise NotImplementedError
 
     @classmethod
@@ -79,7 +79,8 @@ class MomentClassifier(MomentLearner):
         estimator.model_  # noqa: B018
         return estimator
 
-    def _adopt(self, moments: ClassMoments) -> None:
+    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
+        self._settings = self._current_settings() if settings is None else settings
         self.moments_ = moments
         self._forget_model()
 
@@ -88,15 +89,18 @@ class MomentClassifier(MomentLearner):
 
     @property
     def model_(self) -> Any:
-        """The model that the moments determine with these parameters, computed when needed."""
+        """The model that the moments determine with the parameters of the last learning."""
         check_is_fitted(self, "moments_")
         model = self._fitted_model
         if model is None:
             with self._locked():  # the moments do not change meanwhile
                 model = self._fitted_model
                 if model is None:
-                    self._fitted_model = model = self._make_model()
+                    self._fitted_model = model = self._compute_model()
         return model
+
+    def _compute_model(self) -> Any:
+        return self._settings._make_model(self.moments_)
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -245,21 +249,27 @@ class MomentClassifier(MomentLearner):
 
     def _state(self) -> State:
         # The model is saved too, if it exists: to estimate it again takes longer than to read it,
-        # and gives other last bits on another processor or with other threads.
+        # and gives other last bits on another processor or with other threads. The parameters are
+        # those that it depends on; any that were set since then are saved beside them.
         check_is_fitted(self, "moments_")
+        kept_by(self)  # refuses parameters that could not be loaded
         names = getattr(self, "feature_names_in_", None)
         parts: dict[str, Saved] = {"moments": self.moments_}
         if self._fitted_model is not None:
             parts["model"] = self._fitted_model
         states, arrays = nested(parts)
         names = None if names is None else [str(name) for name in names]
-        return {**describe(self), "feature_names": names, **states}, arrays
+        fitted, present = describe(self._settings), describe(self)["params"]
+        later = {k: value for k, value in present.items() if value != fitted["params"][k]}
+        since = {"set_params": later} if later else {}
+        return {**fitted, **since, "feature_names": names, **states}, arrays
 
     @classmethod
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = unfitted(cls, attributes)
+        params = {**attributes["params"], **attributes.get("set_params", {})}
+        estimator = unfitted(cls, {**attributes, "params": params})
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        estimator._adopt(moments)
+        estimator._adopt(moments, unfitted(cls, attributes))
         estimator.n_features_in_ = int(moments.n_features or 0)
         names = attributes["feature_names"]
         if names is not None:

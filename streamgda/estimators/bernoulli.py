@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.estimators.base import MomentClassifier
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
+from streamgda.moments import ClassMoments
 from streamgda.rows import as_source
 from streamgda.runtime.parameters import as_flag, as_number
 
@@ -89,13 +90,13 @@ class BernoulliNB(MomentClassifier):
     def _threshold(self) -> float | None:
         return None if self.binarize is None else float(self.binarize)
 
-    def _make_model(self) -> BernoulliModel:
+    def _make_model(self, moments: ClassMoments) -> BernoulliModel:
         alpha = self.alpha if self.force_alpha else max(self.alpha, _LEAST_ALPHA)
         priors = self.class_prior
         if priors is None and not self.fit_prior:
-            seen = self.class_count_ > 0
+            seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
-        return BernoulliModel.from_moments(self.moments_, alpha, self._threshold, priors)
+        return BernoulliModel.from_moments(moments, alpha, self._threshold, priors)
 
     def _summed(self, X: Any) -> Any:
         function = partial(_binarised, threshold=self._threshold)

@@ -17,6 +17,7 @@ from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.sampling import Sampler, sample
+from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels, find, join_labels
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, shown
 
@@ -34,15 +35,20 @@ class GaussianClassifier(MomentClassifier):
         as_flag("store_covariance", getattr(self, "store_covariance", False))
         return self._regularisation().needs(self._covariance_type())
 
-    def _make_model(self) -> GaussianModel:
-        model = GaussianModel.from_moments(
-            self.moments_,
-            self._covariance_type(),
-            self._regularisation(),
-            getattr(self, "priors", None),
+    def _make_model(self, moments: ClassMoments) -> GaussianModel:
+        priors = getattr(self, "priors", None)
+        return GaussianModel.from_moments(
+            moments, self._covariance_type(), self._regularisation(), priors
         )
+
+    def _compute_model(self) -> GaussianModel:
+        model: GaussianModel = super()._compute_model()
         self._report_constant_features(model)
         return model
+
+    def _estimate(self, moments: ClassMoments, **options: Any) -> Covariances:
+        """Return the covariances that moments determine with these parameters."""
+        return estimate(moments, self._covariance_type(), self._regularisation(), **options)
 
     def _forget_model(self) -> None:
         super()._forget_model()
@@ -68,11 +74,8 @@ class GaussianClassifier(MomentClassifier):
         covariances = self._fitted_covariances
         if covariances is None:
             with self._locked():  # the moments do not change meanwhile
-                covariances = estimate(
-                    *(self.moments_, self._covariance_type(), self._regularisation()),
-                    drop_constant=False,
-                )
-                if getattr(self, "store_covariance", False):
+                covariances = self._settings._estimate(self.moments_, drop_constant=False)
+                if getattr(self._settings, "store_covariance", False):
                     self._fitted_covariances = covariances
         return covariances
 
@@ -218,9 +221,10 @@ class GaussianClassifier(MomentClassifier):
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
         with self._locked():  # the moments do not change meanwhile
-            moments, given = self.moments_, getattr(self, "priors", None)
-            covariances = estimate(moments, self._covariance_type(), self._regularisation())
+            moments, settings = self.moments_, self._settings
+            given = getattr(settings, "priors", None)
             priors = check_priors(given, moments.classes, moments.class_count)
+            covariances = settings._estimate(moments)
             sampler = Sampler.of(covariances, moments.means, priors)
         codes = None
         if y is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
@@ -27,13 +28,21 @@ class MomentLearner(RowClassifier):
     Methods that learn hold the estimator's lock. On an error or an interruption they restore its
     attributes in one assignment.
 
+    The model and all fitted attributes depend on the moments and on ``_settings``, the parameters
+    at the time of learning. Methods that are called on the settings (`_kept`, `_summed` and
+    `_make_model`) use parameters and arguments only; others read parameters from ``_settings``.
+
     Attributes
     ----------
     moments_ : ClassMoments
         All that was kept of the rows.
+    _settings : estimator of the same class
+        Unfitted copy that holds the parameters as they were when the estimator last learnt, which
+        neither `set_params` nor changes of arrays that were passed reach.
     """
 
     moments_: ClassMoments
+    _settings: Self
     _lock: Lock | None = None
 
     def _covariance_type(self) -> str:
@@ -52,13 +61,27 @@ class MomentLearner(RowClassifier):
         """Return the rows whose moments are kept: `X`, or a transformation of it."""
         return X
 
-    def _adopt(self, moments: ClassMoments) -> None:
-        """Replace the moments; the model is computed again when it is next needed."""
+    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
+        """Replace moments and settings, by default with copies of the present parameters.
+
+        The model is computed again when it is next needed.
+        """
         raise NotImplementedError
+
+    def _current_settings(self) -> Self:
+        """Return an unfitted copy with the present parameters: `_settings` if none changed."""
+        if "_settings" not in vars(self):
+            params = self.get_params(deep=False)
+        else:
+            used = vars(self._settings)
+            params = {name: getattr(self, name) for name in used}
+            if all(_same(params[name], value) for name, value in used.items()):
+                return self._settings
+        return type(self)(**{name: _copied(value) for name, value in params.items()})
 
     @property
     def model_(self) -> Any:
-        """The model that the moments determine with these parameters."""
+        """The model that the moments determine with the parameters of the last learning."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -147,31 +170,38 @@ class MomentLearner(RowClassifier):
         with self._locked():
             before, moments = dict(vars(self)), getattr(self, "moments_", None)
             changes = None if moments is None else moments.changes
+            settings = self._current_settings()
             try:
-                self._adopt(learnt(*arguments))
+                self._adopt(learnt(settings, *arguments), settings)
                 if checked:
                     self._check_fitted()
             except BaseException:
                 # Moments that an interruption found complete have another model.
-                changed = moments is not None and moments.changes != changes
-                self.__dict__ = before | _NO_MODEL if changed else before
+                if moments is not None and moments.changes != changes:
+                    before |= {**_NO_MODEL, "_settings": settings}
+                self.__dict__ = before
                 raise
         return self
 
     def _with_rows(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, half_life: float | None
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sample_weight: Any,
+        half_life: float | None,
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
-        kept = self._kept()
         first = not hasattr(self, "moments_")
         if not first:
-            self._check_kept(kept)
+            self._check_kept(settings)
         declared = self._new_classes(classes, first)
         decay = None
         if half_life is not None:
             sample_weight, decay = half_life_weights(half_life, X, sample_weight)
         if first or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._accumulated(X, y, sample_weight, first)
+            moments = self._accumulated(settings, X, y, sample_weight, first)
             if not first:
                 moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
             if declared is not None:
@@ -180,7 +210,8 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=False)
         if decay is not None:
             sample_weight = sample_weight / decay
-        return engine.accumulate_into(self.moments_, self._summed(X), y, sample_weight, decay)
+        rows = settings._summed(X)
+        return engine.accumulate_into(self.moments_, rows, y, sample_weight, decay)
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Remove rows: the model is then as if they had never been added.
@@ -210,7 +241,11 @@ class MomentLearner(RowClassifier):
             For more rows of a class than were added.
         """
         check_is_fitted(self, "moments_")
-        return self._learn(lambda: self.moments_ - self._accumulated(X, y, sample_weight, False))
+        return self._learn(self._without_rows, X, y, sample_weight)
+
+    def _without_rows(self, settings: Self, X: Any, y: Any, sample_weight: Any) -> ClassMoments:
+        self._check_kept(settings)
+        return self.moments_ - self._accumulated(settings, X, y, sample_weight, False)
 
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.
@@ -234,18 +269,27 @@ class MomentLearner(RowClassifier):
             removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
         """
         check_is_fitted(self, "moments_")
-        return self._learn(lambda: self.moments_.drop_classes(labels))
+        return self._learn(self._without_classes, labels)
 
-    def _accumulated(self, X: Any, y: Any, sample_weight: Any, first: bool) -> ClassMoments:
+    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
+        self._check_kept(settings)
+        return self.moments_.drop_classes(labels)
+
+    def _accumulated(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool
+    ) -> ClassMoments:
         """Return the moments of these rows alone."""
-        kept = self._kept()
+        kept = settings._kept()
         if not first:
             kept["norms"] = self.moments_.norms
         X, y = validate_labelled(self, X, y, reset=first)
-        return engine.accumulate_into(ClassMoments(**kept), self._summed(X), y, sample_weight)
+        return engine.accumulate_into(ClassMoments(**kept), settings._summed(X), y, sample_weight)
 
-    def _check_kept(self, kept: dict[str, Any]) -> None:
-        """Raise `InvalidParameterError` unless the moments so far have what is to be kept."""
+    def _check_kept(self, settings: Self) -> None:
+        """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
+        if settings is self._settings:
+            return
+        kept = settings._kept()
         if self.moments_.covariance_type != kept["covariance_type"]:
             raise InvalidParameterError(
                 f"covariance_type={kept['covariance_type']!r}, but the rows so far were kept "
@@ -254,7 +298,7 @@ class MomentLearner(RowClassifier):
             )
         if kept["norms"] and not self.moments_.norms:
             raise InvalidParameterError(
-                f"shrinkage={self.get_params()['shrinkage']!r}, but the rows so far were kept "
+                f"shrinkage={settings.get_params()['shrinkage']!r}, but the rows so far were kept "
                 f"without their norms; call fit"
             )
 
@@ -289,3 +333,19 @@ def summed_rows(estimator: MomentLearner, X: Any) -> Any:
     `from_moments` makes the estimator from the result.
     """
     return estimator._summed(X)
+
+
+def _copied(value: Any) -> Any:
+    """Return a parameter that does not change, or a copy of one that might."""
+    return value if isinstance(value, str | float | int | None) else clone(value, safe=False)
+
+
+def _same(value: Any, used: Any) -> bool:
+    """Return whether a parameter is the one that was used, or surely equal to it."""
+    if value is used:
+        return True
+    if type(value) is not type(used) or type(value) not in (list, tuple, np.ndarray):
+        return False
+    if type(value) is not np.ndarray:
+        return repr(value) == repr(used)
+    return (value.dtype, value.shape, value.tobytes()) == (used.dtype, used.shape, used.tobytes())

@@ -122,7 +122,7 @@ class LinearDiscriminantAnalysis(
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Scalings, and the between-class variance along each in whitened rows."""
-        return fisher.directions(self.model_, self.tol)
+        return fisher.directions(self.model_, self._settings.tol)
 
     @property
     def scalings_(self) -> np.ndarray:
@@ -145,11 +145,12 @@ class LinearDiscriminantAnalysis(
     @property
     def _components_wanted(self) -> int:
         most = min(self.classes_.size - 1, self.n_features_in_)
-        if self.n_components is None:
+        wanted = self._settings.n_components
+        if wanted is None:
             return most
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
-        return as_integer("n_components", self.n_components, expected, 1, most)
+        return as_integer("n_components", wanted, expected, 1, most)
 
     def transform(self, X: Any, *, out: Any = None) -> Any:
         """Project rows on the directions that separate the classes best.

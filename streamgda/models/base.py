@@ -277,7 +277,7 @@ def check_priors(
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
     expected = f"one number for each of the {classes.size} classes"
-    values = as_numbers(name, priors, expected)
+    values = as_numbers(name, priors, expected).copy()
     if values.shape != (classes.size,):
         raise InvalidParameterError(
             f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "

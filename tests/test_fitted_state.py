@@ -1,0 +1,155 @@
+"""Fitted attributes and answers follow from what was learnt, and from nothing set since."""
+
+import numpy as np
+import pytest
+from samples import EVERY_ESTIMATOR, METHODS, assert_same_bits, blobs, make
+from sklearn.base import clone
+
+import streamgda
+from streamgda import (
+    BernoulliNB,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+)
+from streamgda.errors import InvalidDataError, InvalidParameterError
+
+X, Y = blobs(120)
+NEW = {
+    "alpha": 7.0,
+    "binarize": 1.0,
+    "class_prior": [0.6, 0.2, 0.2],
+    "covariance_type": "tied_spherical",
+    "ddof": 2,
+    "fit_prior": False,
+    "force_alpha": False,
+    "n_components": 1,
+    "pooling": 0.7,
+    "priors": [0.6, 0.2, 0.2],
+    "reg_param": 0.4,
+    "shrinkage": 0.3,
+    "store_covariance": True,
+    "tol": 1e-3,
+    "var_smoothing": 0.5,
+}
+
+
+def state_of(estimator):
+    """Return the public fitted attributes, answers and samples."""
+    names = [name for name in dir(estimator) if name.endswith("_") and name[0] != "_"]
+    found = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    held = {name: value for name, value in found.items() if name not in ("model_", "moments_")}
+    methods = [name for name in [*METHODS, "transform"] if hasattr(estimator, name)]
+    answers = {name: getattr(estimator, name)(X) for name in methods}
+    return held | answers | {"sample": estimator.sample(5, random_state=0)[0]}
+
+
+def assert_same_state(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        values = value if isinstance(value, list) else [value]
+        others = found[name] if isinstance(value, list) else [found[name]]
+        for one, other in zip(values, others, strict=True):
+            assert_same_bits({name: np.asarray(other)}, {name: np.asarray(one)})
+
+
+def changed(estimator):
+    """Return the estimator with another value of each of its parameters."""
+    return estimator.set_params(**{name: NEW[name] for name in estimator.get_params()})
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["unused", "used"])
+@EVERY_ESTIMATOR
+def test_set_params_changes_nothing_until_the_next_fit(name, first):
+    expected = state_of(make(name).fit(X, Y))
+    fitted = make(name).fit(X, Y)
+    if not first:
+        state_of(fitted)
+    changed(fitted)
+    assert_same_state(state_of(fitted), expected)
+    fitted.fit(X, Y)
+    assert_same_state(state_of(fitted), state_of(clone(fitted).fit(X, Y)))
+
+
+@EVERY_ESTIMATOR
+def test_every_way_of_learning_uses_the_present_parameters(name):
+    def learnt(estimator, change=lambda estimator: estimator):
+        estimator.partial_fit(X[:80], Y[:80])
+        estimator.predict(X)
+        change(estimator).partial_fit(X[80:], Y[80:])
+        return estimator
+
+    new = changed(make(name)).get_params()
+    kept = {k: v for k, v in new.items() if k not in ("covariance_type", "binarize")}
+    found = learnt(make(name), lambda estimator: estimator.set_params(**kept))
+    expected = learnt(make(name).set_params(**kept))
+    assert_same_state(state_of(found), state_of(expected))
+    found = learnt(make(name)).set_params(**kept).forget(X[80:], Y[80:])
+    expected.forget(X[80:], Y[80:])
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+
+
+def test_learning_that_fails_leaves_the_settings():
+    nb = GaussianNB().partial_fit(X, Y)
+    before = state_of(nb)
+    nb.set_params(var_smoothing=0.5)
+    with pytest.raises(InvalidDataError):
+        nb.partial_fit(np.full((1, 4), np.nan), [0])
+    with pytest.raises(InvalidDataError):
+        nb.fit(np.full((1, 4), np.nan), [0])
+    assert_same_state(state_of(nb), before)
+    with pytest.raises(InvalidParameterError, match="var_smoothing"):
+        nb.set_params(var_smoothing=-1).forget(X[:3], Y[:3])
+    assert_same_state(state_of(nb), before)
+
+
+def test_retiring_a_class_after_another_covariance_type_is_refused():
+    gda = GaussianDiscriminantAnalysis("diag").fit(X, Y).set_params(covariance_type="full")
+    with pytest.raises(InvalidParameterError, match="covariance_type='full'"):
+        gda.retire([0])
+    assert gda.predict_proba(X).shape == (120, 3)
+
+
+@pytest.mark.parametrize("as_given", [np.array, list])
+@pytest.mark.parametrize("kind", [QuadraticDiscriminantAnalysis, GaussianNB, BernoulliNB])
+def test_priors_are_copied(kind, as_given):
+    name = "class_prior" if kind is BernoulliNB else "priors"
+    priors = as_given([0.2, 0.3, 0.5])
+    expected = kind(**{name: [0.2, 0.3, 0.5]}).fit(X, Y).predict_proba(X)
+    fitted = kind(**{name: priors}).partial_fit(X, Y)
+    priors[0], priors[2] = 0.5, 0.2
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    fitted.model_.priors, fitted.partial_fit(X[:1], Y[:1])  # the present priors
+    np.testing.assert_array_equal(fitted.model_.priors, [0.5, 0.3, 0.2])
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("used", [True, False])
+def test_saving_keeps_both_the_fitted_and_the_present_parameters(name, used, tmp_path):
+    fitted = make(name).partial_fit(X, Y)
+    expected = state_of(clone(fitted).fit(X, Y))
+    if used:
+        fitted.predict(X)
+    changed(fitted).save(tmp_path / "file")
+    loaded = streamgda.load(tmp_path / "file")
+    assert loaded.get_params() == fitted.get_params()
+    assert_same_state(state_of(loaded), expected)
+    assert_same_state(state_of(loaded.fit(X, Y)), state_of(clone(fitted).fit(X, Y)))
+
+
+def test_saving_refuses_parameters_that_no_estimator_could_have(tmp_path):
+    nb = GaussianNB().fit(X, Y).set_params(var_smoothing=-1.0)
+    with pytest.raises(InvalidParameterError, match="var_smoothing"):
+        nb.save(tmp_path / "file")
+
+
+def test_the_threshold_is_fitted_state():
+    two = Y > 0
+    classifier = ThresholdClassifier(LinearDiscriminantAnalysis(), cost=[[0, 1], [5, 0]])
+    classifier.fit(X, two)
+    expected = classifier.decision_function(X)
+    classifier.set_params(cost=None, class_weight="balanced", estimator__shrinkage=0.9)
+    classifier.estimator_.set_params(shrinkage=0.9, priors=[0.5, 0.5])
+    np.testing.assert_array_equal(classifier.decision_function(X), expected)
