@@ -30,7 +30,6 @@ NEW = {
     "priors": [0.6, 0.2, 0.2],
     "reg_param": 0.4,
     "shrinkage": 0.3,
-    "standardize": True,
     "store_covariance": True,
     "tol": 1e-3,
     "var_smoothing": 0.5,
