@@ -77,5 +77,9 @@ class ClusterError(StreamGDAError, RuntimeError):
     """A cluster whose workers or scheduler died, or cannot reach a store."""
 
 
+class CollinearityWarning(UserWarning):
+    """Directions without variance within classes, which linear discriminant analysis drops."""
+
+
 class ConstantFeatureWarning(UserWarning):
     """Features that are constant over all data and left out of the density."""

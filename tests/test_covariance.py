@@ -66,7 +66,7 @@ def test_regularised_covariances(covariance_type, how):
 def test_roots_and_log_determinants(covariance_type):
     X, y = blobs(200, 6)
     covariances = estimate(ClassMoments("full").update(X, y), covariance_type, Regularisation())
-    roots, log_determinants = factorise(covariances, 1e-4)
+    roots, log_determinants = factorise(covariances, Regularisation())
     expected = matrices(covariances)
     if naive.is_matrix(covariance_type):
         inverses = np.swapaxes(roots, 1, 2) @ roots
@@ -91,7 +91,7 @@ def test_weights_and_classes_without_rows():
     expected = naive.regularised_covariances(X, y, "full", weights=weights, **how)
     np.testing.assert_allclose(covariances.values[:3], expected, rtol=1e-12, atol=1e-12)
     assert np.isnan(covariances.values[3]).all()
-    roots, log_determinants = factorise(covariances, 1e-4)
+    roots, log_determinants = factorise(covariances, Regularisation())
     assert np.array_equal(roots[3], np.eye(3))
     assert log_determinants[3] == 0
 

@@ -45,6 +45,11 @@ class Regularisation:
     standardize : bool
         Regularise the covariances of features that are scaled by their pooled standard deviations
         (see `pooled_variance`), and scale the result back.
+    singular : {"refuse", "scaled", "features"}
+        Treatment of a singular pooled covariance: an error, or the directions without variance
+        are dropped; see `streamgda.moments.structures.cholesky.truncated_root`.
+    advice : str
+        Remedies that the error for a singular covariance names; by default all parameters here.
     """
 
     ddof: int = 0
@@ -54,6 +59,8 @@ class Regularisation:
     var_smoothing: float = 0.0
     tol: float = 1e-4
     standardize: bool = False
+    singular: str = "refuse"
+    advice: str = ""
 
     def __post_init__(self) -> None:
         for name in ("pooling", "reg_param"):
@@ -231,22 +238,24 @@ def _regularise(
     variances += diagonal + epsilon * unit
 
 
-def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndarray]:
+def factorise(covariances: Covariances, how: Regularisation) -> tuple[np.ndarray, np.ndarray]:
     r"""Return the roots of the inverse covariances, and the log-determinants.
 
     Parameters
     ----------
     covariances : Covariances
-    tol : float
-        See `Regularisation`.
+    how : Regularisation
+        Determines which covariances are singular, and whether these are refused.
 
     Returns
     -------
     roots : ndarray, shape (groups, d, d) or (groups, d)
         Lower triangular :math:`W = L^{-1}` of the Cholesky factor :math:`\Sigma = L L^T`, so that
         :math:`(x-m)^T \Sigma^{-1} (x-m) = |W (x-m)|^2`; or one over the variances. For a class
-        without rows, the root of the unit matrix.
+        without rows, the root of the unit matrix. If directions are dropped, :math:`W^T W` is a
+        pseudo-inverse.
     log_determinants : ndarray, shape (groups,)
+        Those of the covariances in the directions that are kept.
 
     Raises
     ------
@@ -263,19 +272,23 @@ def factorise(covariances: Covariances, tol: float) -> tuple[np.ndarray, np.ndar
         part = values[some]
         if not count[some].all():
             part = np.where(_each(count[some] > 0, part), part, structure.unit(d))
-        return structure.invert(part, tol, roots[some], log_determinants[some])
+        return structure.invert(part, how.tol, roots[some], log_determinants[some])
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
     several = structure.matrix and len(values) > 1
     run = threads.run_serial_blas if several else threads.run
     ranks = list(chain(*run(invert, _parts(values))))
     singular = {g: rank for g, rank in enumerate(ranks) if rank < d}
+    if singular and how.singular != "refuse" and not structure.per_class:
+        roots[0] = structure.truncated_root(values[0], how.tol, how.singular)
+        log_determinants[...] = structure.log_determinants(roots)
+        singular = {} if structure.rank(roots[0]) else singular
     if singular:
-        raise SingularCovarianceError(_describe(covariances, singular))
+        raise SingularCovarianceError(_describe(covariances, singular, how.advice))
     return roots, log_determinants
 
 
-def _describe(covariances: Covariances, singular: dict[int, int]) -> str:
+def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -> str:
     """Return the message for covariances that are singular: their groups and ranks."""
     d = covariances.features.size
     structure = covariances.structure
@@ -292,9 +305,8 @@ def _describe(covariances: Covariances, singular: dict[int, int]) -> str:
             f"the covariance of {len(singular)} of {covariances.classes.size} classes is "
             f"singular: {', '.join(named)}{more}"
         )
-    simpler = " or ".join(map(repr, structure.simpler))
-    use = f"use covariance_type={simpler}, " if simpler else ""
-    return (
-        f"{what}. Regularise (reg_param, shrinkage, pooling or var_smoothing above 0), {use}"
-        f"leave out features that depend on others, or give more rows"
-    )
+    if not advice:
+        simpler = " or ".join(map(repr, structure.simpler))
+        use = f", use covariance_type={simpler}" if simpler else ""
+        advice = f"Regularise (reg_param, shrinkage, pooling or var_smoothing above 0){use}"
+    return f"{what}. {advice}, leave out features that depend on others, or give more rows"

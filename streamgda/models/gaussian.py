@@ -13,7 +13,7 @@ from scipy import special
 from streamgda import storage
 from streamgda.kernels import scoring
 from streamgda.models.base import Model, check_means, check_priors, check_two_classes
-from streamgda.models.covariance import Regularisation, estimate, factorise
+from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
 from streamgda.models.scores import Finish, copied
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
@@ -56,7 +56,7 @@ class GaussianModel(Model):
     roots : ndarray of float64, shape (groups, d, d) or (groups, d)
         Roots of the inverse covariances; see `streamgda.models.covariance.factorise`.
     log_determinants : ndarray of float64, shape (groups,)
-        Log-determinants of the covariances.
+        Log-determinants of the covariances, in the directions that were kept.
     """
 
     _kind = "model"
@@ -108,16 +108,52 @@ class GaussianModel(Model):
         count = moments.class_count
         check_two_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)
-        covariances = estimate(moments, covariance_type, how)
-        roots, log_determinants = factorise(covariances, how.tol)
+        return cls.of(estimate(moments, covariance_type, how), moments.means, shares, how)
+
+    @classmethod
+    def of(
+        cls,
+        covariances: Covariances,
+        means: np.ndarray,
+        priors: np.ndarray,
+        how: Regularisation,
+        **attributes: Any,
+    ) -> Self:
+        """Return the model of classes with given covariances.
+
+        Parameters
+        ----------
+        covariances : Covariances
+            Covariances of the features that vary.
+        means : ndarray, shape (n_classes, n_features)
+            Class means.
+        priors : ndarray, shape (n_classes,)
+            Priors of the sorted classes.
+        how : Regularisation
+            Determines which covariances are singular, and whether these are refused.
+        **attributes
+            Attributes that subclasses add.
+
+        Returns
+        -------
+        GaussianModel
+            Model of all classes.
+
+        Raises
+        ------
+        SingularCovarianceError
+            For covariances without an inverse.
+        """
+        roots, log_determinants = factorise(covariances, how)
         return cls(
             covariances.structure,
-            moments.classes,
-            shares,
-            moments.means,
+            covariances.classes,
+            priors,
+            means,
             covariances.features,
             roots,
             log_determinants,
+            **attributes,
         )
 
     # --- derived attributes -------------------------------------------------------------------
@@ -131,6 +167,12 @@ class GaussianModel(Model):
     def n_features(self) -> int:
         """Width of the rows that are scored."""
         return int(self.means.shape[1])
+
+    @cached_property
+    def rank(self) -> int:
+        """Number of directions in the density: of the features that vary, less those dropped."""
+        pooled = not self.structure.per_class
+        return self.structure.rank(self.roots[0]) if pooled else self.features.size
 
     @cached_property
     def xbar(self) -> np.ndarray:
@@ -157,7 +199,7 @@ class GaussianModel(Model):
     @cached_property
     def _constants(self) -> np.ndarray:
         """Logarithms of the densities at the means, shape (groups,)."""
-        return -0.5 * (self.features.size * np.log(2 * np.pi) + self.log_determinants)
+        return -0.5 * (self.rank * np.log(2 * np.pi) + self.log_determinants)
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:
@@ -169,8 +211,12 @@ class GaussianModel(Model):
         This is the joint log-likelihood up to a term that all classes share.
         """
         gaps = np.nan_to_num((self.means - self.xbar)[:, self.features])
-        coefficients = self.structure.solve(self.roots[0], gaps)
+        coefficients = self._solved(gaps)
         return coefficients, self.log_priors - 0.5 * (gaps * coefficients).sum(axis=1)
+
+    def _solved(self, gaps: np.ndarray) -> np.ndarray:
+        """Return the products of class means less `xbar` and the inverse of a pooled covariance."""
+        return self.structure.solve(self.roots[0], gaps)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
@@ -243,7 +289,7 @@ class GaussianModel(Model):
             Class labels, and `label` for rejected rows.
         """
         classes, n = self.classes.astype(label.dtype), self.classes.size
-        limit = special.chdtri(self.features.size, reject)
+        limit = special.chdtri(self.rank, reject)
         # The difference of a score and minus half a squared distance.
         offsets = self.log_priors + self._constants
 
@@ -284,8 +330,10 @@ class GaussianModel(Model):
             scores += 0.5 * self.features.size * np.log(2 * np.pi)
         return scores
 
-    def project(self, X: Any, first_row: int = 0, *, directions: np.ndarray) -> np.ndarray:
-        """Return rows less `xbar` along directions.
+    def project(
+        self, X: Any, first_row: int = 0, *, directions: np.ndarray, centred: bool = True
+    ) -> np.ndarray:
+        """Return rows, most often less `xbar`, along directions.
 
         Parameters
         ----------
@@ -295,17 +343,25 @@ class GaussianModel(Model):
             Number of the first row in a larger array, from which errors count.
         directions : ndarray, shape (n_features, n_directions)
             Directions, one a column.
+        centred : bool
+            Subtract `xbar` from the rows.
 
         Returns
         -------
         ndarray, shape (n_rows, n_directions)
             Coordinates along the directions.
         """
-        vectors = PackedVectors(directions[self.features].T)
-        out = np.empty((len(X), directions.shape[1]))
-        zeros = np.zeros(directions.shape[1])
+        used = directions[self.features]
+        offsets = np.zeros(used.shape[1]) if centred else self.xbar[self.features] @ used
+        return self._linear_functions(X, first_row, PackedVectors(used.T), offsets)
+
+    def _linear_functions(
+        self, X: Any, first_row: int, vectors: PackedVectors, offsets: np.ndarray
+    ) -> np.ndarray:
+        """Return linear functions of rows less `xbar`, shape (n_rows, n_functions)."""
+        out = np.empty((len(X), offsets.size))
         return self._score(
-            X, lambda rows: self._products(rows, vectors, zeros), copied, out, first_row
+            X, lambda rows: self._products(rows, vectors, offsets), copied, out, first_row
         )
 
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
@@ -329,7 +385,8 @@ class GaussianModel(Model):
         """Return the share of a class's rows that are further from its mean than the row.
 
         The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution with as
-        many degrees of freedom as there are features in the density.
+        many degrees of freedom as the density has directions: one for each feature that varies,
+        less those that were dropped.
 
         Parameters
         ----------
@@ -345,7 +402,7 @@ class GaussianModel(Model):
         """
 
         def finish(distances: np.ndarray, out: np.ndarray) -> None:
-            special.chdtrc(self.features.size, distances.T, out=out)
+            special.chdtrc(self.rank, distances.T, out=out)
 
         return self._distances_to_means(X, finish, first_row)
 
@@ -392,7 +449,7 @@ class GaussianModel(Model):
         seen = check_means("means", self.means, (k, self.n_features))
         check_array("priors", self.priors, (k,), "f8")
         check_priors(self.priors, self.classes, seen)
-        if not (self.structure.diagonal(self.roots) > 0).all():
+        if not self.structure.valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):
             raise ValueError("its log-determinants are not those of its roots")

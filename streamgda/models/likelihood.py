@@ -33,7 +33,7 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
     codes = find(moments.classes, model.classes)
     known = np.flatnonzero((codes >= 0) & (sums.count > 0) & ~np.isnan(model.means[codes, 0]))
     groups = structure.groups(model.classes.size)[codes[known]]
-    log_two_pi = features.size * np.log(2 * np.pi)
+    log_two_pi = model.rank * np.log(2 * np.pi)
     total = weight = 0.0
     part = np.empty((1, *structure.shape(features.size)))
     for g in np.unique(groups):

@@ -267,6 +267,18 @@ class Structure(ABC):
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""
 
+    def truncated_root(self, covariance: np.ndarray, tol: float, metric: str) -> np.ndarray:
+        """Return a root of a pseudo-inverse; only kinds with covariances drop directions."""
+        raise NotImplementedError
+
+    def rank(self, root: np.ndarray) -> int:
+        """Return the number of directions that a root keeps."""
+        return root.shape[-1]
+
+    def valid_roots(self, roots: np.ndarray) -> bool:
+        """Return True if roots have the form that `invert` or `truncated_root` gives them."""
+        return bool((self.diagonal(roots) > 0).all())
+
     @abstractmethod
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the products of vectors, shape (n, d), and the inverse covariance."""
@@ -277,11 +289,11 @@ class Structure(ABC):
 
     @abstractmethod
     def whitening(self, root: np.ndarray) -> np.ndarray:
-        """Return a matrix that turns the covariance into the unit matrix, shape (d, d)."""
+        """Return a matrix that turns the covariance into the unit matrix, shape (rank, d)."""
 
     @abstractmethod
     def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Return the variances along directions, shape (..., d)."""
+        """Return the variances along directions, shape (..., d), from a root of full rank."""
 
     @abstractmethod
     def squared_length(self, root: np.ndarray, vector: np.ndarray) -> float:

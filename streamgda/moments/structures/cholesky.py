@@ -23,8 +23,7 @@ def inverse_roots(covariances: np.ndarray, tol: float, out: np.ndarray) -> list[
         ``tol ** 2``.
     out : ndarray, shape (groups, d, d)
     """
-    scale = np.sqrt(np.maximum(np.einsum("gii->gi", covariances), 0))
-    scale[scale == 0] = 1
+    scale = _deviations(covariances)
     _correlations(covariances, scale, out)
     ranks = []
     for covariance, deviations, root in zip(covariances, scale, out, strict=True):
@@ -50,9 +49,51 @@ def _factorise(
     scaled = _correlations(covariance[None], deviations[None], np.empty((1, d, d)))[0]
     if not np.isfinite(scaled).all():  # beyond float64
         return 0
-    eigenvalues = linalg.eigvalsh(scaled, check_finite=False)
-    rank = int((eigenvalues > max(tol**2, d * np.finfo(float).eps)).sum())
+    rank = int((linalg.eigvalsh(scaled, check_finite=False) > _limit(tol, d)).sum())
     return min(rank, d - 1) if failed else rank
+
+
+def truncated_root(covariance: np.ndarray, tol: float, metric: str) -> np.ndarray:
+    r"""Return a lower triangular root W of a pseudo-inverse, :math:`W^T W`, of a covariance.
+
+    Directions are dropped if their variance is at most ``tol ** 2`` when all features are scaled
+    to unit variances. The rows of W that belong to them come first, and are zero.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (d, d)
+    tol : float
+    metric : {"scaled", "features"}
+        The dropped directions are principal axes of the scaled features, or as many of the
+        features themselves, which gives the Moore-Penrose inverse.
+    """
+    d = len(covariance)
+    deviations = _deviations(covariance[None])[0]
+    scaled = _correlations(covariance[None], deviations[None], np.empty((1, d, d)))[0]
+    values, axes = linalg.eigh(scaled, check_finite=False)
+    rank = int((values > _limit(tol, d)).sum())
+    if metric == "features" and rank < d:
+        values, axes = linalg.eigh(covariance, check_finite=False)
+        deviations = np.ones(d)
+    root = np.zeros((d, d))
+    if rank:
+        kept = (axes / deviations[:, None]).T[d - rank :] / np.sqrt(values[d - rank :, None])
+        # With the order of its columns reversed, R of a QR decomposition becomes L.
+        triangle = linalg.qr(kept[:, ::-1], mode="r", check_finite=False)[0]
+        root[d - rank :] = triangle[::-1, ::-1]
+        root[root.diagonal() < 0] *= -1
+    return root
+
+
+def _limit(tol: float, d: int) -> float:
+    """Return the largest eigenvalue of a correlation matrix that counts as zero."""
+    return max(tol**2, d * float(np.finfo(float).eps))
+
+
+def _deviations(covariances: np.ndarray) -> np.ndarray:
+    """Return the standard deviations of the features, one instead of zero."""
+    deviations = np.sqrt(np.maximum(np.einsum("gii->gi", covariances), 0))
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def _correlations(covariances: np.ndarray, scale: np.ndarray, out: np.ndarray) -> np.ndarray:

@@ -32,7 +32,8 @@ class Matrix(Structure):
     """A covariance for each pair of features.
 
     Scatters are lower triangles, covariances whole matrices. The root is the inverse of the lower
-    Cholesky factor.
+    Cholesky factor. That of a pseudo-inverse of rank r is lower triangular too; it starts with
+    d - r rows of zeros.
     """
 
     kind = "full"
@@ -154,7 +155,23 @@ class Matrix(Structure):
         return ranks
 
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
-        return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
+        if (self.diagonal(roots) > 0).all():
+            return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
+        kept = (linalg.svdvals(self.whitening(root)) for root in roots)
+        return np.array([-2 * np.log(values).sum() for values in kept])
+
+    def truncated_root(self, covariance: np.ndarray, tol: float, metric: str) -> np.ndarray:
+        return cholesky.truncated_root(covariance, tol, metric)
+
+    def rank(self, root: np.ndarray) -> int:
+        return int(root.any(axis=1).sum())
+
+    def valid_roots(self, roots: np.ndarray) -> bool:
+        if super().valid_roots(roots):
+            return True
+        rank = self.rank(roots[0])
+        kept = self.whitening(roots[0])
+        return len(roots) == 1 and 0 < rank == np.linalg.matrix_rank(kept)
 
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return np.asarray((vectors @ root.T) @ root)
@@ -163,7 +180,7 @@ class Matrix(Structure):
         return np.asarray(root.T @ root)
 
     def whitening(self, root: np.ndarray) -> np.ndarray:
-        return root
+        return root[len(root) - self.rank(root) :]
 
     def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
         # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.

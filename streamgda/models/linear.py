@@ -1,0 +1,179 @@
+"""`LinearModel`: Gaussians with one covariance, by the conventions of a solver of LDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.models import fisher
+from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.shrinkage import shrinkage_of
+from streamgda.moments import ClassMoments
+from streamgda.moments.structures import structure_of
+from streamgda.moments.structures.packing import PackedVectors
+from streamgda.moments.triangles import symmetric
+from streamgda.storage.checks import check_number
+from streamgda.storage.saved import State
+
+SOLVERS = ("svd", "lsqr", "eigen")
+
+
+@dataclass(frozen=True)
+class LinearModel(GaussianModel):
+    r"""Gaussians with one covariance, scored as a solver of scikit-learn's LDA does.
+
+    All solvers find the same posteriors. With ``"svd"`` the discriminants are linear functions
+    about `xbar`, of the coordinates along the discriminant directions; those along which the class
+    means differ too little are left out. With the others the discriminants are
+
+    .. math:: m_k^T \Sigma^{-1} x - m_k^T \Sigma^{-1} m_k / 2 + \ln \pi_k
+
+    which differs by a term that all classes of a row share.
+
+    Parameters
+    ----------
+    solver : {"svd", "lsqr", "eigen"}
+        Solver.
+    tol : float
+        Discriminant directions are left out if their singular value is at most this fraction of
+        the largest; see `streamgda.models.fisher.directions`.
+    """
+
+    solver: str = "svd"
+    tol: float = 1e-4
+
+    @cached_property
+    def directions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Discriminant directions, and the between-class variance along each of all."""
+        return fisher.directions(self, self.tol)
+
+    def _solved(self, gaps: np.ndarray) -> np.ndarray:
+        if self.solver == "svd" and self.priors.size > 2:
+            scalings = self.directions[0]
+            if scalings.shape[1] < min((self.priors > 0).sum() - 1, self.rank):
+                within = scalings[self.features]
+                return np.asarray(gaps @ within @ within.T)
+        return super()._solved(gaps)
+
+    @cached_property
+    def discriminants(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (K, d) and intercepts (K,) about `xbar` of the solver's discriminants."""
+        coefficients, intercepts = self.linear
+        if self.solver == "svd":
+            return coefficients, intercepts
+        centre = self.xbar[self.features]
+        shared = super()._solved(centre[None])[0]
+        return coefficients + shared, intercepts + 0.5 * float(centre @ shared)
+
+    def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the linear discriminants of the solver.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Discriminants.
+        """
+        coefficients, intercepts = self.discriminants
+        return self._linear_functions(X, first_row, PackedVectors(coefficients), intercepts)
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        own = {"solver": self.solver, "tol": self.tol}
+        usual = {"solver": "svd", "tol": 1e-4}  # files without them mean these
+        return attributes | {k: v for k, v in own.items() if v != usual[k]}, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        model = super()._from_state(attributes, arrays)
+        solver, tol = attributes.get("solver", "svd"), attributes.get("tol", 1e-4)
+        if solver not in SOLVERS or model.structure.per_class:
+            raise ValueError(f"its solver {solver!r:.50} or its structure is not one of LDA")
+        return replace(model, solver=solver, tol=check_number("tol", tol))
+
+
+# --- covariances of the solvers ---------------------------------------------------------------
+
+
+def estimate_pooled(
+    moments: ClassMoments, how: Regularisation, priors: np.ndarray | None, **options: Any
+) -> Covariances:
+    r"""Estimate one covariance for all classes: :math:`\sum_k \pi_k \Sigma_k`.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        ``"full"``, or ``"tied"`` without priors.
+    how : Regularisation
+    priors : ndarray, shape (n_classes,), optional
+        Weights of the class covariances; by default the classes' shares of the rows.
+    **options
+        Options of `estimate`.
+    """
+    if priors is None:
+        return estimate(moments, "tied", how, **options)
+    if how.shrinkage_rule:
+        amounts = shrinkage_of(moments, how.shrinkage_rule, structure_of("tied"))
+        how = replace(how, shrinkage=float(amounts[0]))
+    return average(estimate(moments, "full", how, **options), priors)
+
+
+def average(each: Covariances, priors: np.ndarray) -> Covariances:
+    """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
+    seen = priors > 0
+    values = np.tensordot(priors[seen], each.values[seen], axes=1)
+    return replace(each, structure=structure_of("tied"), values=values[None])
+
+
+def total_covariance(moments: ClassMoments, shrinkage: float) -> np.ndarray:
+    """Return the covariance of all rows about their common mean, shrunk, shape (d, d)."""
+    sums = moments.reduce("tied").centred()
+    weights = sums.count / sums.count.sum()
+    seen = weights > 0
+    gaps = sums.mean[seen] - weights[seen] @ sums.mean[seen]
+    covariance = symmetric(sums.scatter)[0] / sums.count.sum() + (weights[seen] * gaps.T) @ gaps
+    sphere = np.eye(len(covariance)) * covariance.trace() / len(covariance)
+    return np.asarray((1 - shrinkage) * covariance + shrinkage * sphere)
+
+
+def eigen_directions(
+    within: Covariances, total: np.ndarray, how: Regularisation
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return discriminant directions as solver ``"eigen"`` does, with their eigenvalues.
+
+    They solve :math:`(\Sigma_t - \Sigma) w = \lambda \Sigma w`, and come by falling
+    :math:`\lambda`.
+
+    Parameters
+    ----------
+    within : Covariances
+        Pooled covariance.
+    total : ndarray, shape (n_features, n_features)
+        Covariance of all rows about their common mean.
+    how : Regularisation
+
+    Returns
+    -------
+    scalings : ndarray, shape (n_features, d)
+        Columns along which the variance within classes is one.
+    values : ndarray, shape (d,)
+    """
+    features = within.features
+    root = factorise(within, how)[0][0]
+    between = total[np.ix_(features, features)] - within.values[0]
+    values, vectors = linalg.eigh(root @ between @ root.T)
+    scalings = np.zeros((len(total), features.size))
+    scalings[features] = root.T @ vectors[:, ::-1]
+    return scalings, values[::-1]
