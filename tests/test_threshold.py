@@ -272,6 +272,11 @@ def test_weights_of_classes_that_cannot_be_meant(weights):
         ThresholdClassifier(class_weight=weights).fit(*two_classes())
 
 
+def test_weights_of_labels_that_are_no_classes():
+    with pytest.raises(InvalidParameterError, match=r"weight for 'Yes', which is not one of the c"):
+        ThresholdClassifier(class_weight={"Yes": 5.0}).fit(*two_classes())
+
+
 def test_rows_that_cannot_be_used_change_nothing():
     X, y = two_classes()
     fitted = ThresholdClassifier().fit(X, y)

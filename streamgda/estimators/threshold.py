@@ -26,7 +26,7 @@ from streamgda.rows import as_source
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.memory import as_bytes
-from streamgda.runtime.parameters import as_numbers, refuse
+from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
@@ -171,7 +171,14 @@ class ThresholdClassifier(RowClassifier):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = fitted.class_count_.sum() / (2 * fitted.class_count_)
         elif isinstance(self.class_weight, Mapping):
-            given = [self.class_weight.get(k, 1.0) for k in fitted.classes_.tolist()]
+            classes = fitted.classes_.tolist()
+            for label in self.class_weight:
+                if label not in classes:
+                    raise InvalidParameterError(
+                        f"class_weight has a weight for {shown(label)}, which is not one of the "
+                        f"classes {classes}"
+                    )
+            given = [self.class_weight.get(k, 1.0) for k in classes]
             weights = as_numbers("class_weight", given, _CLASS_WEIGHT)
         else:
             weights = np.empty(0)
