@@ -137,6 +137,30 @@ def test_convert_takes_a_column_by_name_or_number(
     assert y[:].tolist() == [5, 6]
 
 
+@pytest.mark.filterwarnings("default:.*the first column has no name")
+def test_convert_takes_the_options_of_tables(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    source, store = tmp_path / "rows", tmp_path / "t.zarr"
+    source.write_text(";a;b;c;kind\n0;1;2;3;5\n1;3;4;5;6\n")
+    options = ["--format", "csv", "--label-column", "kind", "--dtype", "uint8", "--overwrite"]
+    for more, expected in [
+        (["--columns", "2:4", "--delimiter", ";", "--header"], [[2, 3], [4, 5]]),
+        (["--columns", "c,1"], [[3, 1], [5, 3]]),
+        (["--drop", "0,c", "--drop", "-3"], [[1], [3]]),
+        (["--keep-index"], [[0, 1, 2, 3], [1, 3, 4, 5]]),
+    ]:
+        assert not command("convert", source, store, *options, *more).err
+        X, y = streamgda.open_store(store)
+        assert X.dtype == np.uint8
+        assert X[:].tolist() == expected
+        assert y[:].tolist() == [5, 6]
+    noted = command("convert", source, store, *options).err
+    assert noted.count("\n") == 1
+    assert "the first column has no name and numbers the rows from 0: it is left out" in noted
+    assert streamgda.open_store(store)[0].shape == (2, 3)
+
+
 def test_convert_of_two_files_replaces_only_if_asked(
     command: Command, done: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from streamgda.cli import screen
-from streamgda.cli.options import Missing, MissingChunks, Overwrite
+from streamgda.cli import options, screen
+from streamgda.cli.options import MissingChunks
 from streamgda.cli.paths import refuse_occupied, stored_bytes
+
+_INDEX = re.compile("-?[0-9]+")
+_RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
 
 
 def convert(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="IDX, .npy, .npz, .csv or .tsv file (IDX and text also as .gz), or zarr."
-        ),
-    ],
-    store: Annotated[str, typer.Argument(help="zarr group to write: a directory or .zip.")],
-    labels: Annotated[
-        str | None, typer.Option(metavar="PATH", help="File of labels, if they are not in SOURCE.")
-    ] = None,
-    label_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="CSV: name or index (from 0) of the label column."),
-    ] = None,
-    chunk_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows per chunk; about 4 MiB of rows by default.")
-    ] = None,
-    missing: Missing = MissingChunks.FILL,
-    overwrite: Overwrite = False,
+    source: options.SourceToConvert,
+    store: options.StoreToWrite,
+    labels: options.LabelsFile = None,
+    label_column: options.LabelColumn = None,
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    keep_index: options.KeepIndex = False,
+    format: options.FileFormat = None,
+    dtype: options.Dtype = None,
+    chunk_rows: options.ChunkRows = None,
+    missing: options.Missing = MissingChunks.FILL,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Convert rows and labels to a zarr group, a few chunks at a time."""
     from streamgda import datasets  # noqa: PLC0415
@@ -59,7 +56,14 @@ def convert(
             given,
             store,
             labels=labels,
-            label_column=_name_or_number(label_column),
+            format=format,
+            dtype=dtype,
+            label_column=None if label_column is None else _column(label_column),
+            columns=_columns(columns),
+            drop=_columns(drop),
+            header=header,
+            delimiter=None if delimiter is None else delimiter.replace("\\t", "\t"),
+            keep_index=keep_index,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             progress=progress,
@@ -76,5 +80,12 @@ def convert(
     screen.say(f"written to {store}{stored} in {seconds:.2f} s")
 
 
-def _name_or_number(column: str | None) -> str | int | None:
-    return column if column is None or not column.lstrip("-").isdigit() else int(column)
+def _columns(texts: list[str] | None) -> list[Any] | None:
+    return [_column(part.strip()) for text in texts for part in text.split(",")] if texts else None
+
+
+def _column(text: str) -> Any:
+    """Return a name, an index or a range of indices."""
+    if matched := _RANGE.fullmatch(text):
+        return slice(*(int(bound) if bound else None for bound in matched.groups()))
+    return int(text) if _INDEX.fullmatch(text) else text

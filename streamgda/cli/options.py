@@ -46,6 +46,78 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing o
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 OutputModel = Annotated[Path, typer.Option(metavar="PATH", help="File for the estimator.")]
 
+# --- convert -------------------------------------------------------------------------------------
+
+
+class Format(StrEnum):
+    """Formats of files with any name."""
+
+    CSV = "csv"
+
+
+SourceToConvert = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="IDX, .npy or .npz file, table of text (.csv, .tsv, .txt, .data, .dat, .trn, .tst, "
+        ".test; IDX and text also as .gz), or zarr.",
+    ),
+]
+StoreToWrite = Annotated[
+    str, typer.Argument(metavar="STORE", help="zarr group to write: a directory or .zip.")
+]
+LabelsFile = Annotated[
+    str | None, typer.Option(metavar="PATH", help="File of labels, if they are not in SOURCE.")
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Text: name or index (from 0) of the column of labels; the last by default.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="Text: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME,...", help="Text: columns to leave out, given in the same way."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Text: whether the first line has the names of the columns; inferred by default.",
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="CHARACTER", help="Text: separator of the fields; inferred by default."),
+]
+KeepIndex = Annotated[
+    bool,
+    typer.Option(
+        "--keep-index", help="Text: keep a first column without a name that numbers the rows."
+    ),
+]
+FileFormat = Annotated[Format | None, typer.Option(help="csv for text under any other name.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        help="Type of the features, such as uint8 or float32; that of SOURCE by default, and "
+        "float64 for text.",
+    ),
+]
+ChunkRows = Annotated[
+    int | None, typer.Option(min=1, help="Rows per chunk; about 4 MiB of rows by default.")
+]
+
 # --- fit: the estimator and its parameters -------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda.datasets.sources import open_table
 from streamgda.datasets.tables import Block, Table
+from streamgda.datasets.text_options import Columns
 from streamgda.datasets.writer import created, reopened
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.runtime.parameters import as_integer
@@ -30,8 +31,12 @@ def convert(
     *,
     labels: Any = None,
     label_column: str | int | None = None,
+    columns: Columns = None,
+    drop: Columns = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    keep_index: bool = False,
+    format: str | None = None,
     names: tuple[str, str] = ("X", "y"),
     n_rows: int | None = None,
     dtype: Any = None,
@@ -47,33 +52,29 @@ def convert(
     Parameters
     ----------
     source : path, array, zarr node or store, or iterable of batches
-        IDX, ``.npy``, ``.npz``, ``.csv`` or ``.tsv`` file (IDX and text plain or gzip), zarr (a
-        directory, ``.zip``, URL, store or node), array in memory or in chunks (NumPy, dask, HDF5,
-        or what `numpy.asarray` accepts), or iterable of batches ``(X, y)`` or X. Dimensions after
-        the first are flattened. CSV files are read twice; their features become float64.
+        IDX, ``.npy``, ``.npz``, text (``.csv``, ``.tsv``, ``.txt``, ``.data``, ``.dat``, ``.trn``,
+        ``.tst``, ``.test``; text and IDX also gzip), zarr (directory, ``.zip``, URL, store, node),
+        array (NumPy, dask, HDF5, or what `numpy.asarray` accepts), or batches ``(X, y)`` or X.
+        Dimensions after the first are flattened. Text is read twice.
     store : path, zarr store or zarr group
         Where to write. A path (a zip file if it ends in ``.zip``, else a directory) appears only
         when it is complete. Other stores are written in place.
     labels : path, array-like, zarr node or False, default=None
         One label per row. If None, the labels of the source; if False, no labels.
-    label_column : str or int, default=None
-        CSV only: name or index of the label column; the last column if None.
-    header : bool, default=None
-        CSV only: whether the first line has column names. If None, it is inferred.
-    delimiter : str, default=None
-        CSV only: if None, a comma, or a tab for ``.tsv``.
+    label_column, columns, drop, header, delimiter, keep_index, format : optional
+        See `streamgda.datasets.text_options.TextOptions`; "csv" is the format of text.
     names : (str, str), default=("X", "y")
         Names of the arrays of features and labels in a source with several arrays.
     n_rows : int, default=None
         Total number of rows in the batches, if it is known.
     dtype : dtype, default=None
-        Type of the features; only floating types may round.
+        Type of the features; only floating types may round. By default float64 for text.
     chunk_rows : int, default=None
         Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
         Replace the content of `store`. A directory that is not zarr is never replaced.
     progress : callable, default=None
-        Called as ``progress(rows_done, rows_total)`` after each chunk; the total may be None.
+        Called as ``progress(rows_done, rows_total or None)`` after each chunk.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def convert(
     Raises
     ------
     SourceNotFoundError, SourceError
-        If a file is missing or damaged, or lacks an expected array.
+        If a file is missing or damaged, or lacks an array; the message names the line of a text.
     InvalidDataError
         If lengths, widths or types do not fit, or values do not fit `dtype`.
     InvalidParameterError
@@ -92,24 +93,29 @@ def convert(
     Examples
     --------
     >>> import numpy as np, zarr
-    >>> group = convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])
-    >>> group["X"].shape, group["y"][:].tolist()
-    ((2, 2), ['setosa', 'other'])
+    >>> convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])["y"][:].tolist()
+    ['setosa', 'other']
     """
-    csv_options = {"label_column": label_column, "header": header, "delimiter": delimiter}
+    text: Any = {"label_column": label_column, "columns": columns, "drop": drop, "header": header}
+    text |= {"delimiter": delimiter, "keep_index": keep_index or None}
+    about: Any = {"names": names, "n_rows": n_rows, "dtype": _number_type(dtype), "format": format}
     with contextlib.ExitStack() as stack:
-        table = open_table(source, labels, stack, names=names, n_rows=n_rows, **csv_options)
-        dtypes, chunk_rows = _layout(table, dtype, chunk_rows)
+        table = open_table(source, labels, stack, **about, **text)
+        dtypes, chunk_rows = _layout(table, about["dtype"], chunk_rows)
         with created(store, overwrite, (source, labels)) as group:
             _write(table, group, dtypes, chunk_rows, progress, store)
     return reopened(store)
 
 
-def _layout(table: Table, dtype: Any, chunk_rows: int | None) -> tuple[list[np.dtype], int]:
+def _layout(
+    table: Table, dtype: np.dtype | None, chunk_rows: int | None
+) -> tuple[list[np.dtype], int]:
     """Return the types of the arrays to write, and their rows per chunk."""
     if not table.n_features:
         raise InvalidDataError("the rows have no features; expected at least one")
-    dtypes = [_feature_dtype(table.dtype, dtype)]
+    if not _is_number_type(table.dtype):
+        raise InvalidDataError(f"features of dtype {table.dtype}, expected numbers")
+    dtypes = [dtype or table.dtype.newbyteorder("=")]
     if table.label_dtype is not None:
         dtypes.append(_label_dtype(table.label_dtype))
     if chunk_rows is None:
@@ -198,11 +204,11 @@ def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
     )
 
 
-def _feature_dtype(found: np.dtype, wanted: Any) -> np.dtype:
-    if not _is_number_type(found):
-        raise InvalidDataError(f"features of dtype {found}, expected numbers")
+def _number_type(wanted: Any) -> np.dtype | None:
+    if wanted is None:
+        return None
     try:
-        dtype = found if wanted is None else np.dtype(wanted)
+        dtype = np.dtype(wanted)
     except TypeError:
         raise InvalidParameterError(f"unknown dtype {wanted!r}") from None
     if not _is_number_type(dtype):

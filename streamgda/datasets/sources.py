@@ -8,11 +8,11 @@ import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from streamgda.datasets.csvtable import csv_table
+from streamgda.datasets.csvtable import SUFFIXES, csv_table
 from streamgda.datasets.idx import IdxFile
 from streamgda.datasets.tables import (
     Column,
@@ -22,18 +22,20 @@ from streamgda.datasets.tables import (
     column_table,
     with_labels,
 )
+from streamgda.datasets.text_options import TextOptions
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.runtime.parameters import as_integer
+from streamgda.runtime.parameters import as_integer, refuse
 from streamgda.storage.opening import opened_node
 
+_TEXT = f"{', '.join(SUFFIXES)}, or any name with format='csv'"
 _ACCEPTED = (
-    "IDX files (named like digits.idx or train-images-idx3-ubyte), .csv and .tsv (not for labels "
-    "alone), each also with .gz; .npy, .npz; and zarr in a directory or a .zip"
+    "IDX files (named like digits.idx or train-images-idx3-ubyte); .npy, .npz; zarr in a directory "
+    f"or a .zip; or, but not for labels alone, text ({_TEXT}); IDX and text also with .gz"
 )
 _IDX = re.compile(r"[-.]idx(\d+-[a-z]+)?$")
 
@@ -45,33 +47,36 @@ def open_table(
     *,
     names: tuple[str, str],
     n_rows: int | None,
-    **csv_options: Any,
+    dtype: np.dtype | None,
+    format: str | None,
+    **text_options: Unpack[TextOptions],
 ) -> Table:
     """Return the rows of a source, and its labels, as a table.
 
     Parameters
     ----------
-    source, labels, names, n_rows
+    source, labels, names, n_rows, dtype, format
         As for `streamgda.datasets.convert`.
     stack : contextlib.ExitStack
         Closes the files opened here.
-    **csv_options
-        Options of `csv_table`; those that are None are ignored.
+    **text_options
+        Options of a table of text. None is as if they were not given.
     """
     n_rows = None if n_rows is None else as_integer("n_rows", n_rows, "an integer >= 0", 0)
     own = labels is None  # those of the source
-    options = {name: value for name, value in csv_options.items() if value is not None}
-    suffix = _suffix(source) if _is_path(source) else ""
-    if options and suffix not in (".csv", ".tsv"):
-        raise InvalidParameterError(
-            f"{' and '.join(options)} given; expected only for .csv and .tsv files"
-        )
+    options: Any = {name: value for name, value in text_options.items() if value is not None}
+    text = _is_path(source) and (format == "csv" or _suffix(source) in SUFFIXES)
+    if format not in (None, "csv"):
+        raise refuse("format", format, "'csv', or None for the format of the name")
+    if format is not None and not _is_path(source):
+        raise InvalidParameterError("format given; expected only for the path of a file")
+    if options and not text:
+        raise InvalidParameterError(f"{' and '.join(options)} given; expected only for {_TEXT}")
     if "label_column" in options and not own:
         raise InvalidParameterError("label_column and labels were given; expected one of them")
 
-    if suffix in (".csv", ".tsv"):
-        options.setdefault("delimiter", "\t" if suffix == ".tsv" else ",")
-        table = csv_table(Path(source), labelled=own, **options)
+    if text:
+        table = csv_table(Path(source), labelled=own, dtype=dtype, **options)
     elif _are_batches(source):
         if labels is not None and labels is not False:
             raise InvalidParameterError(
