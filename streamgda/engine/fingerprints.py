@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import CheckpointError
-from streamgda.rows.masked import as_slab, is_masked
+from streamgda.rows import as_source
+from streamgda.rows.masked import is_masked
 from streamgda.rows.sources import RowSource
+from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import state_of
 
@@ -42,7 +44,7 @@ def refuse_others(held: Mapping[str, Any], now: Mapping[str, Any], where: str) -
             )
 
 
-def checksum(values: np.ndarray, before: int = 0) -> int:
+def checksum(values: Any, before: int = 0) -> int:
     """Return the checksum of values that follow those of the checksum `before`.
 
     It does not depend on how the values are cut into pieces.
@@ -52,6 +54,10 @@ def checksum(values: np.ndarray, before: int = 0) -> int:
     >>> checksum(np.arange(4)) == checksum(np.arange(2, 4), checksum(np.arange(2)))
     True
     """
+    if isinstance(values, CompressedRows):
+        for array in values.arrays:
+            before = checksum(array, before)
+        return before
     if is_masked(values):
         before = zlib.crc32(np.ascontiguousarray(np.ma.getmask(values)).data, before)
         values = np.ma.filled(values)  # what is behind a mask is no value
@@ -74,7 +80,7 @@ def fingerprint_method(
     return {"method": method, "model": f"checksum {value:08x}"}
 
 
-def fingerprint_rows(block: np.ndarray) -> int:
+def fingerprint_rows(block: Any) -> int:
     """Return the checksum of a sample of rows, evenly spaced in a block."""
     fitting = max(1, _SAMPLED_BYTES * len(block) // max(1, block.nbytes))
     return checksum(block[:: -(-len(block) // min(_SAMPLED_ROWS, fitting))])
@@ -158,7 +164,9 @@ class SeenBatches:
 
     def add(self, X: Any, *columns: Any) -> None:
         """Add the next batch."""
-        self._checksum = checksum(np.array([fingerprint_rows(as_slab(X))]), self._checksum)
+        self._checksum = checksum(
+            np.array([fingerprint_rows(as_source(X).whole())]), self._checksum
+        )
         for column in columns:
             self._checksum = checksum(np.asarray(column), self._checksum)
 
@@ -231,7 +239,7 @@ def fingerprint_part(
     >>> fingerprint_part(first, X[2:], [y[2:]]) == fingerprint_part(None, X[:2], [y])
     True
     """
-    labels, rows = before or (0, fingerprint_rows(as_slab(X)))
+    labels, rows = before or (0, fingerprint_rows(as_source(X).whole()))
     for column in columns:
         labels = checksum(np.asarray(column), labels)
     return labels, rows

@@ -16,6 +16,7 @@ from streamgda.rows.arrays import is_plain
 from streamgda.rows.labels import as_labels, encode
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
+from streamgda.rows.sparse import SparseRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
@@ -31,12 +32,14 @@ _HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
 
 
-def in_one_slab(X: Any) -> np.ndarray | None:
+def in_one_slab(X: Any) -> Any:
     """Return rows in memory that are summed at once, without a plan; None for all others."""
-    if isinstance(X, RowSource):
-        small = is_plain(X.values) and X.values.nbytes <= _COPIED_BYTES
-        return X.whole() if small else None
-    return X if is_plain(X) and X.nbytes <= _PLANNED_BYTES else None
+    if is_plain(X):
+        return X if X.nbytes <= _PLANNED_BYTES else None
+    if SparseRows.accepts(X):
+        X = as_source(X)
+    small = isinstance(X, RowSource) and X.copied_bytes <= _COPIED_BYTES
+    return X.whole() if small else None
 
 
 def plan_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.validation import validate_labelled
 from streamgda.moments import ClassMoments
+from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.interruption import Lock
 
@@ -47,6 +49,12 @@ class MomentLearner(RowClassifier):
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with contextlib.suppress(InvalidParameterError):  # which `fit` raises
+            tags.input_tags.sparse = not structure_of(self._covariance_type()).matrix
+        return tags
 
     def _check_parameters(self) -> None:
         """Raise `InvalidParameterError` if a parameter is out of range."""

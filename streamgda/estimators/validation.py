@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.masked import unmasked
 from streamgda.rows.sources import RowSource
+from streamgda.rows.sparse import SparseRows
+from streamgda.rows.validity import refuse_sparse
 
 
 def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
@@ -19,14 +22,14 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     Parameters
     ----------
     estimator : estimator
-    X : array-like, zarr.Array, dask collection or data frame
+    X : array-like, sparse matrix, zarr.Array, dask collection or data frame
     reset : bool
         Whether the estimator gets width and names from these rows.
 
     Returns
     -------
-    ndarray or RowSource
-        An array if the rows are in memory.
+    ndarray, sparse matrix or RowSource
+        An array or a matrix if the rows are in memory.
 
     Raises
     ------
@@ -34,7 +37,7 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
     if adapter_of(X).in_memory:
-        return validate_data(estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+        return validate_data(estimator, X, reset=reset, **_accepted(estimator, X))
     return _validate_header(estimator, as_source(X), reset)
 
 
@@ -50,10 +53,18 @@ def validate_labelled(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[A
     if not adapter_of(y).in_memory:
         y = unmasked(as_source(y, "y").whole(), "y")
     # Values are checked where they are summed: values that are not finite make such sums.
-    rows, labels = validate_data(
-        estimator, X, y, reset=reset, dtype="numeric", ensure_all_finite=False
-    )
+    rows, labels = validate_data(estimator, X, y, reset=reset, **_accepted(estimator, X))
     return rows, labels
+
+
+def _accepted(estimator: Any, X: Any) -> dict[str, Any]:
+    """Return which rows scikit-learn's validation accepts; refuse sparse ones that it does not."""
+    accepted = {"dtype": "numeric", "ensure_all_finite": False}
+    if SparseRows.accepts(X):
+        if not get_tags(estimator).input_tags.sparse:
+            refuse_sparse(X)
+        accepted["accept_sparse"] = "csr"
+    return accepted
 
 
 def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:

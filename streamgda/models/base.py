@@ -34,7 +34,8 @@ class Model(Saved):
 
     Scores of a chunk of rows are class by class, shape (n_classes, n_rows). The public methods
     take an array-like of rows, shape (n_rows, n_features), and `first_row`, the number of the
-    first of them in a larger array, from which errors count.
+    first of them in a larger array, from which errors count. Models without covariances between
+    features take sparse rows, too.
 
     Attributes
     ----------
@@ -55,6 +56,11 @@ class Model(Saved):
         """Bytes that scoring packs of the model, at most."""
 
     @property
+    def _takes_sparse(self) -> bool:
+        """True if sparse rows are scored as they are."""
+        return False
+
+    @property
     @abstractmethod
     def n_features(self) -> int:
         """Width of the rows that are scored."""
@@ -68,7 +74,7 @@ class Model(Saved):
     # --- scores of a chunk of rows ------------------------------------------------------------
 
     @abstractmethod
-    def _read(self, X: np.ndarray, first_row: int) -> np.ndarray:
+    def _read(self, X: Any, first_row: int) -> Any:
         """Return rows as the scoring kernels read them; refuse invalid ones."""
 
     @abstractmethod
@@ -96,7 +102,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`."""
-        X = as_matrix(X, first_row)
+        X = as_matrix(X, first_row, self._takes_sparse)
         check_width(X, self.n_features)
         return by_chunks(
             lambda rows, first: scores_of(self._read(rows, first)),
@@ -115,7 +121,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
-        out = np.empty((len(X), self.classes.size))
+        out = np.empty((length(X), self.classes.size))
         return self._score(X, scores_of, finish, out, first_row)
 
     def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
@@ -133,7 +139,7 @@ class Model(Saved):
         ndarray, shape (n_rows,)
             Class labels.
         """
-        out = np.empty(len(X), self.classes.dtype)
+        out = np.empty(length(X), self.classes.dtype)
         return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
 
     def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
@@ -219,7 +225,7 @@ class Model(Saved):
         ndarray, shape (n_rows,)
             Log-odds; positive where the second class is more probable.
         """
-        return self._score(X, self._relative_scores, difference, np.empty(len(X)), first_row)
+        return self._score(X, self._relative_scores, difference, np.empty(length(X)), first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`.
@@ -236,7 +242,12 @@ class Model(Saved):
         ndarray, shape (n_rows,)
             Log-densities.
         """
-        return self._score(X, self._joint, log_sum_exp, np.empty(len(X)), first_row)
+        return self._score(X, self._joint, log_sum_exp, np.empty(length(X)), first_row)
+
+
+def length(X: Any) -> int:
+    """Return the number of rows; sparse matrices have no length."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.models.base import Model, check_means, check_priors, check_two_classes
+from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures.packing import PackedVectors, packed_rows
 from streamgda.rows.blocks import as_rows
+from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import as_matrix, refuse_not_finite
 from streamgda.storage.checks import check_array, check_names, check_number
 from streamgda.storage.saved import State
@@ -23,12 +25,12 @@ from streamgda.storage.saved import State
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
 
 
-def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
+def binarise(X: Any, threshold: float | None, first_row: int = 0) -> Any:
     """Return ones where values are above the threshold and zeros elsewhere, as bytes.
 
     Parameters
     ----------
-    X : array-like, shape (n_rows, n_features)
+    X : array-like or sparse matrix, shape (n_rows, n_features)
     threshold : float or None
         None if the rows hold zeros and ones already.
     first_row : int
@@ -36,12 +38,13 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
 
     Returns
     -------
-    ndarray of uint8, in the shape of `X`
+    ndarray of uint8, or CompressedRows, in the shape of `X`
 
     Raises
     ------
     InvalidDataError
-        For NaN and infinity, and without a threshold for anything but zeros and ones.
+        For NaN and infinity, without a threshold for anything but zeros and ones, and with a
+        negative threshold for sparse rows.
 
     Examples
     --------
@@ -49,21 +52,41 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0) -> np.ndarray:
     array([[1, 1],
            [0, 0]], dtype=uint8)
     """
-    X = as_matrix(X, first_row)
-    if X.dtype.kind == "f" and not np.isfinite(X).all():
+    X = as_matrix(X, first_row, sparse=True)
+    sparse = type(X) is CompressedRows
+    values = X.values if sparse else X
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
         refuse_not_finite(X, first_row)
-    if threshold is not None:
-        return np.greater(X, threshold).view(np.uint8)
-    ones = X == 1
-    other = np.argwhere(~ones & (X != 0))
-    if other.size:
-        r, j = other[0]
-        raise InvalidDataError(
-            f"row {first_row + r}, column {j} of X is {X[r, j]}; binarize=None expects zeros "
-            f"and ones: give the threshold above which a value counts as one",
-            *("X", first_row + int(r), int(j)),
-        )
-    return ones.view(np.uint8)
+    if threshold is None:
+        ones = values == 1
+        other = ~ones & (values != 0)
+        if other.any():
+            _refuse_other(X, other, first_row)
+    else:
+        if sparse and threshold < 0:
+            raise InvalidDataError(
+                f"X is sparse, and with binarize={threshold:g} its zeros would be ones, which "
+                f"would make it dense; use a threshold of at least 0, or pass X.toarray()"
+            )
+        ones = np.greater(values, threshold)
+    ones = ones.view(np.uint8)
+    return X.with_values(ones) if sparse else ones
+
+
+def _refuse_other(X: Any, other: np.ndarray, first_row: int) -> NoReturn:
+    """Raise `InvalidDataError` for the first value that is neither zero nor one."""
+    if type(X) is CompressedRows:
+        r = int(X.rows_with(other).argmax())
+        row = X.row(r)
+        j = int(((row != 0) & (row != 1)).argmax())
+    else:
+        r, j = (int(i) for i in np.argwhere(other)[0])
+        row = X[r]
+    raise InvalidDataError(
+        f"row {first_row + r}, column {j} of X is {row[j]}; binarize=None expects zeros "
+        f"and ones: give the threshold above which a value counts as one",
+        *("X", first_row + r, j),
+    )
 
 
 @dataclass(frozen=True)
@@ -145,15 +168,19 @@ class BernoulliModel(Model):
         """Width of the rows that are scored."""
         return int(self.log_one.shape[1])
 
+    @property
+    def _takes_sparse(self) -> bool:
+        return True
+
     @cached_property
-    def _linear(self) -> tuple[PackedVectors, np.ndarray]:
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts of the scores, without probabilities of zero and one."""
         uncertain = np.isfinite(self.log_one) & np.isfinite(self.log_zero)
         one, zero = np.where(uncertain, self.log_one, 0.0), np.where(uncertain, self.log_zero, 0.0)
-        return PackedVectors(one - zero), zero.sum(axis=1) + self.log_priors
+        return one - zero, zero.sum(axis=1) + self.log_priors
 
     @cached_property
-    def _impossible(self) -> tuple[PackedVectors, np.ndarray] | None:
+    def _impossible(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Coefficients and intercepts of the number of a row's values that a class cannot have.
 
         None if all classes can have all values, as with smoothing.
@@ -161,26 +188,49 @@ class BernoulliModel(Model):
         never, always = self.log_one == -np.inf, self.log_zero == -np.inf
         if not (never.any() or always.any()):
             return None
-        coefficients = PackedVectors(never.astype(np.float64) - always)
-        return coefficients, always.sum(axis=1).astype(np.float64)
+        return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
+
+    @cached_property
+    def _packed(self) -> list[PackedVectors]:
+        return [PackedVectors(coefficients) for coefficients, _ in self._products_of_rows]
+
+    @cached_property
+    def _sparse(self) -> list[SparseTerms]:
+        zeros = np.broadcast_to(0.0, self.log_one.shape)
+        return [SparseTerms(zeros, None, linear) for linear, _ in self._products_of_rows]
+
+    @property
+    def _products_of_rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [self._linear] if self._impossible is None else [self._linear, self._impossible]
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
-    def _read(self, X: np.ndarray, first_row: int) -> np.ndarray:
-        return as_rows(binarise(X, self.threshold, first_row), _BYTE)
+    def _read(self, X: Any, first_row: int) -> Any:
+        ones = binarise(X, self.threshold, first_row)
+        return as_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
 
-    def _joint(self, X: np.ndarray) -> np.ndarray:
-        panels = packed_rows(X, np.arange(self.n_features), _FLOAT64)
-
-        def products(vectors: PackedVectors, offsets: np.ndarray) -> np.ndarray:
-            out, centre = np.empty((self.classes.size, len(X))), np.zeros(self.n_features)
-            scoring.linear_scores(panels, centre, vectors[_FLOAT64], 1.0, offsets, out)
-            return out
-
-        scores = products(*self._linear)
-        if self._impossible is not None:
-            scores[products(*self._impossible) > 0] = -np.inf
+    def _joint(self, X: Any) -> np.ndarray:
+        scores, *impossible = (
+            [
+                terms.scores(X, 1.0, offsets)
+                for terms, (_, offsets) in zip(self._sparse, self._products_of_rows, strict=True)
+            ]
+            if type(X) is CompressedRows
+            else self._dense_products(X)
+        )
+        for number in impossible:
+            scores[number > 0] = -np.inf
         return scores
+
+    def _dense_products(self, X: np.ndarray) -> list[np.ndarray]:
+        """Return the products of rows with each of the matrices, plus intercepts."""
+        panels = packed_rows(X, np.arange(self.n_features), _FLOAT64)
+        centre, products = np.zeros(self.n_features), []
+        for vectors, (_, offsets) in zip(self._packed, self._products_of_rows, strict=True):
+            out = np.empty((self.classes.size, len(X)))
+            scoring.linear_scores(panels, centre, vectors[_FLOAT64], 1.0, offsets, out)
+            products.append(out)
+        return products
 
     _relative_scores = _joint
 

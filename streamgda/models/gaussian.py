@@ -12,18 +12,22 @@ from scipy import special
 
 from streamgda import storage
 from streamgda.kernels import scoring
-from streamgda.models.base import Model, check_means, check_priors, check_two_classes
+from streamgda.models.base import Model, check_means, check_priors, check_two_classes, length
 from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
 from streamgda.models.scores import Finish, copied
+from streamgda.models.sparse import SparseScores
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.structures.packing import PackedVectors, multiply
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import refuse_not_finite
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class GaussianModel(Model):
     @property
     def packed_bytes(self) -> int:
         """Bytes that scoring packs of the model, at most."""
-        return self.roots.nbytes
+        return self.roots.nbytes if self.structure.matrix else 2 * self.means.nbytes
 
     @cached_property
     def n_features(self) -> int:
@@ -181,8 +185,13 @@ class GaussianModel(Model):
         return np.asarray(self.priors[seen] @ self.means[seen])
 
     @cached_property
+    def _class_means(self) -> np.ndarray:
+        return self._varying(self.means)
+
+    @cached_property
     def _centres(self) -> np.ndarray:
-        return self._varying(self.means if self.structure.per_class else self.xbar[None])
+        """Centres of the distances that scores contain."""
+        return self._class_means if self.structure.per_class else self._varying(self.xbar[None])
 
     def _varying(self, means: np.ndarray) -> np.ndarray:
         """Return means of the features in the density; zeros for classes without rows."""
@@ -195,6 +204,14 @@ class GaussianModel(Model):
     @cached_property
     def _packed_coefficients(self) -> PackedVectors:
         return PackedVectors(self.linear[0])
+
+    @property
+    def _takes_sparse(self) -> bool:
+        return not self.structure.matrix
+
+    @cached_property
+    def _sparse(self) -> SparseScores:
+        return SparseScores(self.roots, self.features, self.n_features)
 
     @cached_property
     def _constants(self) -> np.ndarray:
@@ -220,7 +237,11 @@ class GaussianModel(Model):
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
-    def _read(self, X: np.ndarray, first_row: int) -> np.ndarray:
+    def _read(self, X: Any, first_row: int) -> Any:
+        if type(X) is CompressedRows:
+            if not np.isfinite(X.values).all():
+                refuse_not_finite(X, first_row)
+            return as_rows(X, _FLOAT64)
         rows = as_rows(X, row_type(X.dtype).dtype)
         if rows.dtype.kind == "f" and not scoring.all_finite(rows):
             refuse_not_finite(rows, first_row)
@@ -230,6 +251,8 @@ class GaussianModel(Model):
         self, X: np.ndarray, centres: np.ndarray, scale: float, offsets: np.ndarray
     ) -> np.ndarray:
         """Return squared Mahalanobis distances to the centres, scaled, plus an offset for each."""
+        if type(X) is CompressedRows:
+            return self._sparse.distances(X, centres, scale, offsets)
         return self.structure.distances(
             self._packed_roots, X, self.features, centres, scale, offsets
         )
@@ -242,6 +265,8 @@ class GaussianModel(Model):
     def _relative_scores(self, X: np.ndarray) -> np.ndarray:
         if self.structure.per_class:
             return self._distances(X, self._centres, -0.5, self._constants + self.log_priors)
+        if type(X) is CompressedRows:
+            return self._sparse.products(X, self._centres, *self.linear)
         return self._products(X, self._packed_coefficients, self.linear[1])
 
     def _shared_scores(self, X: np.ndarray) -> np.ndarray:
@@ -255,7 +280,7 @@ class GaussianModel(Model):
         return scores
 
     def _most_probable(self, X: np.ndarray) -> np.ndarray:
-        if not self.structure.per_class:
+        if not self.structure.per_class or type(X) is CompressedRows:
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
         offsets = self._constants + self.log_priors
@@ -306,7 +331,7 @@ class GaussianModel(Model):
             np.take(classes, codes, out=out, mode="clip")
             out[-2 * best > limit] = label
 
-        return self._score(X, scores_of, finish, np.empty(len(X), label.dtype), first_row)
+        return self._score(X, scores_of, finish, np.empty(length(X), label.dtype), first_row)
 
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
@@ -359,7 +384,7 @@ class GaussianModel(Model):
         self, X: Any, first_row: int, vectors: PackedVectors, offsets: np.ndarray
     ) -> np.ndarray:
         """Return linear functions of rows less `xbar`, shape (n_rows, n_functions)."""
-        out = np.empty((len(X), offsets.size))
+        out = np.empty((length(X), offsets.size))
         return self._score(
             X, lambda rows: self._products(rows, vectors, offsets), copied, out, first_row
         )
@@ -407,7 +432,7 @@ class GaussianModel(Model):
         return self._distances_to_means(X, finish, first_row)
 
     def _distances_to_means(self, X: Any, finish: Finish, first_row: int) -> np.ndarray:
-        means, zeros = self._varying(self.means), np.zeros(self.classes.size)
+        means, zeros = self._class_means, np.zeros(self.classes.size)
         values = self._by_class(
             X, lambda rows: self._distances(rows, means, 1.0, zeros), finish, first_row
         )

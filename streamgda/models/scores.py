@@ -7,11 +7,13 @@ may overwrite them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python
@@ -27,7 +29,7 @@ Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, 
 def by_chunks(
     scores_of: Callable[[np.ndarray, int], np.ndarray],
     finish: Finish,
-    X: np.ndarray,
+    X: Any,
     n_scores: int,
     out: np.ndarray,
     first_row: int,
@@ -40,15 +42,16 @@ def by_chunks(
         Called as ``scores_of(rows, number of the first row)``; returns scores class by class, or
         whatever `finish` takes.
     finish : Finish
-    X : ndarray, shape (n_rows, n_features)
+    X : ndarray or CompressedRows, shape (n_rows, n_features)
     n_scores : int
         Scores of each row.
     out : ndarray, one entry a row
     first_row : int
         Number of the first row in a larger array.
     """
+    width = X.row_elements if type(X) is CompressedRows else X.shape[1]
     step = max(
-        _CHUNK_ELEMENTS // (X.shape[1] + n_scores),
+        _CHUNK_ELEMENTS // (width + n_scores),
         min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
     )
     step = max(_BLOCK, step // _BLOCK * _BLOCK)

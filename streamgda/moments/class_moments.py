@@ -17,6 +17,7 @@ from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import (
     CHECK_SUMS,
     Invalid,
@@ -114,7 +115,7 @@ class ClassMoments(Views):
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
-        X = as_maskable_matrix(X)
+        X = as_maskable_matrix(X, sparse=not self._structure.matrix)
         y = label_codes.as_labels(y, first_row=first_row)
         with self._lock:
             self._check_shapes(X, y)
@@ -127,7 +128,8 @@ class ClassMoments(Views):
                 weights, numbers, new = rows_to_count(X, sample_weight, invalid, first_row)
                 n_skipped += new
                 if numbers is not None:
-                    X, y = np.asarray(X)[numbers], y[numbers]
+                    X = X if type(X) is CompressedRows else np.asarray(X)
+                    X, y = X[numbers], y[numbers]
                     if not y.size:
                         self._n_skipped = n_skipped
                         return self if decay is None else self.__imul__(decay)

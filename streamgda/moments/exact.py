@@ -143,7 +143,8 @@ class ExactSums(Sums):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
         panel_dtype = self._widen_reach(X.dtype)
-        state = self.count, self.total, np.full(self.total.shape, self.origin)
+        full = np.full if type(X) is np.ndarray else _constant
+        state = self.count, self.total, full(self.total.shape, self.origin)
         self.structure.add_exact(X, codes, block_rows, *state, panel_dtype, self.scatter)
 
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
@@ -202,6 +203,11 @@ class ExactSums(Sums):
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+
+
+def _constant(shape: tuple[int, ...], value: int) -> np.ndarray:
+    """Return an array of one value that takes no memory."""
+    return np.broadcast_to(np.int64(value), shape)
 
 
 @cache

@@ -17,6 +17,7 @@ from streamgda.kernels.sums import add_sums
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure
 from streamgda.rows.blocks import as_rows, blocks
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 
@@ -33,10 +34,10 @@ _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied, and one for 
 class Sums(ABC):
     """Base of `CentredSums` and `ExactSums`.
 
-    A few rows are added to the state in one kernel call. For more rows, a small state is filled
-    for each segment of rows, on all threads, and the segments are merged in their order; a large
-    state is filled in place, each thread adding to parts of the matrix. Neither the segments nor
-    the order depend on the number of threads, so no bit does.
+    A few rows, and any number of sparse ones, are added to the state in one kernel call. For more
+    rows, a small state is filled for each segment of rows, on all threads, and the segments are
+    merged in their order; a large state is filled in place, each thread adding to parts of the
+    matrix. Neither the segments nor the order depend on the number of threads, so no bit does.
 
     Sums that moments hold must never be half changed, whatever exception arrives: they change in a
     single kernel call, or in a call that is not interrupted, or small ones are replaced by others.
@@ -135,7 +136,7 @@ class Sums(ABC):
 
     def updated(
         self,
-        X: np.ndarray,
+        X: Any,
         codes: np.ndarray,
         weights: np.ndarray,
         held: bool,
@@ -164,7 +165,8 @@ class Sums(ABC):
         if n > DEPTH:  # enough rows for every class to have some to multiply with each other
             block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
-        if n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK:
+        few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
+        if few or type(X) is CompressedRows:
             rows = as_rows(X, dtype)
             if held and not self._changes_at_once(dtype, weights):
                 uninterrupted(self._add_few, rows, codes, weights, block_rows)

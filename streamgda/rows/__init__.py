@@ -17,11 +17,13 @@ from streamgda.rows.frames import FrameRows
 from streamgda.rows.labels import as_labels
 from streamgda.rows.memmaps import MemmapRows
 from streamgda.rows.sources import RowSource
+from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
     DaskRows,
+    SparseRows,
     StoredRows,
     FrameRows,
     MaskedRows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,6 +32,11 @@ class ArrayRows(RowSource):
         if not X.ndim:
             raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
         return cls(X, X.shape, X.dtype, name)
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the array, infinity if they are in a memory map or masked."""
+        return float(self.values.nbytes) if is_plain(self.values) else math.inf
 
 
 @dataclass(frozen=True)

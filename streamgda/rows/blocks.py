@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from streamgda.kernels.scatter import DEPTH
+from streamgda.rows.sparse import CompressedRows
 
 NO_WEIGHTS = np.empty(0)
 NO_WEIGHTS.setflags(write=False)  # as those that `as_rows` returns
@@ -22,11 +24,15 @@ def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]
         yield rows, as_rows(X[rows], dtype)
 
 
-def as_rows(X: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def as_rows(X: Any, dtype: np.dtype) -> Any:
     """Return `X`, or a copy of it, as a C-contiguous read-only array of a data type.
+
+    Sparse rows stay sparse.
 
     Memory maps are often read-only; making every array so lets one compiled kernel serve both.
     """
+    if type(X) is CompressedRows:
+        return X.astype(dtype)
     rows = np.ascontiguousarray(X, dtype).view()
     rows.setflags(write=False)
     return rows

@@ -143,6 +143,11 @@ class RowSource:
         return math.prod(self.shape[1:])
 
     @property
+    def copied_bytes(self) -> float:
+        """Bytes of the container if this process holds it as arrays, otherwise infinity."""
+        return math.inf
+
+    @property
     def read_as_views(self) -> bool:
         """True if reading costs neither time nor memory."""
         return self.sliced_as_views and self.mapping is None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from scipy import sparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.scoring import all_finite
@@ -14,32 +13,40 @@ from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.masked import is_masked, unmasked
+from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.parameters import as_numbers, refuse
 
 _WIDE = 64  # features
 
 
-def as_matrix(X: Any, first_row: int = 0) -> np.ndarray:
+def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
     """Return rows as a two-dimensional array of real numbers, without copying such an array.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_rows, n_features)
+    first_row : int
+        Number of the first row in a larger array, from which errors count.
+    sparse : bool
+        Return sparse matrices and arrays as `CompressedRows`; otherwise they are refused.
 
     Raises
     ------
     InvalidDataError
         For sparse matrices, objects that are not numbers, complex numbers and other shapes, and
-        for masked values; it counts rows from `first_row`.
+        for masked values.
     """
-    X = as_maskable_matrix(X)
-    return X if type(X) is np.ndarray else unmasked(X, "X", first_row)
+    X = as_maskable_matrix(X, sparse)
+    return X if type(X) in (np.ndarray, CompressedRows) else unmasked(X, "X", first_row)
 
 
-def as_maskable_matrix(X: Any) -> np.ndarray:
+def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
     """Return rows as `as_matrix` does; as a masked array if, and only if, values are masked."""
     if type(X) is not np.ndarray:
-        if sparse.issparse(X):
-            raise InvalidDataError(
-                f"X is a sparse {X.format} matrix; dense rows are needed (Gaussian densities "
-                f"centre every value): pass row blocks of X.toarray()"
-            )
+        if SparseRows.accepts(X):
+            if not sparse:
+                refuse_sparse(X)
+            return X if type(X) is CompressedRows else CompressedRows.of(X)
         X = as_array(X, "X")
     if X.dtype.kind == "O":
         try:
@@ -57,6 +64,15 @@ def as_maskable_matrix(X: Any) -> np.ndarray:
             f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
         )
     return X
+
+
+def refuse_sparse(X: Any) -> NoReturn:
+    """Raise `InvalidDataError` for a sparse matrix whose rows need their covariances."""
+    raise InvalidDataError(
+        f"X is a sparse {getattr(X, 'format', 'csr')} matrix; dense rows are needed (covariances "
+        f"between features fill in the zeros): pass row blocks of X.toarray(), or use GaussianNB, "
+        f"BernoulliNB or covariance_type='diag'"
+    )
 
 
 def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
@@ -134,9 +150,10 @@ class Invalid:
             # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
             object.__setattr__(self, "nodata", value.item())
 
-    def needs_search(self, X: np.ndarray) -> bool:
+    def needs_search(self, X: Any) -> bool:
         """Return True if rows are searched before they are summed; otherwise sums are checked."""
-        return self.action == "skip" or self.nodata is not None or type(X) is not np.ndarray
+        plain = type(X) in (np.ndarray, CompressedRows)
+        return self.action == "skip" or self.nodata is not None or not plain
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""
@@ -146,8 +163,10 @@ class Invalid:
         with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
             return masked | np.equal(np.asarray(X), self.nodata)
 
-    def rows(self, X: np.ndarray) -> np.ndarray:
+    def rows(self, X: Any) -> np.ndarray:
         """Return the numbers of the invalid rows, in order."""
+        if type(X) is CompressedRows:
+            return np.flatnonzero(self._sparse_rows(X))
         found = [np.empty(0, np.intp)]
         for part, block in blocks(X, row_type(X.dtype).dtype):
             bad = np.zeros(len(block), bool)
@@ -157,6 +176,14 @@ class Invalid:
                 _mark_rows(self.missing(X[part]), bad)
             found.append(np.flatnonzero(bad) + part.start)
         return np.concatenate(found)
+
+    def _sparse_rows(self, X: CompressedRows) -> np.ndarray:
+        """Return a boolean array that is True for the invalid rows."""
+        hit = ~np.isfinite(X.values)
+        if self.nodata is None:
+            return X.rows_with(hit)
+        bad = X.rows_with(hit | self.missing(X.values))
+        return bad | (X.last - X.first < X.n_features) if self.nodata == 0 else bad
 
     def refuse(self, values: np.ndarray, row: int) -> None:
         """Raise `InvalidDataError` for the values of an invalid row, naming its number."""
@@ -185,7 +212,7 @@ CHECK_SUMS = Invalid()  # rows are not searched: a sum that is not finite is an 
 
 
 def rows_to_count(
-    X: np.ndarray, sample_weight: Any, invalid: Invalid, first_row: int = 0
+    X: Any, sample_weight: Any, invalid: Invalid, first_row: int = 0
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
     """Separate the rows that count from rows of weight zero and invalid rows.
 
@@ -212,7 +239,8 @@ def rows_to_count(
         bad = invalid.rows(X)
         bad = bad[counts[bad]]
         if bad.size and invalid.action == "raise":
-            invalid.refuse(X[bad[0]], first_row + int(bad[0]))
+            first = X.row(bad[0]) if type(X) is CompressedRows else X[bad[0]]
+            invalid.refuse(first, first_row + int(bad[0]))
         counts[bad] = False
         n_skipped = bad.size
     numbers = None if counts.all() else np.flatnonzero(counts)
@@ -221,7 +249,7 @@ def rows_to_count(
     return weights, numbers, n_skipped
 
 
-def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
+def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
     """Raise an error that names the first value of `X` that is NaN or infinite.
 
     Rows are numbered from `first_row`, with the offsets in `numbers` if given.
@@ -231,6 +259,11 @@ def refuse_not_finite(X: np.ndarray, first_row: int = 0, numbers: np.ndarray | N
     InvalidDataError
         Always: if all values are finite, their sums overflow.
     """
+    if type(X) is CompressedRows:
+        bad_rows = np.flatnonzero(X.rows_with(~np.isfinite(X.values)))[:1]
+        if bad_rows.size:
+            numbers = bad_rows if numbers is None else numbers[bad_rows]
+        X = np.array([X.row(r) for r in bad_rows]).reshape(bad_rows.size, X.n_features)
     for rows, block in blocks(X, row_type(X.dtype).dtype):
         bad = np.argwhere(~np.isfinite(block))
         if bad.size:

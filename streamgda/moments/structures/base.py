@@ -170,7 +170,10 @@ class Structure(ABC):
         mean_low: np.ndarray,
         scatter: np.ndarray,
     ) -> bool:
-        """Add rows to float64 sums, block by block; return False if a sum is not finite."""
+        """Add rows to float64 sums, block by block; return False if a sum is not finite.
+
+        Only kinds without covariances between features are given sparse rows, all as one block.
+        """
 
     @abstractmethod
     def add_exact(

@@ -9,9 +9,11 @@ import numpy as np
 from streamgda.kernels import scoring
 from streamgda.kernels.accumulate import add_centred, add_exact
 from streamgda.kernels.rounding import centre_squares
+from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures.base import NO_PANELS, Structure
+from streamgda.rows.sparse import CompressedRows
 
 
 class Diagonal(Structure):
@@ -50,7 +52,7 @@ class Diagonal(Structure):
 
     def add_centred(
         self,
-        X: np.ndarray,
+        X: Any,
         codes: np.ndarray,
         weights: np.ndarray,
         block_rows: int,
@@ -59,14 +61,17 @@ class Diagonal(Structure):
         mean_low: np.ndarray,
         scatter: np.ndarray,
     ) -> bool:
-        finite: bool = add_centred(
-            X, codes, weights, block_rows, count, mean, mean_low, NO_PANELS, scatter
-        )
+        finite: bool
+        state = count, mean, mean_low
+        if type(X) is CompressedRows:
+            finite = add_sparse_centred(*X.arrays, codes, weights, *state, scatter)
+        else:
+            finite = add_centred(X, codes, weights, block_rows, *state, NO_PANELS, scatter)
         return finite
 
     def add_exact(
         self,
-        X: np.ndarray,
+        X: Any,
         codes: np.ndarray,
         block_rows: int,
         count: np.ndarray,
@@ -75,6 +80,10 @@ class Diagonal(Structure):
         panel_dtype: Any,
         scatter: np.ndarray,
     ) -> None:
+        if type(X) is CompressedRows:
+            entries = X.astype(np.int32).arrays
+            add_sparse_exact(*entries, codes, int(origins[0, 0]), count, total, scatter)
+            return
         zeros = np.zeros_like(origins)
         add_exact(X, codes, block_rows, count, total, origins, origins, zeros, NO_PANELS, scatter)
 

@@ -1,0 +1,137 @@
+"""Sums and scores of sparse rows, in time proportional to the entries that are stored.
+
+Row r has the entries ``values[p]`` in the columns ``columns[p]``, for p from ``first[r]`` up to
+``last[r]``; all others are zero.
+"""
+
+import numpy as np
+
+from streamgda.kernels import contracting_kernel, kernel
+from streamgda.kernels.accumulate import LARGE, group_of_class, means_of_sums, rows_by_group
+from streamgda.kernels.merging import add_outer, merge_means
+
+
+@kernel
+def add_sparse_centred(
+    values, columns, first, last, codes, weights, count, mean, mean_low, scatter
+):
+    """Add rows to counts, means and variances about the means; return False if not all are finite.
+
+    Nothing has changed then. Like dense rows, those of a class are summed about its first row and
+    squared about their mean; the zeros of a feature count once, with their weight.
+    """
+    n_classes, d = mean.shape
+    weighted = weights.shape[0] > 0
+    total = most = 0.0
+    for r in range(codes.shape[0]):
+        total += weights[r] if weighted else 1.0
+        for p in range(first[r], last[r]):
+            size = abs(values[p])
+            if not size < LARGE / 4:  # NaN is not less
+                return False
+            most = max(most, size)
+    if not total * (4 * most) * (4 * most) < np.inf:
+        return False
+    order, starts = rows_by_group(codes, n_classes, n_classes)
+    group = group_of_class(n_classes, scatter.shape[0])
+    number, weight, at = np.empty(1), np.empty(1), np.empty(1, np.intp)
+    pivot, sums, gap = np.empty((1, d)), np.empty((1, d)), np.empty((1, d))
+    present, zeros = np.empty(d, np.int64), np.empty(d)
+    for k in range(n_classes):
+        own = order[starts[k] : starts[k + 1]]
+        if own.shape[0] == 0:
+            continue
+        number[0], at[0] = 0.0, k
+        pivot[:], sums[:], present[:], zeros[:] = 0, 0, 0, 0
+        for p in range(first[own[0]], last[own[0]]):
+            pivot[0, columns[p]] = values[p]
+        for i in range(own.shape[0]):
+            r = own[i]
+            w = weights[r] if weighted else 1.0
+            number[0] += w
+            for p in range(first[r], last[r]):
+                j = columns[p]
+                sums[0, j] += w * (values[p] - pivot[0, j])
+                present[j] += 1
+                zeros[j] -= w
+        for j in range(d):
+            # Weights that are summed in another order leave a rest.
+            zeros[j] = max(zeros[j] + number[0], 0.0) if present[j] < own.shape[0] else 0.0
+            sums[0, j] -= zeros[j] * pivot[0, j]
+        means_of_sums(number, pivot, sums)
+        squares = scatter[group[k]]
+        for i in range(own.shape[0]):
+            r = own[i]
+            w = weights[r] if weighted else 1.0
+            for p in range(first[r], last[r]):
+                j = columns[p]
+                t = (values[p] - pivot[0, j]) - sums[0, j]
+                squares[j] += w * (t * t)
+        for j in range(d):
+            t = pivot[0, j] + sums[0, j]
+            squares[j] += zeros[j] * (t * t)
+        merge_means(number, pivot, sums, at, count, mean, mean_low, gap, weight)
+        if weight[0] > 0:
+            add_outer(gap[0], weight[0], squares)
+    return True
+
+
+@kernel
+def add_sparse_exact(values, columns, first, last, codes, origin, count, total, scatter):
+    """Add rows of whole numbers to counts, and to int64 sums and squares about an origin."""
+    n_classes, d = total.shape
+    group = group_of_class(n_classes, scatter.shape[0])
+    number = np.zeros(n_classes, np.int64)
+    for r in range(codes.shape[0]):
+        k = codes[r]
+        number[k] += 1
+        for p in range(first[r], last[r]):
+            x = np.int64(values[p])
+            total[k, columns[p]] += x
+            scatter[group[k], columns[p]] += x * (x - 2 * origin)
+    for k in range(n_classes):
+        count[k] += number[k]
+        if origin != 0 and number[k] > 0:
+            for j in range(d):
+                total[k, j] -= number[k] * origin
+                scatter[group[k], j] += number[k] * origin * origin
+
+
+@contracting_kernel
+def sparse_scores(
+    values, columns, first, last, quadratic, linear, base, far, slots, scale, offsets, out
+):
+    """Write ``offsets[k] + scale * sum_j t (A t + B)`` with t = x - m, by class, row and feature.
+
+    Near features have coefficients of x and of its square, shape (n_features, n_classes), and
+    `base` holds their sum for a row of zeros; `quadratic` is empty if A is zero. Far features are
+    centred: ``slots[j]`` is the position of feature j among those of any class, or -1. `far` holds
+    the start of each class in the four arrays that follow: positions, m, A and B.
+    """
+    starts, positions, centres, second, one = far
+    n_classes = base.shape[0]
+    square, centred = quadratic.shape[0] > 0, slots.shape[0] > 0
+    row = np.zeros(slots.max() + 1 if centred else 0)
+    sums = np.empty(n_classes)
+    for r in range(first.shape[0]):
+        sums[:] = base
+        for p in range(first[r], last[r]):
+            x, j = values[p], columns[p]
+            if centred and slots[j] >= 0:
+                row[slots[j]] = x
+            if square:
+                for k in range(n_classes):
+                    sums[k] += x * (quadratic[j, k] * x + linear[j, k])
+            else:
+                for k in range(n_classes):
+                    sums[k] += x * linear[j, k]
+        if centred:
+            for k in range(n_classes):
+                for i in range(starts[k], starts[k + 1]):
+                    t = row[positions[i]] - centres[i]
+                    sums[k] += t * (second[i] * t + one[i])
+            for p in range(first[r], last[r]):
+                if slots[columns[p]] >= 0:
+                    row[slots[columns[p]]] = 0.0
+        for k in range(n_classes):
+            out[k, r] = offsets[k] + scale * sums[k]

@@ -1,0 +1,164 @@
+"""Sparse matrices and arrays of scipy, of any format; they are never made dense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows.sources import RowSource
+
+_MOST_FEATURES = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedRows:
+    """Rows whose entries are zero except for those that are stored.
+
+    They have the attributes of an array of rows that a pass over rows uses. Slices share the
+    entries.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_stored,)
+        Entries that are stored, each at most once; zeros may be among them.
+    columns : ndarray of int32, shape (n_stored,)
+        Their columns.
+    first, last : ndarray of int64, shape (n_rows,)
+        The entries of row r are ``values[first[r]:last[r]]``.
+    n_features : int
+    """
+
+    values: np.ndarray
+    columns: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    n_features: int
+
+    ndim = 2
+
+    def __len__(self) -> int:
+        return self.first.size
+
+    def __getitem__(self, rows: slice | np.ndarray) -> CompressedRows:
+        first, last = self.first[rows], self.last[rows]
+        if not isinstance(rows, slice) or not first.size:
+            return replace(self, first=first, last=last)
+        start, stop = first[0], last[-1]
+        some = self.values[start:stop], self.columns[start:stop]
+        return CompressedRows(*some, first - start, last - start, self.n_features)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return len(self), self.n_features
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the values."""
+        return self.values.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the rows."""
+        return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Values, columns, and the first and one past the last entry of each row."""
+        return self.values, self.columns, self.first, self.last
+
+    @property
+    def row_elements(self) -> int:
+        """Entries of a row that are stored, on average."""
+        return -(-self.values.size // max(1, len(self)))
+
+    def with_values(self, values: np.ndarray) -> CompressedRows:
+        """Return rows with other values in the same places."""
+        return replace(self, values=values)
+
+    def astype(self, dtype: Any) -> CompressedRows:
+        """Return the rows with values of a data type; without a copy if they have it."""
+        return self.with_values(np.ascontiguousarray(self.values, dtype))
+
+    def rows_with(self, hit: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for rows with an entry for which `hit` is True."""
+        before = np.concatenate([[0], np.cumsum(hit)])
+        return np.asarray(before[self.last] > before[self.first])
+
+    def row(self, number: int) -> np.ndarray:
+        """Return one row with its zeros, shape (n_features,)."""
+        entries = slice(self.first[number], self.last[number])
+        dense = np.zeros(self.n_features, self.dtype)
+        dense[self.columns[entries]] = self.values[entries]
+        return dense
+
+    @classmethod
+    def of(cls, X: Any) -> Self:
+        """Return the rows of a sparse matrix or array.
+
+        Raises
+        ------
+        InvalidDataError
+            For another number of dimensions, objects, complex numbers, and indices out of bounds.
+        """
+        if X.ndim != 2:
+            raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
+        if X.dtype.kind not in "biuf":
+            what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
+            raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
+        if X.shape[1] > _MOST_FEATURES:
+            raise InvalidDataError(f"X has {X.shape[1]} features; at most 2**31 - 1 are possible")
+        try:
+            if hasattr(X, "check_format"):
+                X.check_format(full_check=True)
+            rows = X.tocsr()
+        except ValueError as error:
+            raise InvalidDataError(f"X is no valid {X.format} matrix: {error}") from None
+        if not rows.has_canonical_format:
+            rows = rows.copy() if rows is X else rows
+            rows.sum_duplicates()
+        values = rows.data.view(np.uint8) if rows.dtype.kind == "b" else rows.data
+        bounds = rows.indptr.astype(np.int64)
+        columns = np.ascontiguousarray(rows.indices, np.int32)
+        return cls(values, columns, bounds[:-1], bounds[1:], rows.shape[1])
+
+
+@dataclass(frozen=True)
+class SparseRows(RowSource):
+    """Rows of a sparse matrix or array, read as `CompressedRows`."""
+
+    in_memory = True
+    sliced_as_views = True
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept what scipy calls sparse, and rows that have been converted."""
+        return sparse.issparse(X) or isinstance(X, CompressedRows)
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, converted to `CompressedRows`."""
+        rows = X if isinstance(X, CompressedRows) else CompressedRows.of(X)
+        return cls(rows, rows.shape, rows.dtype, name)
+
+    @property
+    def row_elements(self) -> int:
+        """Entries of a row that are stored, on average."""
+        return int(self.values.row_elements)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, on average."""
+        return -(-self.values.nbytes // max(1, len(self.values)))
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the arrays that hold the rows."""
+        return float(self.values.nbytes)
+
+    def _slice(self, start: int, stop: int) -> Any:
+        return self.values[start:stop]
