@@ -33,6 +33,10 @@ class InvalidDataError(StreamGDAError, ValueError):
         self.args = (f"{where}: {self}",)
 
 
+class SparseDataError(InvalidDataError, TypeError):
+    """Sparse rows where dense ones are needed; a TypeError, too, as in scikit-learn."""
+
+
 class InvalidParameterError(StreamGDAError, ValueError):
     """A parameter value that is out of range or does not fit the data."""
 

@@ -136,8 +136,8 @@ def test_objects_and_strings(fitted, method):
 def test_sparse_matrices(fitted, method):
     X, y = blobs()
     rows = sparse.csr_matrix(X)
-    refuses(TypeError, r"Sparse data .* Use '.toarray\(\)'", fitted, method, rows, y)
-    refuses(TypeError, r"Sparse data .* Use '.toarray\(\)'", fitted, "predict", rows)
+    refuses(TypeError, r"sparse csr matrix; .* X.toarray\(\)", fitted, method, rows, y)
+    refuses(TypeError, r"sparse csr matrix; .* X.toarray\(\)", fitted, "predict", rows)
     with pytest.raises(InvalidDataError, match=r"sparse csr matrix; .* X.toarray\(\)"):
         ClassMoments().update(rows, y)
 

@@ -49,12 +49,13 @@ from streamgda.errors import (
 # Their rows are constant within each class, or fewer than features; smoothing allows for both.
 _SHAPES = {"check_sample_weights_shape", "check_sample_weights_not_overwritten"}
 _EQUIVALENCE = {"check_sample_weight_equivalence_on_dense_data"}
+_SPARSE_EQUIVALENCE = {"check_sample_weight_equivalence_on_sparse_data"}
 _SINGULAR = {
     "full": _SHAPES | _EQUIVALENCE,
     "tied": _SHAPES | _EQUIVALENCE,
-    "diag": _SHAPES | _EQUIVALENCE,
+    "diag": _SHAPES | _EQUIVALENCE | _SPARSE_EQUIVALENCE,
     "tied_diag": _SHAPES,
-    "spherical": _EQUIVALENCE,
+    "spherical": _EQUIVALENCE | _SPARSE_EQUIVALENCE,
 }
 
 

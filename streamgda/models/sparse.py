@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from streamgda.kernels.sparse import sparse_scores
@@ -113,10 +115,10 @@ class SparseScores:
     ) -> SparseTerms:
         if id(key) not in self._terms:
             far = self._roots * centres**2 > _FAR
-            wide = (
+            wide: list[Any] = [
                 None if values is None else self._among_all(np.broadcast_to(values, key.shape))
                 for values in (centres, second, one, far)
-            )
+            ]
             self._terms[id(key)] = key, SparseTerms(*wide)
         return self._terms[id(key)][1]
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, SparseDataError
 from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
@@ -67,8 +67,8 @@ def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
 
 
 def refuse_sparse(X: Any) -> NoReturn:
-    """Raise `InvalidDataError` for a sparse matrix whose rows need their covariances."""
-    raise InvalidDataError(
+    """Raise `SparseDataError` for rows that need covariances between features."""
+    raise SparseDataError(
         f"X is a sparse {getattr(X, 'format', 'csr')} matrix; dense rows are needed (covariances "
         f"between features fill in the zeros): pass row blocks of X.toarray(), or use GaussianNB, "
         f"BernoulliNB or covariance_type='diag'"

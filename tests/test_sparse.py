@@ -1,0 +1,338 @@
+"""Sparse rows: learnt and scored as the same rows are when dense, but never made so."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import naive_bayes
+from sklearn.utils import get_tags
+
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+    accumulate,
+)
+from streamgda.engine import plan
+from streamgda.errors import InvalidDataError, SparseDataError
+from streamgda.models import sparse as sparse_models
+
+pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+
+METHODS = ("predict_joint_log_proba", "predict_log_proba", "predict_proba", "score_samples")
+FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
+DIAGONAL = ("diag", "tied_diag", "spherical", "tied_spherical")
+
+
+def rows(n=120, d=15, seed=0, dtype=float):
+    """Rows of which most entries are zero, of three classes, with weights."""
+    random = np.random.default_rng(seed)
+    X = random.normal(1, 2, (n, d)) * (random.random((n, d)) < random.random(d))
+    X[:, 0] += 3  # never zero
+    y = np.arange(n) % 3
+    X[:, 1] += 5 * y  # without zeros in two classes
+    weights = random.choice([0, 0.5, 1, 3.7], n)
+    return (X if dtype is float else np.rint(np.abs(X) * 4)).astype(dtype), y, weights
+
+
+def container(X, form, as_array=True, index=None):
+    found = getattr(sp, f"{form}_array" if as_array else f"{form}_matrix")(X)
+    if index is not None and hasattr(found, "indptr"):
+        found.indptr, found.indices = found.indptr.astype(index), found.indices.astype(index)
+    return found
+
+
+def assert_same_moments(a, b, rtol=1e-12):
+    a, b = a.centred(), b.centred()
+    np.testing.assert_allclose(b.count, a.count, rtol=1e-14)
+    np.testing.assert_allclose(b.mean, a.mean, rtol=rtol, atol=1e-13)
+    np.testing.assert_allclose(b.scatter, a.scatter, rtol=rtol, atol=1e-11)
+
+
+@given(
+    st.sampled_from(DIAGONAL),
+    st.sampled_from(FORMATS),
+    st.booleans(),
+    st.sampled_from([np.int32, np.int64, None]),
+    st.sampled_from([float, np.float32, np.int64, np.uint8, np.int16, np.uint16, np.bool_]),
+    st.booleans(),
+    st.lists(st.integers(1, 119), max_size=3),
+    st.integers(0, 20),
+)
+def test_moments_are_those_of_dense_rows(kind, form, as_array, index, dtype, weighted, cuts, seed):
+    X, y, weights = rows(seed=seed, dtype=dtype)
+    dense, sparse = ClassMoments(kind), ClassMoments(kind)
+    for part in np.split(np.arange(len(y)), sorted(set(cuts))):
+        w = weights[part] if weighted else None
+        dense.update(X[part], y[part], w)
+        sparse.update(container(X[part], form, as_array, index), y[part], w)
+    assert sparse.exact == dense.exact
+    if dense.exact:
+        for name, values in dense._sums.arrays().items():
+            np.testing.assert_array_equal(sparse._sums.arrays()[name], values, strict=True)
+    assert_same_moments(dense, sparse, rtol=1e-12 if X.dtype != np.float32 else 1e-6)
+
+
+ESTIMATORS = [
+    GaussianNB(),
+    BernoulliNB(),
+    BernoulliNB(alpha=0, binarize=1.5),
+    *(GaussianDiscriminantAnalysis(kind) for kind in DIAGONAL[1:]),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
+    X, y, weights = rows()
+    sparse = container(X, form)
+    given_weights = (weights,) if weighted else ()
+    dense = estimator.fit(X, y, *given_weights)
+    methods = (*METHODS, "decision_function", "mahalanobis", "p_values")
+    methods = [method for method in methods if hasattr(dense, method)]
+    expected = {method: getattr(dense, method)(X) for method in methods}
+    labels = dense.predict(X)
+    score = dense.score(X, y, *given_weights)
+    estimator.fit(sparse, y, *given_weights)
+    assert get_tags(estimator).input_tags.sparse
+    for method, values in expected.items():
+        np.testing.assert_allclose(
+            getattr(estimator, method)(sparse), values, rtol=1e-10, atol=1e-11, err_msg=method
+        )
+    np.testing.assert_array_equal(estimator.predict(sparse), labels)
+    assert estimator.score(sparse, y, *given_weights) == score
+    model = estimator.model_  # rows may be given to it, too
+    np.testing.assert_array_equal(model.predict(sparse), labels)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_chunks_of_rows_do_not_matter(threads, use_threads):
+    use_threads(threads)
+    X, y, _ = rows(2000)
+    sparse = sp.csr_array(X)
+    fitted = GaussianNB().fit(sparse, y)
+    expected = fitted.predict_joint_log_proba(sparse)
+    for part in (slice(700, 900), slice(5, 6)):
+        found = fitted.predict_joint_log_proba(sparse[part])
+        np.testing.assert_array_equal(found, expected[part])
+
+
+@pytest.mark.parametrize("binarize", [0.0, 2.0, None])
+def test_agrees_with_scikit_learn(binarize):
+    X, y, weights = rows()
+    sparse = sp.csr_matrix(X > 0.5) * 1.0 if binarize is None else sp.csr_matrix(X)
+    theirs = naive_bayes.BernoulliNB(binarize=binarize).fit(sparse, y, weights)
+    ours = BernoulliNB(binarize=binarize).fit(sparse, y, weights)
+    np.testing.assert_allclose(ours.feature_count_, theirs.feature_count_, atol=1e-12)
+    np.testing.assert_allclose(
+        ours.predict_joint_log_proba(sparse), theirs.predict_joint_log_proba(sparse), rtol=1e-11
+    )
+
+
+def test_features_far_from_zero_do_not_cancel():
+    random = np.random.default_rng(0)
+    X = random.normal(1e8, 1, (300, 6)) + np.arange(300)[:, None] % 2
+    X[:, 3:] = random.normal(size=(300, 3))
+    X[::2, 5] += 1e6
+    y = np.arange(300) % 2
+    for estimator in (GaussianNB(var_smoothing=0), GaussianDiscriminantAnalysis("tied_diag")):
+        dense = estimator.fit(X, y)
+        values = dense.predict_log_proba(X), dense.mahalanobis(X)
+        estimator.fit(sp.csr_array(X), y)
+        for found, expected in zip(
+            (estimator.predict_log_proba(sp.csr_array(X)), estimator.mahalanobis(sp.csr_array(X))),
+            values,
+            strict=True,
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_most_features_far_from_zero_have_entries_in_most_rows():
+    X, y, _ = rows(600)
+    fitted = GaussianNB().fit(sp.csr_array(X), y)
+    far = fitted.var_**-1 * fitted.theta_**2 > sparse_models._FAR
+    share = np.array([(X[y == k] != 0).mean(axis=0) for k in range(3)])
+    assert far.any()
+    assert (share[far] > 16 / 17).all()
+
+
+def test_constant_features_are_found():
+    X, y, _ = rows()
+    X[:, 2], X[:, 3] = 0.1, 0
+    with pytest.warns(UserWarning, match="2 of 15 features are constant.* 2, 3"):
+        fitted = GaussianNB().fit(sp.csc_array(X), y)
+    np.testing.assert_array_equal(fitted.constant_features_, [2, 3])
+    np.testing.assert_array_equal(fitted.theta_[:, 2], 0.1)
+
+
+def test_a_million_features_take_time_for_the_entries_only():
+    random, d = np.random.default_rng(0), 1 << 20
+    n = 2000  # dense rows would need 16 GB
+    indices = np.sort(random.integers(0, d // 50, (n, 50)) + np.arange(50) * (d // 50), axis=1)
+    entries = random.normal(size=n * 50), indices.ravel(), np.arange(0, n * 50 + 1, 50)
+    X, y = sp.csr_array(entries, shape=(n, d)), np.arange(n) % 2
+    theirs = naive_bayes.BernoulliNB().fit(X, y)
+    ours = BernoulliNB()
+    for part in (slice(0, 1500), slice(1500, n)):
+        ours.partial_fit(X[part], y[part])
+    np.testing.assert_array_equal(ours.feature_count_, theirs.feature_count_)
+    np.testing.assert_allclose(
+        ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), rtol=1e-9
+    )
+
+
+def test_explicit_zeros_duplicates_and_any_order():
+    entries = np.array([1.0, 2.0, 0.0, 4.0, -1.0]), np.array([2, 0, 1, 2, 2]), np.array([0, 2, 5])
+    X = sp.csr_array(entries, shape=(2, 3))  # 4 and -1 are of one entry
+    before = [array.copy() for array in (X.data, X.indices)]
+    found = ClassMoments("diag").update(X, [0, 1])
+    np.testing.assert_array_equal(found.means, [[2, 0, 1], [0, 0, 3]])
+    for array, old in zip((X.data, X.indices), before, strict=True):
+        np.testing.assert_array_equal(array, old)  # what was given has not changed
+
+
+# --- passes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path):
+    if small:
+        for name in ("_SLAB_BYTES", "_COPIED_BYTES"):
+            monkeypatch.setattr(plan, name, 100)
+        monkeypatch.setattr(plan, "_FEWEST_ROWS", 32)
+    X, y, _ = rows(300)
+    sparse = sp.csr_array(X)
+    for estimator in (GaussianNB(), BernoulliNB()):
+        whole = estimator.fit(X[:200], y[:200]).predict_proba(X)
+        estimator.fit(sparse, y).forget(sparse[200:], y[200:])
+        np.testing.assert_allclose(estimator.predict_proba(sparse), whole, atol=1e-10)
+        estimator.predict_proba(sparse, out=tmp_path / f"{type(estimator).__name__}")
+        dense = estimator.fit(X[:100], y[:100]).partial_fit(X[100:], y[100:], half_life=30)
+        faded = dense.predict_proba(X)
+        estimator.fit(sparse[:100], y[:100]).partial_fit(sparse[100:], y[100:], half_life=30)
+        np.testing.assert_allclose(estimator.predict_proba(sparse), faded, atol=1e-10)
+
+
+def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path):
+    X, y, weights = rows(300)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
+    monkeypatch.setattr(plan, "_FEWEST_ROWS", 64)
+    expected = accumulate(X, y, covariance_type="diag", sample_weight=weights)
+    batches = [(sp.csr_array(X[i : i + 99]), y[i : i + 99], weights[i : i + 99]) for i in (0, 99)]
+    for _ in range(2):  # written, and read again
+        options = {"covariance_type": "diag", "checkpoint_every": 0}
+        found = accumulate(
+            *(sp.coo_array(X), y), sample_weight=weights, checkpoint=tmp_path / "a", **options
+        )
+        assert_same_moments(expected, found)
+        found = accumulate(iter(batches), checkpoint=tmp_path / "b", **options)
+        assert_same_moments(
+            accumulate(X[:198], y[:198], sample_weight=weights[:198], covariance_type="diag"), found
+        )
+
+
+def test_invalid_rows_are_left_out():
+    X, y, weights = rows()
+    X[7, 2], X[20, 0], X[21, 0] = np.nan, np.inf, -5
+    weights[[7, 20]] = 0, 1
+    options = {"covariance_type": "diag", "on_invalid": "skip", "nodata": -5}
+    dense = accumulate(X, y, sample_weight=weights, **options)
+    sparse = accumulate(sp.csr_array(X), y, sample_weight=weights, **options)
+    assert dense.n_skipped == sparse.n_skipped == 2
+    assert_same_moments(dense, sparse)
+    zeros = accumulate(sp.csr_array(X), y, **options | {"nodata": 0})
+    assert zeros.n_skipped == accumulate(X, y, **options | {"nodata": 0}).n_skipped
+    with pytest.raises(InvalidDataError, match="row 20 holds NaN, infinity or nodata=-5, first in"):
+        accumulate(
+            *(sp.csr_array(X), y), sample_weight=weights, **options | {"on_invalid": "raise"}
+        )
+
+
+def test_a_threshold_on_sparse_rows():
+    X, y, _ = rows()
+    y = y > 0
+    dense = ThresholdClassifier(BernoulliNB()).fit(X, y)
+    sparse = ThresholdClassifier(BernoulliNB()).fit(sp.csr_array(X), y)
+    assert sparse.threshold_ == pytest.approx(dense.threshold_)
+    np.testing.assert_array_equal(sparse.predict(sp.csr_array(X)), dense.predict(X))
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [GaussianNB(), BernoulliNB()], ids=str)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(estimator, value):
+    X, y, _ = rows()
+    fitted = estimator.fit(sp.csr_array(X), y)
+    before = fitted.predict_proba(X)
+    X[70, 4] = value
+    for method, *labels in (("fit", y), ("partial_fit", y), ("predict",), ("score", y)):
+        with pytest.raises(InvalidDataError, match=r"row 70, column 4 is (nan|inf)"):
+            getattr(fitted, method)(sp.csc_matrix(X), *labels)
+    X[70, 4] = 0
+    np.testing.assert_array_equal(fitted.predict_proba(X), before)
+
+
+def test_sums_that_overflow_change_nothing():
+    X, y, _ = rows()
+    moments = ClassMoments("diag").update(sp.csr_array(X), y)
+    before = moments.copy()
+    for factor in (1e160, 1e150):
+        with pytest.raises(InvalidDataError, match="overflow float64"):
+            moments.update(sp.csr_array(X * factor), y)
+    assert_same_moments(before, moments)
+
+
+def test_covariances_between_features_need_dense_rows():
+    X, y, _ = rows()
+    X = sp.csr_array(X)
+    for estimator in (
+        LinearDiscriminantAnalysis(),
+        QuadraticDiscriminantAnalysis(),
+        GaussianDiscriminantAnalysis(),
+        GaussianDiscriminantAnalysis("tied"),
+    ):
+        assert not get_tags(estimator).input_tags.sparse
+        with pytest.raises(SparseDataError, match=r"sparse csr matrix; .*X.toarray\(\), or use Ga"):
+            estimator.fit(X, y)
+    with pytest.raises(InvalidDataError, match="sparse csr matrix; dense rows are needed"):
+        accumulate(X, y)
+    with pytest.raises(InvalidDataError, match="sparse csr matrix; dense rows are needed"):
+        accumulate(X, y, on_invalid="pairwise")
+
+
+def test_zeros_that_would_be_ones_and_other_values_are_refused():
+    X, y, _ = rows()
+    with pytest.raises(InvalidDataError, match=r"with binarize=-1 its zeros would be ones"):
+        BernoulliNB(binarize=-1).fit(sp.csr_array(X), y)
+    bits = sp.csr_array(X > 0) * 1
+    bits[3, 2] = 7
+    with pytest.raises(InvalidDataError, match="row 3, column 2 of X is 7; binarize=None"):
+        BernoulliNB(binarize=None).fit(bits, y)
+
+
+@pytest.mark.parametrize("bad", [15, -1])
+def test_indices_out_of_bounds_are_refused(bad):
+    X, y, _ = rows()
+    X = sp.csr_array(X)
+    X.indices[40] = bad
+    with pytest.raises(InvalidDataError, match="X is no valid csr matrix"):
+        ClassMoments("diag").update(X, y)
+
+
+def test_other_kinds_of_numbers_are_refused():
+    X, y, _ = rows()
+    for estimator in (GaussianNB(), BernoulliNB()):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            estimator.fit(sp.csr_array(X + 1j), y)
+    with pytest.raises(InvalidDataError, match="Complex data not supported"):
+        ClassMoments("diag").update(sp.csr_array(X + 1j), y)
+    with pytest.raises(InvalidDataError, match="expected a 2D array"):
+        ClassMoments("diag").update(sp.coo_array(X[0]), [0])
