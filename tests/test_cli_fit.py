@@ -92,7 +92,7 @@ def test_fit_takes_weights(
     done(*arguments, "--weights", "w")
     expected = streamgda.GaussianNB().fit(X, y, weight)
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").var_, expected.var_, rtol=1e-9)
-    assert "no array 'v'" in command(*arguments, "--weights", "v").err
+    assert "no array 'v'" in command(*arguments, "--weights", "v", "--overwrite").err
 
 
 def test_moments_make_other_models_without_reading(
@@ -100,7 +100,7 @@ def test_moments_make_other_models_without_reading(
 ) -> None:
     kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
     done("fit", data / "rows.zarr", "--model", model, "--moments", kept)
-    out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda")
+    out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda", "--overwrite")
     assert "rows x" not in out
     X, y = rows()
     expected = streamgda.LinearDiscriminantAnalysis().fit(X, y)
@@ -120,6 +120,7 @@ def test_invalid_rows_are_left_out_and_counted(
     ended = command(*fit, "--nodata=-9999")
     assert "row 3 holds NaN, infinity or nodata=-9999.0" in ended.err
     kept = tmp_path / "kept"
+    assert not (tmp_path / "m").exists()
     out = done(*fit, "--on-invalid", "skip", "--nodata=-9999", "--checkpoint", kept)
     assert "left out 3 rows" in out
     assert json.loads(done("info", kept, "--json"))["skipped"] == 3
@@ -128,7 +129,7 @@ def test_invalid_rows_are_left_out_and_counted(
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
     assert (
         "was started with nodata: -9999.0"
-        in command(*fit, "--on-invalid", "skip", "--checkpoint", kept).err
+        in command(*fit, "--on-invalid", "skip", "--checkpoint", kept, "--overwrite").err
     )
 
 
@@ -191,6 +192,22 @@ def test_priors_are_checked_against_the_classes(
     assert ended.code == 1
     assert "priors has shape (2,); expected one for each of the 3 classes" in ended.err
     assert not model.exists()
+
+
+def test_a_model_is_replaced_only_if_that_is_wanted(
+    command: Command, data: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "m.zip"
+    for fit in (["fit", "--kind", "nb"], ["select", "--grid", "reg_param=0.1", "--cv", "2"]):
+        arguments = [fit[0], data / "rows.zarr", *fit[1:], "--model", model]
+        model.unlink(missing_ok=True)
+        assert command(*arguments).code == 0
+        before = model.read_bytes()
+        ended = command(*arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert f"{model} exists; --overwrite replaces it" in " ".join(ended.err.split())
+        assert model.read_bytes() == before
+        assert command(*arguments, "--overwrite").code == 0
 
 
 def test_neither_model_nor_moments_replace_rows(command: Command, tmp_path: Path) -> None:
@@ -264,5 +281,5 @@ def test_select_says_which_candidates_are_singular(
     arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]
     shown = done(*arguments, "--grid", "reg_param=0,0.1")
     assert shown.splitlines()[2].split() == ["2", "0", "singular"]
-    told = json.loads(done(*arguments, "--grid", "reg_param=0,0.1", "--json"))
+    told = json.loads(done(*arguments, "--grid", "reg_param=0,0.1", "--json", "--overwrite"))
     assert told["candidates"][1]["score"] is None

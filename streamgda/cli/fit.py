@@ -12,7 +12,7 @@ import typer
 
 from streamgda.cli import options, screen
 from streamgda.cli.options import Kind, MissingChunks, OnInvalid
-from streamgda.cli.paths import refuse_other_kind, stored_size
+from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
 
 _ESTIMATORS = {
     Kind.QDA: ("QuadraticDiscriminantAnalysis", "full"),
@@ -50,6 +50,7 @@ def fit(
     checkpoint_every: options.CheckpointEvery = 60.0,
     moments: options.OutputMoments = None,
     moments_in: options.InputMoments = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Fit an estimator in one pass over the rows, and save it."""
     if store is None and moments_in is None:
@@ -69,9 +70,11 @@ def fit(
         alpha=alpha,
         binarize=binarize,
     )
-    for path, saved in ((model, "estimator"), (moments, "moments"), (checkpoint, "checkpoint")):
+    for path, saved in ((model, "estimator"), (moments, "moments")):
         if path is not None:
-            refuse_other_kind(path, saved)
+            refuse_replacing(path, saved, overwrite or path == moments_in)  # to be added to
+    if checkpoint is not None:  # of an earlier pass, which is resumed
+        refuse_other_kind(checkpoint, "checkpoint")
 
     held = _load_moments(moments_in)
     if store is not None:

@@ -46,6 +46,12 @@ def refuse_other_kind(path: Path, kind: str) -> None:
         )
 
 
+def refuse_replacing(path: Path, kind: str, overwrite: bool) -> None:
+    """Raise InvalidParameterError unless saving an object of this kind may write to the path."""
+    refuse_other_kind(path, kind)
+    refuse_occupied(path, overwrite)
+
+
 def stored_bytes(path: str | Path) -> int | None:
     """Return the size of a file, or of all files in a directory; None for a remote store."""
     path = Path(path)

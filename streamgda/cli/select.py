@@ -14,11 +14,12 @@ from streamgda.cli.options import (
     Missing,
     MissingChunks,
     OutputModel,
+    Overwrite,
     Store,
     XName,
     YName,
 )
-from streamgda.cli.paths import refuse_other_kind, stored_size
+from streamgda.cli.paths import refuse_replacing, stored_size
 
 _SHOWN = 20
 _WORDS = {"none": None, "true": True, "false": False}
@@ -57,13 +58,14 @@ def select(
     y: YName = "y",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Compare many models by cross-validation, and save the best, fitted to all rows."""
     params = _grid(grid) if grid else None
     from streamgda import GaussianDiscriminantCV, open_store  # noqa: PLC0415
 
-    refuse_other_kind(model, "estimator")
+    refuse_replacing(model, "estimator", overwrite)
     search = GaussianDiscriminantCV(
         params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
     )

@@ -48,9 +48,11 @@ def pooled(covariance_type: str) -> str:
 def check_covers(held: Structure, wanted: Structure) -> None:
     """Raise `MergeError` unless moments of structure `held` determine those of `wanted`."""
     if not held.covers(wanted):
+        remedy = f"Accumulate with covariance_type={wanted.name!r}"
+        if wanted.name != "full":
+            remedy += ", or with 'full', which can become any other"
         possible = ", ".join(s.name for s in STRUCTURES.values() if held.covers(s))
         raise MergeError(
             f"moments of covariance_type={held.name!r} do not hold what {wanted.name!r} needs; "
-            f"they can become: {possible}. Accumulate with covariance_type={wanted.name!r}, "
-            f"or with 'full', which can become any other"
+            f"they can become: {possible}. {remedy}"
         )
