@@ -183,7 +183,7 @@ def regularised_covariances(
     n = m.count - ddof
     within, n_all = m.scatter.sum(axis=0), n.sum()
     if standardize:
-        scale = np.sqrt(np.diag(within) / n_all)
+        scale = np.sqrt(np.diag(within) / m.count.sum())
         S = regularised_covariances(
             *(X / scale, y, covariance_type),
             weights=weights,
@@ -223,6 +223,17 @@ def ledoit_wolf(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
     spread = ((S - np.trace(S) / d * np.eye(d)) ** 2).sum()
     noise = sum(v * ((np.outer(t, t) - S) ** 2).sum() for v, t in zip(w, rows, strict=True)) / n**2
     return min(noise / spread, 1.0)
+
+
+def auto(rows: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """Shrunk covariance of the rows of a class, and the amount: Ledoit and Wolf of scaled rows."""
+    m = moments(rows, np.zeros(len(rows)), weights)
+    S = m.scatter[0] / m.count[0]
+    scale = np.sqrt(np.where(np.diag(S) > 0, np.diag(S), 1.0))
+    amount = ledoit_wolf((rows - m.means[0]) / scale, weights)
+    scaled = S / np.outer(scale, scale)
+    target = np.trace(scaled) / len(S) * np.eye(len(S))
+    return ((1 - amount) * scaled + amount * target) * np.outer(scale, scale), amount
 
 
 def oas(rows: np.ndarray, weights: np.ndarray | None = None) -> float:

@@ -127,6 +127,10 @@ def test_invalid_rows_are_left_out_and_counted(
     good = np.delete(np.arange(240), [3, 77, 200])
     expected = streamgda.GaussianNB().fit(X[good], y[good])
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
+    qda = streamgda.QuadraticDiscriminantAnalysis(shrinkage="auto")
+    done(*fit[:-1], "qda", "--shrinkage=auto", "--on-invalid", "skip", "--nodata=-9999")
+    amounts = streamgda.load(tmp_path / "m").shrinkage_
+    np.testing.assert_allclose(amounts, qda.fit(X[good], y[good]).shrinkage_, rtol=1e-12)
     assert (
         "was started with nodata: -9999.0"
         in command(*fit, "--on-invalid", "skip", "--checkpoint", kept, "--overwrite").err

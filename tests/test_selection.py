@@ -29,7 +29,7 @@ from streamgda.errors import (
 from streamgda.models.likelihood import joint_log_likelihood
 
 GRID = [
-    {"covariance_type": ["full", "tied"], "shrinkage": [0.01, "auto", "oas"]},
+    {"covariance_type": ["full", "tied"], "shrinkage": [0.01, "ledoit_wolf", "oas"]},
     {"covariance_type": ["diag", "spherical", "tied_diag"], "var_smoothing": [0.0, 0.1]},
     {"pooling": [0.2], "reg_param": [0.1], "ddof": [1]},
 ]
@@ -231,7 +231,7 @@ def test_every_kind_of_array_gives_the_same_bits(kind, scoring):
 
 def test_the_best_is_that_of_all_rows():
     X, y = blobs(300, 4)
-    search = GaussianDiscriminantCV({"shrinkage": [0.1, "auto"]}).fit(X, y)
+    search = GaussianDiscriminantCV({"shrinkage": [0.1, "ledoit_wolf"]}).fit(X, y)
     fitted = GaussianDiscriminantAnalysis(**search.best_params_).fit(X, y)
     np.testing.assert_allclose(search.predict_proba(X), fitted.predict_proba(X), atol=1e-12)
     assert search.best_estimator_.moments_.class_count.sum() == 300

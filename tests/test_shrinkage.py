@@ -103,15 +103,18 @@ def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
 def test_weights_are_repeated_rows():
     X, y = blobs(100, 3)
     weights = np.random.default_rng(0).integers(0, 4, len(y))
-    weighted = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y, weights)
+    weighted = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X, y, weights)
     repeated = np.repeat(X, weights, axis=0), np.repeat(y, weights)
-    whole = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(*repeated)
+    whole = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(*repeated)
     np.testing.assert_allclose(weighted.shrinkage_, whole.shrinkage_, rtol=1e-11)
 
 
 def test_edges():
     X, y = blobs(50, 3)
-    assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X[:, :1], y).shrinkage_.max() == 0
+    assert (
+        QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X[:, :1], y).shrinkage_.max()
+        == 0
+    )
     assert QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X[:, :1], y).shrinkage_.max() == 0
     # A class of one row, which has no spread; one of two rows, which is only noise.
     few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
@@ -125,7 +128,7 @@ def test_edges():
 def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
     X, y = blobs(80, 4)
     how = {"reg_param": 0.1, "var_smoothing": 0.01, "ddof": 1}
-    gda = GaussianDiscriminantAnalysis(shrinkage="auto", **how).fit(X, y)
+    gda = GaussianDiscriminantAnalysis(shrinkage="ledoit_wolf", **how).fit(X, y)
     amounts = expected("ledoit_wolf", X, y, True)
     np.testing.assert_allclose(gda.shrinkage_, amounts, rtol=1e-10)
     for k, amount in enumerate(amounts):
@@ -135,7 +138,7 @@ def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
 
 def test_shrinkage_makes_classes_with_few_rows_regular():
     X, y = blobs(40, 30)
-    assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y).score(X, y) > 0.9
+    assert QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X, y).score(X, y) > 0.9
     assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).score(X, y) > 0.9
 
 
@@ -227,7 +230,7 @@ def test_other_views_lose_norms_and_say_so():
         with pytest.raises(InvalidDataError, match="hold no norms of the rows; make them with"):
             view.fourth  # noqa: B018
         with pytest.raises(InvalidDataError, match="norms=True"):
-            LinearDiscriminantAnalysis.from_moments(view, shrinkage="auto")
+            LinearDiscriminantAnalysis.from_moments(view, shrinkage="ledoit_wolf")
     assert LinearDiscriminantAnalysis.from_moments(lost[0], shrinkage="oas").shrinkage_.size == 1
 
 
@@ -264,8 +267,8 @@ def test_norms_cost_nothing_unless_asked_for():
 @pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
 def test_every_kind_of_array_gives_the_same(kind, make):
     X, y = blobs(300, 4)
-    whole = make(shrinkage="auto").fit(X, y)
-    found = make(shrinkage="auto").fit(held(X, kind), held(y, kind))
+    whole = make(shrinkage="ledoit_wolf").fit(X, y)
+    found = make(shrinkage="ledoit_wolf").fit(held(X, kind), held(y, kind))
     np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
     found.partial_fit(held(X + 1, kind), held(y, kind))
     whole.partial_fit(X + 1, y)
@@ -298,11 +301,11 @@ def test_the_memory_of_norms_is_planned():
 def test_from_moments_and_on():
     X, y = blobs(200, 4)
     moments = norm_moments(X[:150], y[:150])
-    qda = QuadraticDiscriminantAnalysis.from_moments(moments, shrinkage="auto")
+    qda = QuadraticDiscriminantAnalysis.from_moments(moments, shrinkage="ledoit_wolf")
     lda = LinearDiscriminantAnalysis.from_moments(moments, shrinkage="ledoit_wolf")
     for made in (qda, lda):
         made.partial_fit(X[150:], y[150:])
-        fitted = type(made)(shrinkage="auto").fit(X, y)
+        fitted = type(made)(shrinkage="ledoit_wolf").fit(X, y)
         np.testing.assert_allclose(made.shrinkage_, fitted.shrinkage_, rtol=1e-12)
     # Existing norms stay up to date, needed or not.
     plain = QuadraticDiscriminantAnalysis.from_moments(moments)
@@ -313,7 +316,7 @@ def test_from_moments_and_on():
 @pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
 def test_estimators_are_saved_with_norms(make, tmp_path):
     X, y = blobs(200, 4)
-    fitted = make(shrinkage="auto").fit(X, y)
+    fitted = make(shrinkage="ledoit_wolf").fit(X, y)
     fitted.save(tmp_path / "estimator")
     loaded = streamgda.load(tmp_path / "estimator")
     assert_same_bits(results(loaded, X), results(fitted, X))
@@ -366,7 +369,7 @@ def test_moments_with_and_without_norms_do_not_combine():
 
 def test_rows_seen_without_norms_are_refused():
     X, y = blobs(60, 3)
-    qda = QuadraticDiscriminantAnalysis().fit(X, y).set_params(shrinkage="auto")
+    qda = QuadraticDiscriminantAnalysis().fit(X, y).set_params(shrinkage="ledoit_wolf")
     before = snapshot(qda)
     with pytest.raises(InvalidParameterError, match="kept without their norms; call fit"):
         qda.partial_fit(X, y)

@@ -194,7 +194,8 @@ def _open_rows(
 def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
-    from streamgda.estimators.learning import summed_rows  # noqa: PLC0415
+    from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
+    from streamgda.rows.validity import Invalid  # noqa: PLC0415
 
     estimator = recipe.estimator_class(**recipe.params)
     needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
@@ -211,6 +212,10 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
             **needs,
             **reading,
         )
+        if not held:
+            invalid = Invalid(reading["on_invalid"], reading["nodata"])
+            options = {"max_memory": reading["max_memory"], "progress": True, "invalid": invalid}
+            read_again(estimator, moments, X, y, weight, **options)
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")

@@ -142,7 +142,8 @@ Shrinkage = Annotated[
     str | None,
     typer.Option(
         metavar="AMOUNT",
-        help="qda, lda, gda: shrinkage towards a sphere, 0 to 1, or ledoit_wolf or oas.",
+        help="qda, lda, gda: shrinkage towards a sphere, 0 to 1, or ledoit_wolf or oas; or auto "
+        "(Ledoit and Wolf of standardised features), which reads the rows twice.",
     ),
 ]
 Pooling = Annotated[

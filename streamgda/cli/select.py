@@ -49,7 +49,7 @@ def select(
         typer.Option(
             metavar="NAME=VALUE,...",
             help="Values of a parameter to try, such as covariance_type=full,tied or "
-            "shrinkage=0.01,0.1,auto. Give it several times to try all combinations. By default, "
+            "shrinkage=0.01,0.1,oas. Give it several times to try all combinations. By default, "
             "many models of all kinds.",
         ),
     ] = None,

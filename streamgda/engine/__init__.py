@@ -3,7 +3,7 @@
 Only they choose what executes a pass: this process, which reads slabs of rows in order, or dask.
 """
 
-from streamgda.engine.accumulation import accumulate, accumulate_into
+from streamgda.engine.accumulation import accumulate, accumulate_again, accumulate_into
 from streamgda.engine.scoring import score
 
-__all__ = ["accumulate", "accumulate_into", "score"]
+__all__ = ["accumulate", "accumulate_again", "accumulate_into", "score"]

@@ -26,6 +26,7 @@ holds for collections made from stores, arrays and files, but not for impure del
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -40,7 +41,13 @@ from streamgda.engine.reading import reading
 from streamgda.engine.requests import Accumulation
 from streamgda.engine.resuming import resume
 from streamgda.errors import InvalidDataError
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_and_decay
+from streamgda.moments import (
+    ClassMoments,
+    FourthMoments,
+    Moments,
+    PairwiseMoments,
+    add_and_decay,
+)
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_batches, as_sources
 from streamgda.rows.batches import Batches, check_batch
@@ -176,6 +183,42 @@ def accumulate_into(
     if decay is not None:
         added *= decay
     return added
+
+
+def accumulate_again(
+    moments: ClassMoments,
+    scalings: Sequence[str],
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    **options: Any,
+) -> None:
+    """Read rows again to sum fourth powers of scaled rows, and keep these with the moments.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Moments of the rows.
+    scalings : sequence of str
+        Names of the scalings; see `streamgda.moments.fourth`.
+    X, y, sample_weight
+        The rows that the moments are of; see `accumulate`.
+    **options
+        Fields of `Accumulation`.
+
+    Raises
+    ------
+    InvalidDataError
+        If the rows changed since they were read before.
+    """
+    again: Any = FourthMoments.of(moments, scalings)
+    rows = None if options else in_one_slab(X)
+    if rows is not None:
+        again.update(rows, y, sample_weight)
+    else:
+        asked = Accumulation("diag", again=again, **options)
+        again = _accumulated(asked, X, y, sample_weight)
+    again.keep(moments)
 
 
 def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Moments:

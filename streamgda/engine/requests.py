@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.engine.journal import check_interval
 from streamgda.engine.progress import Progress
 from streamgda.errors import InvalidParameterError
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments, add_rows
+from streamgda.moments import ClassMoments, FourthMoments, Moments, PairwiseMoments, add_rows
 from streamgda.rows.validity import CHECK_SUMS, Invalid
 from streamgda.runtime.parameters import as_flag
 
@@ -33,6 +33,8 @@ class Accumulation:
     progress : bool or callable
     checkpoint : path, optional
     checkpoint_every : float
+    again : FourthMoments, optional
+        Sums without rows, to which the rows are added in a second pass over them.
     """
 
     covariance_type: str = "full"
@@ -44,6 +46,7 @@ class Accumulation:
     progress: Progress = False
     checkpoint: Any = None
     checkpoint_every: float = 60.0
+    again: FourthMoments | None = None
 
     def __post_init__(self) -> None:
         as_flag("norms", self.norms)
@@ -51,6 +54,8 @@ class Accumulation:
 
     def empty(self) -> Moments:
         """Return moments without rows, of the requested kind."""
+        if self.again is not None:
+            return self.again.copy()
         if self.invalid.action != "pairwise":
             return ClassMoments(self.covariance_type, norms=self.norms)
         if self.covariance_type != "full" or self.norms:

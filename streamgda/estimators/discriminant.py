@@ -24,13 +24,14 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         covariances between features, variances only (``diag``), or one variance (``spherical``).
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
-    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
-        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage follow
-        from the same pass, for each covariance: they equal those of
-        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows less their class
-        means. Discriminant analysis in scikit-learn with ``shrinkage="auto"`` gives other amounts:
-        it scales features to unit variance first.
+    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
+        scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
+        back; for a pooled covariance, these are averaged, weighted with the priors. It needs a
+        cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from
+        one pass. They are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas`
+        for the rows as they are, less their class means: if units or scales of features differ,
+        standardise the rows first, or set `standardize`.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -127,7 +128,10 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
 
     @property
     def shrinkage_(self) -> np.ndarray:
-        """Amount of shrinkage of each covariance, shape (n_classes,), or (1,) where tied."""
+        """Amount of shrinkage of each covariance, shape (n_classes,), or (1,) where tied.
+
+        With ``"auto"`` it is that of each class: a tied covariance is their average.
+        """
         return self._covariances.shrinkage
 
     @property
@@ -146,13 +150,13 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     ----------
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
-    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
-        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage follow
-        from the same pass, for each covariance: they equal those of
-        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows less their class
-        means. Discriminant analysis in scikit-learn with ``shrinkage="auto"`` gives other amounts:
-        it scales features to unit variance first.
+    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
+        scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
+        back. It needs a cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and
+        ``"oas"`` follow from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
+        `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
+        scales of features differ, standardise the rows first.
     reg_param : float in [0, 1]
         Amount :math:`r` of :math:`(1-r) \Sigma + r I`.
     store_covariance : bool

@@ -35,6 +35,9 @@ class GaussianClassifier(MomentClassifier):
         as_flag("store_covariance", getattr(self, "store_covariance", False))
         return self._regularisation().needs(self._covariance_type())
 
+    def _scalings(self) -> tuple[str, ...]:
+        return self._regularisation().scalings
+
     def _make_model(self, moments: ClassMoments) -> GaussianModel:
         priors = getattr(self, "priors", None)
         return GaussianModel.from_moments(
@@ -48,7 +51,9 @@ class GaussianClassifier(MomentClassifier):
 
     def _estimate(self, moments: ClassMoments, **options: Any) -> Covariances:
         """Return the covariances that moments determine with these parameters."""
-        return estimate(moments, self._covariance_type(), self._regularisation(), **options)
+        priors = getattr(self, "priors", None)
+        how = self._regularisation()
+        return estimate(moments, self._covariance_type(), how, priors=priors, **options)
 
     def _forget_model(self) -> None:
         super()._forget_model()

@@ -15,7 +15,8 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.validation import validate_labelled
-from streamgda.moments import ClassMoments
+from streamgda.models.shrinkage import TWO_PASSES
+from streamgda.moments import ClassMoments, read_twice
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.interruption import Lock
@@ -31,8 +32,9 @@ class MomentLearner(RowClassifier):
     attributes in one assignment.
 
     The model and all fitted attributes depend on the moments and on ``_settings``, the parameters
-    at the time of learning. Methods that are called on the settings (`_kept`, `_summed` and
-    `_make_model`) use parameters and arguments only; others read parameters from ``_settings``.
+    at the time of learning. Methods that are called on the settings (`_kept`, `_scalings`,
+    `_summed` and `_make_model`) use parameters and arguments only; others read parameters from
+    ``_settings``.
 
     Attributes
     ----------
@@ -65,6 +67,10 @@ class MomentLearner(RowClassifier):
         self._check_parameters()
         return {"covariance_type": self._covariance_type(), "norms": False}
 
+    def _scalings(self) -> tuple[str, ...]:
+        """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
+        return ()
+
     def _summed(self, X: Any) -> Any:
         """Return the rows whose moments are kept: `X`, or a transformation of it."""
         return X
@@ -95,6 +101,9 @@ class MomentLearner(RowClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model to rows, in one pass over them.
 
+        There is a cheap second pass if standard deviations are needed first: for
+        ``shrinkage="auto"``, and for ``"ledoit_wolf"`` of standardised features.
+
         To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate`,
         and pass the result to `from_moments`.
 
@@ -121,7 +130,7 @@ class MomentLearner(RowClassifier):
         SingularCovarianceError
             If a covariance has no inverse.
         """
-        return self._learn(self._accumulated, X, y, sample_weight, True, checked=True)
+        return self._learn(self._accumulated, X, y, sample_weight, True, True, checked=True)
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -202,7 +211,9 @@ class MomentLearner(RowClassifier):
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
         first = not hasattr(self, "moments_")
-        if not first:
+        if first:
+            check_one_pass(settings)
+        else:
             self._check_kept(settings)
         declared = self._new_classes(classes, first)
         decay = None
@@ -225,8 +236,8 @@ class MomentLearner(RowClassifier):
         """Remove rows: the model is then as if they had never been added.
 
         The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
-        unless the shrinkage needs norms of the rows (``"ledoit_wolf"`` and ``"auto"``), which are
-        sums of floats. A class that is left without rows is dropped.
+        unless the shrinkage needs norms of the rows (``"ledoit_wolf"``), which are sums of floats.
+        A class that is left without rows is dropped.
 
         Parameters
         ----------
@@ -280,21 +291,29 @@ class MomentLearner(RowClassifier):
         return self._learn(self._without_classes, labels)
 
     def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
-        self._check_kept(settings)
+        self._check_kept(settings, rows_change=False)
         return self.moments_.drop_classes(labels)
 
     def _accumulated(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool, twice: bool = False
     ) -> ClassMoments:
-        """Return the moments of these rows alone."""
+        """Return the moments of these rows alone, which may be read twice."""
         kept = settings._kept()
         if not first:
             kept["norms"] = self.moments_.norms
         X, y = validate_labelled(self, X, y, reset=first)
-        return engine.accumulate_into(ClassMoments(**kept), settings._summed(X), y, sample_weight)
+        rows = settings._summed(X), y, sample_weight
+        moments = engine.accumulate_into(ClassMoments(**kept), *rows)
+        scalings = settings._scalings() if twice else ()
+        if scalings and moments.n_features is not None:
+            engine.accumulate_again(moments, scalings, *rows)
+        return moments
 
-    def _check_kept(self, settings: Self) -> None:
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
         """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
+        twice = read_twice(self.moments_)
+        if (twice and rows_change) or (settings is not self._settings and not twice):
+            check_one_pass(settings)
         if settings is self._settings:
             return
         kept = settings._kept()
@@ -328,6 +347,23 @@ class MomentLearner(RowClassifier):
         """Return the lock that is held while the estimator changes."""
         lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
         return lock
+
+
+def check_one_pass(estimator: MomentLearner) -> None:
+    """Raise `InvalidParameterError` if an estimator needs two passes over the rows."""
+    if estimator._scalings():
+        raise InvalidParameterError(
+            f"shrinkage={estimator.get_params()['shrinkage']!r} {TWO_PASSES}"
+        )
+
+
+def read_again(
+    estimator: MomentLearner, moments: ClassMoments, X: Any, y: Any, w: Any, **options: Any
+) -> None:
+    """Read rows again if an estimator needs it; parameters of `accumulate_again`."""
+    scalings = estimator._scalings()
+    if scalings:
+        engine.accumulate_again(moments, scalings, X, y, w, **options)
 
 
 def kept_by(estimator: MomentLearner) -> dict[str, Any]:

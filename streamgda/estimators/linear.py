@@ -26,13 +26,14 @@ class LinearDiscriminantAnalysis(
 
     Parameters
     ----------
-    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"}, optional
-        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. The amount of
-        Ledoit and Wolf (also called ``"auto"``) and that of oracle approximating shrinkage equal
-        those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for all rows, each
-        less its class mean. LDA in scikit-learn with ``shrinkage="auto"`` differs: it scales the
-        features of each class to unit variance, shrinks class by class and averages. The amount
-        of Ledoit and Wolf needs a matrix for each class rather than one for all.
+    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
+        scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
+        back, and the results are averaged, weighted with the priors. It needs a cheap second pass
+        over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from one pass. They are
+        those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for all rows as they
+        are, each less its class mean: if units or scales of features differ, standardise the rows
+        first. Ledoit and Wolf's amounts need a matrix for each class rather than one for all.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
     n_components : int, optional
@@ -96,7 +97,7 @@ class LinearDiscriminantAnalysis(
 
     @property
     def shrinkage_(self) -> np.ndarray:
-        """Amount of shrinkage of the covariance, shape (1,)."""
+        """Amount of shrinkage, shape (1,), or (n_classes,) with ``shrinkage="auto"``."""
         return self._covariances.shrinkage
 
     @property

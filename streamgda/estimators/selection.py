@@ -15,7 +15,7 @@ from streamgda.engine.folds import FoldedRows, without
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.gaussian import regularisation_of
-from streamgda.estimators.learning import kept_by
+from streamgda.estimators.learning import check_one_pass, kept_by
 from streamgda.estimators.validation import validate_labelled
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
@@ -188,7 +188,9 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
                 ParameterGrid(list(_GRID) if self.param_grid is None else self.param_grid)
             )
             for params in candidates:
-                kept_by(GaussianDiscriminantAnalysis(**params))
+                candidate = GaussianDiscriminantAnalysis(**params)
+                kept_by(candidate)
+                check_one_pass(candidate)
         except InvalidParameterError:
             raise
         except (TypeError, ValueError) as error:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.shrinkage import LEDOIT_WOLF, RULES, check_rule, shrinkage_of
+from streamgda.errors import InvalidDataError, SingularCovarianceError
+from streamgda.models.base import check_priors
+from streamgda.models.shrinkage import (
+    AUTO,
+    LEDOIT_WOLF,
+    RULES,
+    check_rule,
+    scaling_of,
+    shrinkage_of,
+)
 from streamgda.moments import ClassMoments
+from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.variances import constant_features, pooled_variance, total_variance
+from streamgda.moments.variances import (
+    class_variance,
+    constant_features,
+    pooled_variance,
+    total_variance,
+)
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_flag, as_number
 
@@ -31,9 +45,11 @@ class Regularisation:
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
         \lambda n)` (Regularized discriminant analysis, JASA 1989).
-    shrinkage : float in [0, 1], {"ledoit_wolf", "auto", "oas"} or None
+    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"} or None
         :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`; a name stands for a rule that
-        computes the amount from the data, see `shrinkage_of`.
+        computes the amount from the data, see `shrinkage_of`. ``"auto"`` shrinks the covariance
+        of each class, with its features scaled to unit variance; a pooled covariance is then the
+        average of these, weighted with the priors.
     reg_param : float in [0, 1]
         :math:`(1-r) \Sigma + r I`.
     var_smoothing : float >= 0
@@ -74,7 +90,8 @@ class Regularisation:
     @property
     def shrinkage_rule(self) -> str | None:
         """Rule that computes the amount of shrinkage from the data; None if it is a number."""
-        return RULES.get(self.shrinkage) if isinstance(self.shrinkage, str) else None
+        known = isinstance(self.shrinkage, str) and self.shrinkage in RULES
+        return str(self.shrinkage) if known else None
 
     def needs(self, covariance_type: str) -> dict[str, Any]:
         """Return the parameters of the `ClassMoments` that such covariances are estimated from.
@@ -88,12 +105,16 @@ class Regularisation:
         if rule:
             check_rule(rule, structure, self.pooling)
         norms = rule == LEDOIT_WOLF
-        if norms and self.standardize:
-            raise InvalidParameterError(
-                f"shrinkage={self.shrinkage!r} of standardised features does not follow from one "
-                f"pass over the rows; use 'oas' or a number, or standardize=False"
-            )
-        return {"covariance_type": "full" if norms else covariance_type, "norms": norms}
+        norms = norms and not self.standardize
+        full = norms or rule == AUTO
+        return {"covariance_type": "full" if full else covariance_type, "norms": norms}
+
+    @property
+    def scalings(self) -> tuple[str, ...]:
+        """Scalings of the rows that a second pass reads; see `streamgda.moments.fourth`."""
+        rule = self.shrinkage_rule
+        scaling = scaling_of(rule, self.standardize) if rule else None
+        return (scaling,) if scaling else ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,7 @@ class Covariances:
     epsilon : float
         Amount that ``var_smoothing`` added to the variances, those of scaled features if they
         were standardised.
-    shrinkage : ndarray, shape (groups,)
+    shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
         The amount of shrinkage of each covariance.
     """
 
@@ -130,6 +151,7 @@ def estimate(
     covariance_type: str,
     how: Regularisation,
     *,
+    priors: Any = None,
     drop_constant: bool = True,
 ) -> Covariances:
     """Estimate covariances from moments.
@@ -141,6 +163,8 @@ def estimate(
     covariance_type : str
         Covariance type to estimate.
     how : Regularisation
+    priors : array-like, shape (n_classes,), optional
+        Weights of class covariances that are averaged; by default the classes' shares of the rows.
     drop_constant : bool
         Leave out the features that are constant over all rows.
 
@@ -159,6 +183,8 @@ def estimate(
     """
     structure = structure_of(covariance_type)
     how.needs(covariance_type)
+    if how.shrinkage == AUTO and not structure.per_class:
+        return _averaged(moments, structure, how, priors, drop_constant)
     held = moments
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
@@ -173,14 +199,10 @@ def estimate(
             f"the classes"
         )
     weights = structure.group_weights(sums.count, how.ddof)
-    unit = np.ones(sums.n_features)
-    if how.standardize:
-        unit = pooled_variance(sums, weights.sum())
-    if how.shrinkage_rule:
-        amounts = shrinkage_of(held, how.shrinkage_rule, structure, unit)
-    else:
-        amounts = np.full(n_groups, float(how.shrinkage or 0))
-    epsilon = float(how.var_smoothing * (total_variance(sums) / unit).max())
+    unit, epsilon = _unit(sums, how)
+    target = class_variance(sums) if how.shrinkage == AUTO else unit[None]
+    amounts = _amounts(held, structure, how, target)
+    target = np.broadcast_to(target[:, features], (n_groups, features.size))
     if pooled is not None:
         weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
     weights = np.where(weights > 0, weights, np.inf)
@@ -193,7 +215,8 @@ def estimate(
             scatter = (1 - how.pooling) * scatter + how.pooling * pooled
         structure.select_varying(scatter, features, covariances)
         covariances /= _each(weights[some], covariances)
-        _regularise(covariances, structure, how, amounts[some], epsilon, n_averaged, unit[features])
+        _shrink(covariances, structure, amounts[some], target[some], n_averaged)
+        _regularise(covariances, structure, how, epsilon, unit[features])
 
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
@@ -211,31 +234,83 @@ def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
     return numbers.reshape(-1, *[1] * (values.ndim - 1))
 
 
+def _unit(sums: CentredSums, how: Regularisation) -> tuple[np.ndarray, float]:
+    """Return the variance of each feature that counts as one, and what smoothing adds, in units.
+
+    With these variances in place of the matrix I of the formulas, features that are standardised
+    do not have to be scaled, nor the result scaled back.
+    """
+    unit = pooled_variance(sums) if how.standardize else np.ones(sums.n_features)
+    return unit, float(how.var_smoothing * (total_variance(sums) / unit).max())
+
+
+def _amounts(
+    moments: ClassMoments, structure: Structure, how: Regularisation, target: np.ndarray
+) -> np.ndarray:
+    """Return the amount of shrinkage of each covariance."""
+    rule = how.shrinkage_rule
+    if rule is None:
+        n_groups = structure.groups(moments.classes.size)[-1] + 1
+        return np.full(n_groups, float(how.shrinkage or 0))
+    unit = target if how.standardize or rule == AUTO else None
+    return shrinkage_of(moments, rule, structure, unit, next(iter(how.scalings), None))
+
+
+def _shrink(
+    covariances: np.ndarray,
+    structure: Structure,
+    amounts: np.ndarray,
+    target: np.ndarray,
+    n_averaged: int,
+) -> None:
+    """Shrink covariances in place, each by its amount, towards multiples of variances `target`.
+
+    In units of these, the multiples are the means of `n_averaged` variances.
+    """
+    variances = structure.diagonal(covariances)
+    sphere = (variances / target).sum(axis=1, keepdims=True) / n_averaged * target
+    structure.constrain(covariances, sphere)
+    if amounts.any():
+        covariances *= _each(1 - amounts, covariances)
+        variances += amounts[:, None] * sphere
+
+
 def _regularise(
     covariances: np.ndarray,
     structure: Structure,
     how: Regularisation,
-    shrinkage: np.ndarray,
     epsilon: float,
-    n_averaged: int,
     unit: np.ndarray,
 ) -> None:
-    """Regularise covariances in place, each with its amount of shrinkage.
-
-    `unit` is the variance of each feature that counts as one: the matrix I of the formulas is a
-    diagonal of these, so that nothing has to be scaled. Shrinkage is towards a multiple of it with
-    the mean of `n_averaged` variances.
-    """
+    """Regularise covariances in place after they were shrunk."""
     variances = structure.diagonal(covariances)
-    sphere = (variances / unit).sum(axis=1, keepdims=True) / n_averaged * unit
-    structure.constrain(covariances, sphere)
-    diagonal = shrinkage[:, None] * sphere
-    if shrinkage.any():
-        covariances *= _each(1 - shrinkage, covariances)
     if how.reg_param:
-        diagonal = (1 - how.reg_param) * diagonal + how.reg_param * unit
         covariances *= 1 - how.reg_param
-    variances += diagonal + epsilon * unit
+        variances += how.reg_param * unit
+    variances += epsilon * unit
+
+
+def _averaged(
+    moments: ClassMoments,
+    structure: Structure,
+    how: Regularisation,
+    priors: Any,
+    drop_constant: bool,
+) -> Covariances:
+    """Return the average of class covariances that are shrunk one by one, for a pooled one."""
+    alone = replace(how, pooling=0.0, reg_param=0.0, var_smoothing=0.0)
+    each = estimate(moments, moments.covariance_type, alone, drop_constant=drop_constant)
+    pooled = average(each, check_priors(priors, moments.classes, moments.class_count))
+    unit, epsilon = _unit(moments.centred(), how)
+    _regularise(pooled.values, structure, how, epsilon, unit[each.features])
+    return replace(pooled, epsilon=epsilon)
+
+
+def average(each: Covariances, priors: np.ndarray) -> Covariances:
+    """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
+    seen = priors > 0
+    values = np.tensordot(priors[seen], each.values[seen], axes=1)
+    return replace(each, structure=structure_of("tied"), values=values[None])
 
 
 def factorise(covariances: Covariances, how: Regularisation) -> tuple[np.ndarray, np.ndarray]:

@@ -112,7 +112,8 @@ class GaussianModel(Model):
         count = moments.class_count
         check_two_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)
-        return cls.of(estimate(moments, covariance_type, how), moments.means, shares, how)
+        covariances = estimate(moments, covariance_type, how, priors=priors)
+        return cls.of(covariances, moments.means, shares, how)
 
     @classmethod
     def of(

@@ -11,9 +11,15 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.models import fisher
-from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    average,
+    estimate,
+    factorise,
+)
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.shrinkage import shrinkage_of
+from streamgda.models.shrinkage import AUTO, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.moments.structures.packing import PackedVectors
@@ -122,19 +128,12 @@ def estimate_pooled(
     **options
         Options of `estimate`.
     """
-    if priors is None:
-        return estimate(moments, "tied", how, **options)
+    if priors is None or how.shrinkage == AUTO:
+        return estimate(moments, "tied", how, priors=priors, **options)
     if how.shrinkage_rule:
         amounts = shrinkage_of(moments, how.shrinkage_rule, structure_of("tied"))
         how = replace(how, shrinkage=float(amounts[0]))
     return average(estimate(moments, "full", how, **options), priors)
-
-
-def average(each: Covariances, priors: np.ndarray) -> Covariances:
-    """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
-    seen = priors > 0
-    values = np.tensordot(priors[seen], each.values[seen], axes=1)
-    return replace(each, structure=structure_of("tied"), values=values[None])
 
 
 def total_covariance(moments: ClassMoments, shrinkage: float) -> np.ndarray:

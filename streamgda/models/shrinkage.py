@@ -6,11 +6,20 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
+from streamgda.moments.class_state import scaled_fourth
+from streamgda.moments.fourth import CLASS, WITHIN
 from streamgda.moments.structures import Structure
 from streamgda.moments.triangles import symmetric
 
-LEDOIT_WOLF, OAS = "ledoit_wolf", "oas"
-RULES = {"auto": LEDOIT_WOLF, LEDOIT_WOLF: LEDOIT_WOLF, OAS: OAS}
+AUTO, LEDOIT_WOLF, OAS = "auto", "ledoit_wolf", "oas"
+RULES = AUTO, LEDOIT_WOLF, OAS
+
+TWO_PASSES = (
+    "scales rows by standard deviations that are known when all of them have been read, and must "
+    "read them again, as `fit` does for arrays, stores and dask collections. For rows that are "
+    "read once (partial_fit, from_moments, iterables), use 'ledoit_wolf' (of rows that were "
+    "standardised before), 'oas' or a number"
+)
 
 
 def check_rule(rule: str, structure: Structure, pooling: float) -> None:
@@ -27,8 +36,19 @@ def check_rule(rule: str, structure: Structure, pooling: float) -> None:
         )
 
 
+def scaling_of(rule: str, standardize: bool) -> str | None:
+    """Return the scaling whose fourth powers a rule needs, from a second pass over the rows."""
+    if rule == AUTO:
+        return CLASS
+    return WITHIN if standardize and rule == LEDOIT_WOLF else None
+
+
 def shrinkage_of(
-    moments: ClassMoments, rule: str, structure: Structure, unit: np.ndarray | None = None
+    moments: ClassMoments,
+    rule: str,
+    structure: Structure,
+    unit: np.ndarray | None = None,
+    scaling: str | None = None,
 ) -> np.ndarray:
     r"""Return the amount of shrinkage of each class's covariance, or of the pooled one.
 
@@ -39,11 +59,13 @@ def shrinkage_of(
     ----------
     moments : ClassMoments
         ``"full"``, or for the pooled covariance ``"tied"``; with norms for Ledoit and Wolf's.
-    rule : {"ledoit_wolf", "auto", "oas"}
+    rule : {"auto", "ledoit_wolf", "oas"}
     structure : Structure
         Structure of the covariances that are shrunk.
-    unit : ndarray, shape (n_features,), optional
+    unit : ndarray, shape (groups or 1, n_features), optional
         Variances of the features that count as one, for the amounts of scaled rows.
+    scaling : str, optional
+        The name of that scaling, if fourth powers of scaled rows are needed.
 
     Returns
     -------
@@ -54,22 +76,38 @@ def shrinkage_of(
     ------
     InvalidDataError
         If norms are needed and not kept.
+    InvalidParameterError
+        If fourth powers of scaled rows are needed and not known.
     """
     sums = moments.centred()
     count = sums.count.astype(np.float64)
-    fourth = moments.fourth if RULES[rule] == LEDOIT_WOLF else np.zeros(count.size)
+    fourth = np.zeros(count.size)
+    if scaling:
+        fourth = _fourth_of_scaled(moments, scaling, rule)
+    elif rule == LEDOIT_WOLF:
+        fourth = moments.fourth
     count, fourth = structure.group_sums(count), structure.group_sums(fourth)
     scatter = structure.reduced(sums.structure, sums.scatter)
     amounts = np.zeros(count.size)
-    scale = np.ones(sums.n_features) if unit is None else np.sqrt(unit)
+    scales = np.sqrt(np.ones((1, 1)) if unit is None else unit)
+    scales = np.broadcast_to(scales, (count.size, sums.n_features))
     if sums.n_features > 1:
         for g in np.flatnonzero(count > 0):
-            covariance = symmetric(scatter[g]) / count[g] / np.outer(scale, scale)
-            if RULES[rule] == LEDOIT_WOLF:
-                amounts[g] = _ledoit_wolf(covariance, count[g], fourth[g] / count[g])
-            else:
+            covariance = symmetric(scatter[g]) / count[g]
+            if unit is not None:
+                covariance /= np.outer(scales[g], scales[g])
+            if rule == OAS:
                 amounts[g] = _oas(covariance, count[g])
+            else:
+                amounts[g] = _ledoit_wolf(covariance, count[g], fourth[g] / count[g])
     return amounts
+
+
+def _fourth_of_scaled(moments: ClassMoments, scaling: str, rule: str) -> np.ndarray:
+    fourth = scaled_fourth(moments, scaling)
+    if fourth is None:
+        raise InvalidParameterError(f"shrinkage={rule!r} {TWO_PASSES}")
+    return fourth
 
 
 def _ledoit_wolf(covariance: np.ndarray, n: float, fourth: float) -> float:

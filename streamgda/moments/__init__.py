@@ -2,15 +2,19 @@
 
 from streamgda.moments.base import Moments, add_rows, planned_bytes
 from streamgda.moments.class_moments import ClassMoments, add_and_decay
+from streamgda.moments.class_state import read_twice
+from streamgda.moments.fourth import FourthMoments
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
 
 __all__ = [
     "ClassMoments",
+    "FourthMoments",
     "Moments",
     "PairwiseMoments",
     "SlidingWindow",
     "add_and_decay",
     "add_rows",
     "planned_bytes",
+    "read_twice",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.errors import MergeError
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.class_state import ClassState
+from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import NormsOfPart, merge_norms
 from streamgda.rows import labels as label_codes
@@ -128,7 +128,9 @@ class Algebra(ClassState):
         with self._lock:
             sums = self._sums.copy() if self._sums is not None else None
             norms = self._norms.copy() if self._norms is not None else None
-            return self._with_sums(self._classes, sums, norms)
+            copied = self._with_sums(self._classes, sums, norms)
+            keep_fourth(copied, self._scaled_fourth())
+            return copied
 
     def _keep(self, kept: np.ndarray) -> Self:
         """Return the moments of some classes."""
@@ -143,7 +145,11 @@ class Algebra(ClassState):
         scatter = self._structure.select_classes(self._sums.scatter, kept)
         sums = self._sums.with_classes(kept, scatter)
         norms = self._norms[kept] if self._norms is not None else None
-        return self._with_sums(self._classes[kept], sums, norms)
+        result = self._with_sums(self._classes[kept], sums, norms)
+        own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
+        if own is not None:
+            keep_fourth(result, {"class": own[kept]})
+        return result
 
     def _norms_as_part(self, sign: int, at: np.ndarray) -> list[NormsOfPart]:
         """Return these moments as one of the parts of `merge_norms`; none if without rows."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.moments.centred import CentredSums, NotFinite
-from streamgda.moments.class_state import from_sums
+from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
@@ -147,7 +147,8 @@ class ClassMoments(Views):
                 refuse_not_finite(X, first_row, numbers)
             norms = self._norms
             if norms is not None:
-                norms = norms_of_rows(X, codes, weights, sums.centred())
+                centred = sums.centred()
+                norms = norms_of_rows(X, codes, weights, centred.mean, centred.mean_low)
             self._classes, self._sums, self._norms = classes, sums, norms
             self._n_skipped = n_skipped
         return self
@@ -208,7 +209,12 @@ class ClassMoments(Views):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
         arrays = self._sums.arrays()
         arrays["scatter"] = self._structure.pack(arrays["scatter"])
-        return attributes, arrays if self._norms is None else {**arrays, "norms": self._norms}
+        if self._norms is not None:
+            arrays["norms"] = self._norms
+        scaled = self._scaled_fourth()
+        if scaled:
+            attributes["scaled_fourth"] = [*scaled]
+        return attributes, arrays | {f"fourth_{name}": array for name, array in scaled.items()}
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -221,6 +227,8 @@ class ClassMoments(Views):
             return moments
         arrays = dict(arrays)
         held = arrays.pop("norms") if norms else None
+        names = attributes.get("scaled_fourth", [])
+        scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["scatter"] = structure.unpack(arrays["scatter"])
         sums: CentredSums | ExactSums
         if "origin" in attributes:
@@ -234,7 +242,11 @@ class ClassMoments(Views):
         if held is not None:
             check_array("norms", held, (classes.size, sums.n_features + 1), "f8")
             check_squares("norms", held[:, -1])
-        return from_sums(cls, structure.name, classes, sums, held, moments._n_skipped)
+        for name, array in scaled.items():
+            check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
+        moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped)
+        keep_fourth(moments, scaled)
+        return moments
 
 
 def add_and_decay(

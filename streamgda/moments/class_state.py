@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -45,6 +45,8 @@ class ClassState(Moments):
         self._n_skipped = 0
         self.changes = 0
         self._norms = np.empty((0, 0)) if norms else None
+        # What a second pass over the rows yielded, and the number of changes at that time.
+        self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 
     def _with_sums(
         self,
@@ -116,6 +118,11 @@ class ClassState(Moments):
                 "reducing to another covariance type lose them"
             )
         return self._norms[:, -1].copy() if self._sums is not None else np.zeros(0)
+
+    def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
+        """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
+        changes, held = self._scaled
+        return held if changes == self.changes else {}
 
     @property
     def exact(self) -> bool:
@@ -196,3 +203,18 @@ def from_sums(
     if sums is not None:
         sums.structure = moments._structure
     return moments
+
+
+def keep_fourth(moments: ClassState, fourth: Mapping[str, np.ndarray]) -> None:
+    """Keep sums of fourth powers of scaled rows, by scaling, until the moments change."""
+    moments._scaled = moments.changes, fourth
+
+
+def read_twice(moments: ClassState) -> bool:
+    """Return True if the moments keep sums that a second pass over their rows yielded."""
+    return bool(moments._scaled_fourth())
+
+
+def scaled_fourth(moments: ClassState, scaling: str) -> np.ndarray | None:
+    """Return the sums of fourth powers of scaled rows, shape (n_classes,); None if unknown."""
+    return moments._scaled_fourth().get(scaling)

@@ -28,16 +28,22 @@ NormsOfPart = tuple[int, np.ndarray, CentredSums, np.ndarray]
 
 
 def norms_of_rows(
-    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, sums: CentredSums
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    mean: np.ndarray,
+    mean_low: np.ndarray,
+    inverse: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the norms of rows whose sums are known.
+    """Return the norms of rows less the means of their classes, times `inverse` if it is given.
 
     Raises
     ------
     InvalidDataError
         If they overflow float64.
     """
-    n_classes, d = sums.mean.shape
+    n_classes, d = mean.shape
+    inverse = np.ones_like(mean) if inverse is None else inverse
     step = max(256, _PART_ELEMENTS // d)
     dtype = row_type(X.dtype).dtype
 
@@ -45,7 +51,7 @@ def norms_of_rows(
         rows = slice(start, start + step)
         norms = np.zeros((n_classes, d + 1))
         block = as_rows(X[rows], dtype)
-        add_norms(block, codes[rows], weights[rows], sums.mean, sums.mean_low, norms)
+        add_norms(block, codes[rows], weights[rows], mean, mean_low, inverse, norms)
         return norms
 
     total = np.zeros((n_classes, d + 1))
@@ -55,8 +61,8 @@ def norms_of_rows(
             total += norms
     if not np.isfinite(total).all():
         raise InvalidDataError(
-            "Input X contains values whose fourth powers overflow float64, which norms=True sums; "
-            "scale the data down"
+            "Input X contains values whose fourth powers overflow float64, which this shrinkage "
+            "(norms=True) sums; scale the data down"
         )
     return total
 

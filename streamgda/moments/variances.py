@@ -7,6 +7,8 @@ import numpy as np
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.triangles import symmetric
 
+_EPS = np.finfo(np.float64).eps
+
 
 def total_scatter(sums: CentredSums) -> np.ndarray:
     """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
@@ -21,13 +23,41 @@ def total_variance(sums: CentredSums) -> np.ndarray:
     return scatter / sums.count.sum()
 
 
-def pooled_variance(sums: CentredSums, weight: float) -> np.ndarray:
-    """Return the variances within classes, the sums of squares over `weight`, shape (d,).
+def class_variance(sums: CentredSums, *, total: bool = False) -> np.ndarray:
+    """Return the variances of each class, or of all rows; one for features without variance.
+
+    As for scikit-learn's `StandardScaler`, that is a variance below what rounding may leave of
+    equal values.
+
+    Parameters
+    ----------
+    sums : CentredSums
+        Sums with a scatter per class, or, for all rows, of any structure.
+    total : bool
+        The variances of all rows about their mean.
+
+    Returns
+    -------
+    ndarray, shape (n_classes, d), or (1, d)
+    """
+    if total:
+        count = sums.count.sum(keepdims=True)[:, None]
+        variance, mean = total_variance(sums)[None], (sums.count / count) @ sums.mean
+    else:
+        count = np.where(sums.count > 0, sums.count, 1)[:, None]
+        variance, mean = sums.structure.diagonal(sums.scatter) / count, sums.mean
+    with np.errstate(over="ignore"):
+        bound = count * _EPS * variance + (count * mean * _EPS) ** 2
+    return np.where(variance > bound, variance, 1.0)
+
+
+def pooled_variance(sums: CentredSums) -> np.ndarray:
+    """Return the variances within classes, pooled, shape (d,).
 
     They are positive: a feature that varies only between classes gets its variance over all rows,
     and a constant one gets one.
     """
-    within = _within(sums) / weight if weight > 0 else np.zeros(sums.n_features)
+    within = _within(sums) / sums.count.sum()
     variance = np.where(within > 0, within, total_variance(sums))
     return np.where(variance > 0, variance, 1.0)
 

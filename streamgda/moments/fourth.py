@@ -1,0 +1,210 @@
+"""`FourthMoments`: fourth powers of scaled rows, from a second pass over the rows.
+
+Scales follow from the moments of a first pass. Sums of fourth powers do not: those that `norms`
+keeps are of rows in their own units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda import storage
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.sums import count_rows
+from streamgda.moments.base import Moments
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.class_state import ClassState, keep_fourth
+from streamgda.moments.norms import norms_of_rows
+from streamgda.moments.variances import between_means, class_variance, pooled_variance
+from streamgda.rows import labels as label_codes
+from streamgda.rows.blocks import NO_WEIGHTS
+from streamgda.rows.validity import CHECK_SUMS, Invalid, as_maskable_matrix, rows_to_count
+from streamgda.storage.saved import State
+
+CLASS, WITHIN, TOTAL = "class", "within", "total"
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Centres and scales of the rows of each class.
+
+    Attributes
+    ----------
+    centre, centre_low : ndarray, shape (n_classes, n_features)
+        The centres are the sums of both.
+    inverse : ndarray, shape (n_classes, n_features)
+        One over the standard deviations.
+    """
+
+    centre: np.ndarray
+    centre_low: np.ndarray
+    inverse: np.ndarray
+
+    @classmethod
+    def of(cls, sums: CentredSums, name: str) -> Self:
+        """Return one of the scalings by the moments of the rows.
+
+        Parameters
+        ----------
+        sums : CentredSums
+        name : {"class", "within", "total"}
+            The mean and the standard deviations of the row's own class; the mean of its class and
+            the pooled standard deviations within classes; or those of all rows.
+        """
+        mean, low = sums.mean, sums.mean_low
+        if name == CLASS:
+            variance = class_variance(sums)
+        elif name == WITHIN:
+            variance = pooled_variance(sums)[None]
+        else:
+            variance = class_variance(sums, total=True)
+            first = int((sums.count > 0).argmax())
+            high, rest = mean[first], low[first] - between_means(sums)[0]
+            mean, low = (np.broadcast_to(part, mean.shape) for part in (high, rest))
+        inverse = np.broadcast_to(1 / np.sqrt(variance), mean.shape)
+        return cls(*(np.ascontiguousarray(array) for array in (mean, low, inverse)))
+
+
+class FourthMoments(Moments):
+    r"""Sums :math:`\sum w_i |t_i|^4` of the scaled rows :math:`t_i` of each class.
+
+    Parameters
+    ----------
+    classes : ndarray, shape (n_classes,)
+    scalings : dict of str to Scaling
+        Scalings of the rows, by name.
+    """
+
+    _kind = "fourth moments"
+
+    def __init__(self, classes: np.ndarray, scalings: Mapping[str, Scaling]) -> None:
+        super().__init__()
+        self._classes = classes
+        self.scalings = scalings
+        self._count = np.zeros(classes.size)
+        self.fourth = {name: np.zeros(classes.size) for name in scalings}
+
+    @classmethod
+    def of(cls, moments: ClassState, names: Sequence[str]) -> Self:
+        """Return sums without rows, for scalings that moments of the same rows determine."""
+        sums = moments.centred()
+        return cls(moments.classes, {name: Scaling.of(sums, name) for name in names})
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self._classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class, or their total weight, shape (n_classes,)."""
+        return self._count.copy()
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features."""
+        return next(iter(self.scalings.values())).centre.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self._bytes(self._classes.size, int(self.n_features or 0))[0]
+
+    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+        state = 8 * n_classes * len(self.scalings) * (3 * n_features + 2)
+        return state, 3 * state  # the sums of a part of the rows, and of all those that are added
+
+    def _update(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        first_row: int = 0,
+        invalid: Invalid = CHECK_SUMS,
+        expected: np.ndarray | None = None,
+    ) -> Self:
+        X = as_maskable_matrix(X)
+        y = label_codes.as_labels(y, first_row=first_row)
+        self._check_shapes(X, y)
+        weights = NO_WEIGHTS
+        if sample_weight is not None or invalid.needs_search(X):
+            weights, numbers, _ = rows_to_count(X, sample_weight, invalid, first_row)
+            if numbers is not None:
+                X, y = np.asarray(X)[numbers], y[numbers]
+        if not y.size:
+            return self
+        codes = label_codes.find(y, self._classes)
+        if (codes < 0).any():
+            raise InvalidDataError(
+                f"the label {y[codes < 0][0]!s} was not there when the rows were read before: they "
+                f"changed between two passes over them"
+            )
+        count = np.zeros(self._classes.size)
+        count_rows(codes, weights, count)
+        added = {
+            name: norms_of_rows(X, codes, weights, s.centre, s.centre_low, s.inverse)[:, -1]
+            for name, s in self.scalings.items()
+        }
+        self._replace(count, added)
+        return self
+
+    def _replace(self, count: np.ndarray, added: Mapping[str, np.ndarray]) -> None:
+        with self._lock:
+            fourth = {name: values + added[name] for name, values in self.fourth.items()}
+            self._count, self.fourth = self._count + count, fourth
+
+    def declare(self, classes: Any) -> Self:
+        """Return the object itself: its classes are known beforehand."""
+        return self
+
+    def __iadd__(self, other: FourthMoments) -> Self:
+        if not isinstance(other, FourthMoments):
+            return NotImplemented
+        self._replace(other._count, other.fourth)
+        return self
+
+    def copy(self) -> FourthMoments:
+        """Return independent sums with the same values."""
+        copied = FourthMoments(self._classes, self.scalings)
+        with self._lock:
+            copied._count, copied.fourth = self._count, self.fourth  # which are never changed
+        return copied
+
+    def keep(self, moments: ClassState) -> None:
+        """Keep the sums with the moments of the same rows.
+
+        Raises
+        ------
+        InvalidDataError
+            If they are not the same rows.
+        """
+        counts = self._count, moments.class_count
+        if not np.allclose(*counts, rtol=1e-9, atol=0):
+            raise InvalidDataError(
+                f"the classes had {counts[1].tolist()} rows, and {counts[0].tolist()} when they "
+                f"were read again: they changed between two passes over them"
+            )
+        keep_fourth(moments, self.fourth)
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        arrays = {"count": self._count}
+        for name, scaling in self.scalings.items():
+            arrays |= {f"{name}_{key}": array for key, array in vars(scaling).items()}
+            arrays[f"{name}_fourth"] = self.fourth[name]
+        return {"classes": storage.pack_labels(self._classes), "names": [*self.scalings]}, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        keys = "centre", "centre_low", "inverse"
+        names = attributes["names"]
+        scalings = {name: Scaling(*(arrays[f"{name}_{key}"] for key in keys)) for name in names}
+        moments = cls(storage.unpack_labels(attributes["classes"]), scalings)
+        moments._count = arrays["count"]
+        moments.fourth = {name: arrays[f"{name}_fourth"] for name in names}
+        return moments
