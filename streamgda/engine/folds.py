@@ -1,11 +1,9 @@
-"""Rows in folds: accumulated side by side in one pass, and read again fold by fold.
-
-The fold of a row depends on its number only, not on how rows are stored or read.
-"""
+"""Rows in parts, of which training and test sets are sums: accumulated side by side in one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -21,7 +19,9 @@ from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.rows.validity import as_weights
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import refuse, shown
+
+_ROWS_OF_AN_ATOM = 30  # adding the moments of two atoms takes as long as adding some rows
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
@@ -42,16 +42,119 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
     return ((x ^ (x >> np.uint64(31))) % np.uint64(n_folds)).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Splits:
+    """Splits of rows into training and test sets, each of them a sum of parts of the rows.
+
+    Attributes
+    ----------
+    parts : callable
+        ``parts(first, last)`` returns for each part the rows of ``first:last`` that are in it, as
+        numbers from zero. A row may be in several parts, and in a part several times.
+    trains, tests : list of list of int
+        Numbers of the parts that sum to the training and to the test set of each split.
+    everything : list of int
+        Numbers of the parts that sum to all rows.
+    n_parts : int
+        Number of parts.
+    """
+
+    parts: Callable[[int, int], list[np.ndarray]]
+    trains: list[list[int]]
+    tests: list[list[int]]
+    everything: list[int]
+    n_parts: int
+
+
+def hashed_splits(n_folds: int, seed: int) -> Splits:
+    """Return splits of which each holds one fold out.
+
+    The fold of a row depends on its number only, not on how rows are stored or read.
+    """
+
+    def parts(first: int, last: int) -> list[np.ndarray]:
+        folds = fold_of(first, last, n_folds, seed)
+        return [np.flatnonzero(folds == f) for f in range(n_folds)]
+
+    every = list(range(n_folds))
+    trains = [[f for f in every if f != left_out] for left_out in every]
+    return Splits(parts, trains, [[f] for f in every], every, n_folds)
+
+
+def given_splits(pairs: Iterable[tuple[Any, Any]], n_rows: int) -> Splits:
+    """Return splits that are given as rows of the training and of the test set.
+
+    Rows that are in the same sets of all splits make a part: for splits that hold each row out
+    once, these are the folds. If there are more such parts than sets, or they have few rows, the
+    sets and all rows are the parts, and a row is added to each that it is in.
+
+    Parameters
+    ----------
+    pairs : iterable of (array-like, array-like)
+        Numbers of rows, or masks.
+    n_rows : int
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no such pairs, or no such rows.
+    """
+    sets = [_counts(rows, n_rows) for pair in pairs for rows in _pair(pair)]
+    if not sets:
+        raise InvalidParameterError("cv has no splits; give at least one pair (train, test)")
+    atoms = np.zeros(n_rows, np.int64)
+    for counts in sets:
+        atoms = np.unique(atoms * (int(counts.max()) + 1) + counts, return_inverse=True)[1]
+    _, firsts = np.unique(atoms, return_index=True)
+    n_sets, n_atoms = len(sets), firsts.size
+    if n_atoms > n_sets + 1 or n_atoms * _ROWS_OF_AN_ATOM > n_rows:
+
+        def parts(first: int, last: int) -> list[np.ndarray]:
+            rows = np.arange(last - first)
+            return [*(np.repeat(rows, counts[first:last]) for counts in sets), rows]
+
+        alone = [[p] for p in range(n_sets)]
+        return Splits(parts, alone[::2], alone[1::2], [n_sets], n_sets + 1)
+
+    def atomic(first: int, last: int) -> list[np.ndarray]:
+        return [np.flatnonzero(atoms[first:last] == a) for a in range(n_atoms)]
+
+    sums = [np.repeat(np.arange(n_atoms), counts[firsts]).tolist() for counts in sets]
+    return Splits(atomic, sums[::2], sums[1::2], list(range(n_atoms)), n_atoms)
+
+
+def _pair(split: Any) -> tuple[Any, Any]:
+    try:
+        train, test = split
+    except (TypeError, ValueError):
+        raise refuse("cv", split, "pairs (train, test) of numbers of rows") from None
+    return train, test
+
+
+def _counts(rows: Any, n_rows: int) -> np.ndarray:
+    """Return how often each row is in a set."""
+    chosen = np.asarray(rows)
+    try:
+        numbers = np.arange(n_rows)[chosen if chosen.size else []]
+        counts = np.bincount(numbers, minlength=n_rows)
+    except (IndexError, ValueError):
+        raise InvalidParameterError(
+            f"cv has a set of {shown(rows)}; expected a list of numbers of rows, less than "
+            f"{n_rows}, or a mask of {n_rows} rows"
+        ) from None
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
+
+
 class FoldedRows:
-    """Rows, labels and weights, each row in one of `n_folds` folds.
+    """Rows, labels and weights in the parts of splits.
 
     Parameters
     ----------
     X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
         Shape (n_rows, n_features).
     y, sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
-    n_folds, seed : int
-        See `fold_of`.
+    split : callable
+        Returns the `Splits` of the sources of rows and labels.
     allowed : int
         Bytes for rows in flight and moments.
     progress : bool or callable
@@ -68,36 +171,29 @@ class FoldedRows:
         X: Any,
         y: Any,
         sample_weight: Any,
-        n_folds: int,
-        seed: int,
+        split: Callable[[RowSource, RowSource], Splits],
         allowed: int,
         progress: Progress = False,
     ) -> None:
         self.rows, *self.companions = as_sources(X, y, sample_weight)
         check_rows(self.rows, *self.companions)
-        if n_folds > self.rows.n_rows:
-            raise InvalidParameterError(
-                f"cv={shown(n_folds)}; X has {self.rows.n_rows} rows (n_samples="
-                f"{self.rows.n_rows}), fewer than folds: give more rows, or a smaller cv"
-            )
-        self.n_folds = n_folds
-        self.seed = seed
+        self.splits = split(self.rows, self.companions[0])
         self.allowed = allowed
         self.progress = progress
 
     def state_bytes(self, covariance_type: str) -> int:
-        """Return the bytes of the moments of a fold."""
+        """Return the bytes of the moments of a part."""
         structure = structure_of(covariance_type)
         with placing(*self._sources):
             n_classes = count_classes(self.companions[0])
         return structure.state_bytes(n_classes, self.rows.shape[1])
 
     def held_bytes(self, covariance_type: str) -> int:
-        """Return the bytes of the moments of all folds, and of sums and parts of them."""
-        return (self.n_folds + 5) * self.state_bytes(covariance_type)
+        """Return the bytes of the moments of all parts, and of sums and rows of them."""
+        return (self.splits.n_parts + 5) * self.state_bytes(covariance_type)
 
-    def read(self, state: int, what: str) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
-        """Yield the range of each slab, and the rows, labels and weights of each fold in it.
+    def read(self, state: int, what: str) -> Iterator[tuple[slice, list[Any], list[np.ndarray]]]:
+        """Yield the range of each slab; its rows, labels and weights; and the rows of each part.
 
         Parameters
         ----------
@@ -111,41 +207,41 @@ class FoldedRows:
             for start, (X, y, *weights) in slabs:
                 stop = start + len(X)
                 arrays = [X, y, *(as_weights(w, len(X), start) for w in weights)]
-                folds = fold_of(start, stop, self.n_folds, self.seed)
-                parts = [np.flatnonzero(folds == f) for f in range(self.n_folds)]
-                yield slice(start, stop), [tuple(array[part] for array in arrays) for part in parts]
+                yield slice(start, stop), arrays, self.splits.parts(start, stop)
 
     def accumulate(self, covariance_type: str, norms: bool) -> list[ClassMoments]:
-        """Return the moments of each fold, from one pass.
+        """Return the moments of each part, from one pass.
 
         Raises
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used.
         MemoryBudgetError
-            If the moments of all folds exceed the budget.
+            If the moments of all parts exceed the budget.
         """
-        folds = [ClassMoments(covariance_type, norms=norms) for _ in range(self.n_folds)]
+        summed = [ClassMoments(covariance_type, norms=norms) for _ in range(self.splits.n_parts)]
         state = self.held_bytes(covariance_type)
-        for rows, slab in self.read(state, "accumulating"):
+        for slab, arrays, parts in self.read(state, "accumulating"):
             try:
-                for moments, part in zip(folds, slab, strict=True):
-                    if len(part[0]):
-                        moments.update(*part)
+                for moments, part in zip(summed, parts, strict=True):
+                    if part.size:
+                        moments.update(*(array[part] for array in arrays))
             except InvalidDataError:
                 # The rows of the whole slab again: that error names a row by its number.
-                X, y, *weights = (source.read(rows.start, rows.stop) for source in self._sources)
+                X, y, *weights = (source.read(slab.start, slab.stop) for source in self._sources)
                 with placing(*self._sources):
                     weight = weights[0] if weights else None
-                    add_rows(ClassMoments("diag"), X, y, weight, first_row=rows.start)
+                    add_rows(ClassMoments("diag"), X, y, weight, first_row=slab.start)
                 raise
-        return folds
+        return summed
 
     @property
     def _sources(self) -> list[RowSource]:
         return [self.rows, *self.companions]
 
 
-def without(folds: list[ClassMoments], left_out: int) -> ClassMoments:
-    """Return the moments of all folds but one: added, so that nothing cancels."""
-    return reduce(add, [moments for f, moments in enumerate(folds) if f != left_out])
+def added(moments: list[ClassMoments], parts: list[int]) -> ClassMoments:
+    """Return the moments of the rows of some parts: added, so that nothing cancels."""
+    if not parts:
+        return ClassMoments(moments[0].covariance_type, norms=moments[0].norms)
+    return reduce(add, [moments[part] for part in parts])
