@@ -14,11 +14,13 @@ from scipy import sparse
 import streamgda
 from streamgda import (
     ClassMoments,
+    FisherDiscriminant,
     GaussianDiscriminantAnalysis,
     GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
     accumulate,
     open_store,
 )
@@ -312,12 +314,11 @@ def test_a_prior_for_a_class_without_rows():
 def test_one_class():
     X, y = blobs()
     one = np.zeros_like(y)
-    for make in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB):
-        match = r"greater than one; got 1 class \(0\) with rows. Give rows of at least one other"
+    match = r"greater than one; got 1 class \(0\) with rows. Give rows of at least one other"
+    for make in (QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis):
         refuses(InvalidDataError, match, make(), "fit", X, one)
-        begun = make().partial_fit(X, one)
-        for method in ("predict", "predict_proba", "score_samples"):
-            refuses(InvalidDataError, match, begun, method, X)
+    refuses(InvalidDataError, match, ThresholdClassifier(), "fit", X, one)
+    refuses(InvalidDataError, match, FisherDiscriminant, "from_moments", accumulate(X, one))
 
 
 def test_a_class_with_one_row():

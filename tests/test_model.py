@@ -317,9 +317,10 @@ def test_rows_of_another_width_are_refused(method):
         getattr(fit(X, y, "full"), method)(X[:, :2])
 
 
-def test_one_class_is_refused():
-    with pytest.raises(InvalidDataError, match=r"got 1 class \(cat\) with rows"):
-        fit(np.eye(3), ["cat"] * 3, "diag")
+def test_one_class_is_a_model_too():
+    model = fit(np.eye(3), ["cat"] * 3, "diag")
+    assert model.predict(np.eye(3)).tolist() == ["cat"] * 3
+    assert model.log_odds(np.eye(3)).tolist() == [0, 0, 0]
 
 
 # --- saving -----------------------------------------------------------------------------------

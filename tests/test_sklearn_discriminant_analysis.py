@@ -44,7 +44,6 @@ LEFT_OUT = dict.fromkeys(
         "test_qda_coefs",
         "test_qda_priors[svd]",
         "test_qda_priors[eigen]",
-        "test_qda_prior_copy",
         "test_qda_store_covariance[svd]",
         "test_qda_store_covariance[eigen]",
         "test_qda_regularization[svd]",

@@ -76,7 +76,7 @@ class MomentClassifier(MomentLearner):
             moments.fourth  # noqa: B018  (reports missing norms)
         estimator._adopt(moments.reduce(kept["covariance_type"]))
         estimator.n_features_in_ = int(moments.n_features or 0)
-        estimator.model_  # noqa: B018
+        estimator._check_fitted()
         return estimator
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
@@ -112,9 +112,9 @@ class MomentClassifier(MomentLearner):
 
     @property
     def class_count_(self) -> np.ndarray:
-        """Rows of each class, or their total weight, shape (n_classes,)."""
+        """Rows of each class, or their total weight, float64, shape (n_classes,)."""
         check_is_fitted(self, "moments_")
-        return self.moments_.class_count
+        return self.moments_.class_count.astype(np.float64)
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class MomentClassifier(MomentLearner):
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
         name, by_class = _MODEL_METHODS[method]
         model = self.model_  # once: another thread may replace it
-        if method == "decision_function" and model.classes.size == 2:
+        if method == "decision_function" and model.classes.size <= 2:
             name, by_class = "log_odds", False
         labels = model.classes if method == "predict" else None
         columns = model.classes.size if by_class else None

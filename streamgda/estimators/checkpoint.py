@@ -59,7 +59,7 @@ class Checkpoint:
     ...         checkpoint.save(nb, n + 1)
     ...     return nb.class_count_
     >>> learn(3), learn(4)
-    (array([2, 1]), array([2, 2]))
+    (array([2., 1.]), array([2., 2.]))
     >>> folder.cleanup()
     """
 

@@ -99,6 +99,8 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         self.store_covariance = store_covariance
         self.standardize = standardize
 
+    _least_classes = 2
+
     def _covariance_type(self) -> str:
         return self.covariance_type
 
@@ -193,6 +195,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         self.reg_param = reg_param
         self.store_covariance = store_covariance
         self.tol = tol
+
+    _least_classes = 2
 
     def _covariance_type(self) -> str:
         return "full"

@@ -15,6 +15,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.validation import validate_labelled
+from streamgda.models.base import check_classes
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments, read_twice
 from streamgda.moments.structures import structure_of
@@ -48,6 +49,7 @@ class MomentLearner(RowClassifier):
     moments_: ClassMoments
     _settings: Self
     _lock: Lock | None = None
+    _least_classes = 1  # classes that `fit` needs rows of
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
@@ -136,6 +138,7 @@ class MomentLearner(RowClassifier):
         """Raise an error unless the moments determine a model."""
         if self.moments_.n_features is None:
             raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
+        check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
         self.model_  # noqa: B018
 
     def partial_fit(
@@ -175,8 +178,8 @@ class MomentLearner(RowClassifier):
         Raises
         ------
         InvalidDataError, InvalidParameterError
-            See `fit`; the estimator is then unchanged. Problems of the model itself (a single
-            class, a singular covariance) are reported when it is used.
+            See `fit`; the estimator is then unchanged. Problems of the model itself, such
+            as a singular covariance, are reported when it is used.
         """
         return self._learn(self._with_rows, X, y, classes, sample_weight, half_life)
 

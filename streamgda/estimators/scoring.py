@@ -121,7 +121,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
 
         Returns
         -------
-        ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
             Discriminants.
         """
         return self._score_rows(self._scorer("decision_function"), X, out)

@@ -25,6 +25,7 @@ from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.learning import check_one_pass, kept_by
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import validate_labelled
+from streamgda.models.base import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
@@ -212,12 +213,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         total = added(moments, rows.splits.everything)
         if total.n_features is None:
             raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
-        present = total.classes[total.class_count > 0]
-        if present.size < 2:
-            raise InvalidDataError(
-                f"The number of classes has to be greater than one; got {present.size} class with "
-                f"rows. Give rows of at least one other class"
-            )
+        check_classes(total.classes, total.class_count, least=2)
         splits = CandidateScores(candidates, rows)
         at_once = [list(range(len(candidates)))]
         if self.scoring != LIKELIHOOD:

@@ -20,6 +20,7 @@ from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.saving import describe
 from streamgda.estimators.scoring import RowClassifier, Scorer
 from streamgda.estimators.validation import validate_rows
+from streamgda.models.base import check_classes
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
@@ -148,6 +149,7 @@ class ThresholdClassifier(RowClassifier):
         return self._adopt(self.estimator_, X, y, sample_weight)
 
     def _adopt(self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any) -> Self:
+        check_classes(fitted.classes_, fitted.class_count_, least=2)
         if fitted.classes_.size != 2:
             raise InvalidDataError(
                 f"Only binary classification is supported. The type of the target is multiclass: "

@@ -211,7 +211,7 @@ class Model(Saved):
         return self._by_class(X, self._relative_scores, copied, first_row)
 
     def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the log-odds of the second of two classes.
+        """Return the log-odds of the second of two classes; zero if there is one class only.
 
         Parameters
         ----------
@@ -263,14 +263,15 @@ def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.nda
     return np.asarray(~without)
 
 
-def check_two_classes(classes: np.ndarray, count: np.ndarray) -> None:
-    """Raise `InvalidDataError` unless at least two classes have rows."""
+def check_classes(classes: np.ndarray, count: np.ndarray, least: int = 1) -> None:
+    """Raise `InvalidDataError` unless at least one class, or two, have rows."""
     present = int((count > 0).sum())
-    if present < 2:
-        named = f" ({classes[count > 0][0]!s})" if present else ""
+    if not present:
+        raise InvalidDataError("no class has rows; give rows, not all of them of weight zero")
+    if present < least:
         raise InvalidDataError(
-            f"The number of classes has to be greater than one; got {present} class{named} "
-            f"with rows. Give rows of at least one other class"
+            f"The number of classes has to be greater than one; got {present} class "
+            f"({classes[count > 0][0]!s}) with rows. Give rows of at least one other class"
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.models.base import Model, check_means, check_priors, check_two_classes
+from streamgda.models.base import Model, check_classes, check_means, check_priors
 from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures.packing import PackedVectors, packed_rows
@@ -142,12 +142,12 @@ class BernoulliModel(Model):
         Raises
         ------
         InvalidDataError
-            For moments of rows that were not binarised, or if fewer than two classes have rows.
+            For moments of rows that were not binarised, or if no class has rows.
         InvalidParameterError
             For priors that do not fit.
         """
         count = moments.class_count
-        check_two_classes(moments.classes, count)
+        check_classes(moments.classes, count)
         ones = ones_of(moments)
         n = count[:, None].astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -195,8 +195,8 @@ def estimate(
     features = varying if drop_constant else np.arange(sums.n_features)
     if not features.size:
         raise InvalidDataError(
-            f"all {sums.n_features} features are constant over all rows; they do not distinguish "
-            f"the classes"
+            f"all {sums.n_features} features are constant over all rows, "
+            f"{sums.count.sum():g} sample(s); they do not distinguish the classes"
         )
     weights = structure.group_weights(sums.count, how.ddof)
     unit, epsilon = _unit(sums, how)
@@ -384,4 +384,5 @@ def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -
         simpler = " or ".join(map(repr, structure.simpler))
         use = f", use covariance_type={simpler}" if simpler else ""
         advice = f"Regularise (reg_param, shrinkage, pooling or var_smoothing above 0){use}"
-    return f"{what}. {advice}, leave out features that depend on others, or give more rows"
+    others = "leave out features that depend on others, or give more rows of each class"
+    return f"{what}. {advice}, {others}"

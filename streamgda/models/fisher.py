@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidParameterError
+from streamgda.models.base import check_classes
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.scores import check_width
@@ -129,6 +130,8 @@ class FisherDiscriminant:
 
         Raises
         ------
+        InvalidDataError
+            If fewer than two classes have rows.
         InvalidParameterError
             For more components than there are, and other parameters out of range.
         SingularCovarianceError
@@ -138,6 +141,7 @@ class FisherDiscriminant:
         how = Regularisation(shrinkage=shrinkage, tol=tol)
         tied = pooled(moments.covariance_type)
         moments = moments.reduce(tied)
+        check_classes(moments.classes, moments.class_count, least=2)
         model = GaussianModel.from_moments(moments, tied, how, priors)
         scalings, criteria = directions(model, tol)
         most = scalings.shape[1]

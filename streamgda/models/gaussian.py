@@ -12,7 +12,7 @@ from scipy import special
 
 from streamgda import storage
 from streamgda.kernels import scoring
-from streamgda.models.base import Model, check_means, check_priors, check_two_classes, length
+from streamgda.models.base import Model, check_classes, check_means, check_priors, length
 from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
 from streamgda.models.scores import Finish, copied
 from streamgda.models.sparse import SparseScores
@@ -86,7 +86,7 @@ class GaussianModel(Model):
         Parameters
         ----------
         moments : ClassMoments
-            Moments of rows of at least two classes.
+            Moments of rows.
         covariance_type : str
             A covariance type that the moments determine.
         how : Regularisation
@@ -102,7 +102,7 @@ class GaussianModel(Model):
         Raises
         ------
         InvalidDataError
-            If fewer than two classes have rows.
+            If no class has rows.
         InvalidParameterError
             For priors that do not fit.
         SingularCovarianceError
@@ -110,7 +110,7 @@ class GaussianModel(Model):
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         count = moments.class_count
-        check_two_classes(moments.classes, count)
+        check_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)
         covariances = estimate(moments, covariance_type, how, priors=priors)
         return cls.of(covariances, moments.means, shares, how)

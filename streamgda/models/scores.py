@@ -91,8 +91,8 @@ def copied(scores: np.ndarray, out: np.ndarray) -> None:
 
 
 def difference(scores: np.ndarray, out: np.ndarray) -> None:
-    """Write the score of the second of two classes less that of the first."""
-    np.subtract(scores[1], scores[0], out=out)
+    """Write the score of the second of two classes, or of the only one, less that of the first."""
+    np.subtract(scores[-1], scores[0], out=out)
 
 
 def posterior(scores: np.ndarray, out: np.ndarray) -> None:
