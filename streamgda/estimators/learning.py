@@ -384,7 +384,12 @@ def summed_rows(estimator: MomentLearner, X: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     """Return a parameter that does not change, or a copy of one that might."""
-    return value if isinstance(value, str | float | int | None) else clone(value, safe=False)
+    if isinstance(value, str | float | int | None):
+        return value
+    try:
+        return clone(value, safe=False)
+    except TypeError:  # a generator, say, which the check of the parameters refuses
+        return value
 
 
 def _same(value: Any, used: Any) -> bool:
