@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError, MemoryBudgetError
-from streamgda.estimators.learning import MomentLearner, kept_by
+from streamgda.estimators.learning import MomentLearner, check_fitted, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
 from streamgda.models.base import check_priors
@@ -76,7 +76,7 @@ class MomentClassifier(MomentLearner):
             moments.fourth  # noqa: B018  (reports missing norms)
         estimator._adopt(moments.reduce(kept["covariance_type"]))
         estimator.n_features_in_ = int(moments.n_features or 0)
-        estimator._check_fitted()
+        check_fitted(estimator)
         return estimator
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:

@@ -374,6 +374,11 @@ def kept_by(estimator: MomentLearner) -> dict[str, Any]:
     return estimator._kept()
 
 
+def check_fitted(estimator: MomentLearner) -> None:
+    """Raise an error unless the moments of an estimator determine a model, as `fit` does."""
+    estimator._check_fitted()
+
+
 def summed_rows(estimator: MomentLearner, X: Any) -> Any:
     """Return the rows whose moments an estimator keeps, to be passed to `accumulate`.
 
