@@ -142,7 +142,7 @@ def test_fitted_classifiers_cost_least(estimator, cost):
     fitted = ThresholdClassifier(estimator, cost=cost).fit(X, y)
     base = estimator.fit(X, y)
     costs = (1, 1) if cost is None else (cost[0][1] - cost[0][0], cost[1][0] - cost[1][1])
-    scores, second = base.decision_function(X), y == "yes"
+    scores, second = base.model_.log_odds(X), y == "yes"
     expected = naive_least_cost(scores, second, np.ones(len(X)), costs)
     predicted = fitted.predict(X)
     lost = costs[0] * ((predicted == "yes") & ~second).sum()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source
-from streamgda.runtime.parameters import as_flag, as_number
+from streamgda.runtime.parameters import as_flag, as_number, as_numbers, shown
 
 _LEAST_ALPHA = 1e-10
 
@@ -25,10 +29,11 @@ class BernoulliNB(MomentClassifier):
 
     Parameters
     ----------
-    alpha : float >= 0
-        Smoothing, 1 for Laplace's. With 0, a value that a class never had excludes the class.
+    alpha : float >= 0, or array-like of them, shape (n_features,)
+        Smoothing, of all features or of each; 1 for Laplace's. With 0, a value that a class never
+        had excludes the class.
     force_alpha : bool
-        False raises an `alpha` below 1e-10 to that value.
+        False raises an `alpha` below 1e-10 to that value, with a warning.
     binarize : float or None
         Values above it are ones. None if the rows consist of zeros and ones already, as those of
         `sample` do; other values are then refused.
@@ -59,7 +64,7 @@ class BernoulliNB(MomentClassifier):
     def __init__(
         self,
         *,
-        alpha: float = 1.0,
+        alpha: Any = 1.0,
         force_alpha: bool = True,
         binarize: float | None = 0.0,
         fit_prior: bool = True,
@@ -80,7 +85,16 @@ class BernoulliNB(MomentClassifier):
         return "diag"
 
     def _check_parameters(self) -> None:
-        as_number("alpha", self.alpha, "a number >= 0", 0)
+        expected = "a number >= 0, or one for each feature"
+        if isinstance(self.alpha, Real):
+            as_number("alpha", self.alpha, expected, 0)
+        else:
+            values = as_numbers("alpha", self.alpha, expected)
+            if not ((values >= 0) & (values < np.inf)).all():
+                raise InvalidParameterError(
+                    f"alpha={shown(self.alpha)}; expected finite numbers. All values in alpha must "
+                    f"be greater than 0."
+                )
         as_flag("force_alpha", self.force_alpha)
         as_flag("fit_prior", self.fit_prior)
         if self.binarize is not None:
@@ -91,14 +105,39 @@ class BernoulliNB(MomentClassifier):
         return None if self.binarize is None else float(self.binarize)
 
     def _make_model(self, moments: ClassMoments) -> BernoulliModel:
-        alpha = self.alpha if self.force_alpha else max(self.alpha, _LEAST_ALPHA)
+        alpha = self._smoothing(moments.n_features)
         priors = self.class_prior
         if priors is None and not self.fit_prior:
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
         return BernoulliModel.from_moments(moments, alpha, self._threshold, priors)
 
+    def _smoothing(self, n_features: int | None) -> Any:
+        """Return `alpha` as it is used, a number or an array of one for each feature."""
+        alpha = self.alpha
+        if not isinstance(alpha, Real):
+            alpha = np.asarray(alpha, np.float64)
+            if alpha.shape == (n_features,):
+                return alpha if self.force_alpha else np.maximum(alpha, _LEAST_ALPHA)
+            raise InvalidParameterError(
+                f"When alpha is an array, it should contains `n_features`. alpha has shape "
+                f"{alpha.shape}; expected one number for each of the {n_features} features"
+            )
+        return alpha if self.force_alpha else max(float(alpha), _LEAST_ALPHA)
+
+    def _check_alpha(self, n_features: int | None = None) -> Any:
+        """Return `_smoothing`, with scikit-learn's warning if that is not `alpha`."""
+        alpha = self._smoothing(n_features or getattr(self, "n_features_in_", None))
+        if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
+            warnings.warn(
+                f"alpha too small will result in numeric errors, setting alpha = "
+                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
+                stacklevel=calls_within() + 1,
+            )
+        return alpha
+
     def _summed(self, X: Any) -> Any:
+        self._check_alpha(X.shape[1])
         function = partial(_binarised, threshold=self._threshold)
         return as_source(X).map(function, np.uint8, X.shape[1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from functools import partial
 from typing import Any
@@ -12,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.scoring import DiscriminantMixin, Scorer
+from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
@@ -68,7 +68,7 @@ class GaussianClassifier(MomentClassifier):
                 f"{constant.size} of {self.n_features_in_} features are constant over all rows "
                 f"and are left out of the density: {listed}",
                 ConstantFeatureWarning,
-                stacklevel=_calls_within() + 1,
+                stacklevel=calls_within() + 1,
             )
             self._reported_constant = constant
 
@@ -240,7 +240,7 @@ class GaussianClassifier(MomentClassifier):
         return sample(sampler, n_samples, random, codes, out)
 
 
-class DiscriminantAnalysis(GaussianClassifier):
+class DiscriminantAnalysis(DiscriminantMixin, GaussianClassifier):
     """Base of the discriminant analyses, with the attribute names of scikit-learn."""
 
     @property
@@ -252,14 +252,6 @@ class DiscriminantAnalysis(GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means
-
-
-def _calls_within() -> int:
-    """Return how many functions of the package have called the caller, which is counted too."""
-    frame, n = inspect.currentframe(), -1
-    while frame is not None and frame.f_globals["__name__"].startswith("streamgda."):
-        frame, n = frame.f_back, n + 1
-    return n
 
 
 def regularisation_of(estimator: GaussianClassifier) -> Regularisation:

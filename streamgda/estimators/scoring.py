@@ -111,21 +111,6 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         """
         return self._score_rows(self._scorer("predict"), X, out)
 
-    def decision_function(self, X: Any, *, out: Any = None) -> Any:
-        """Return the discriminants of the classes, or the log-odds of the second of two.
-
-        Parameters
-        ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
-            Discriminants.
-        """
-        return self._score_rows(self._scorer("decision_function"), X, out)
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose predicted class is right.
 
@@ -159,6 +144,28 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         if not weights.any():
             raise InvalidDataError("every sample_weight is zero: no row is left to score")
         return float(np.average(right, weights=weights))
+
+
+class DiscriminantMixin(RowClassifier):
+    """Base of the classifiers with discriminants; naive Bayes has none, as in scikit-learn.
+
+    scikit-learn prefers a `decision_function` to probabilities, for example to calibrate them.
+    """
+
+    def decision_function(self, X: Any, *, out: Any = None) -> Any:
+        """Return the discriminants of the classes, or the log-odds of the second of two.
+
+        Parameters
+        ----------
+        X, out : see `predict`
+            Rows, and the destination of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
+            Discriminants.
+        """
+        return self._score_rows(self._scorer("decision_function"), X, out)
 
 
 def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:

@@ -18,7 +18,7 @@ from streamgda.estimators.base import MomentClassifier, unfitted
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.saving import describe
-from streamgda.estimators.scoring import RowClassifier, Scorer
+from streamgda.estimators.scoring import DiscriminantMixin, Scorer
 from streamgda.estimators.validation import validate_rows
 from streamgda.models.base import check_classes
 from streamgda.models.gaussian import GaussianModel
@@ -37,7 +37,7 @@ _CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
 
-class ThresholdClassifier(RowClassifier):
+class ThresholdClassifier(DiscriminantMixin):
     r"""Binary classification by the threshold on a score that minimises the cost on the rows.
 
     With the default estimator this is Fisher's rule of document 004: predict the second class if

@@ -293,10 +293,13 @@ def check_priors(
     if values.shape != (classes.size,):
         raise InvalidParameterError(
             f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "
-            f"{classes.tolist()[:20]}"
+            f"{classes.tolist()[:20]}. Number of priors must match number of classes"
         )
     if not (values >= 0).all():
-        raise InvalidParameterError(f"{name} must be non-negative; got {values.tolist()}")
+        raise InvalidParameterError(
+            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
+            f"sum to one"
+        )
     if not np.isclose(values.sum(), 1.0):
         raise InvalidParameterError(
             f"The sum of the priors should be 1; got {values.sum():.6g}. Divide them by their sum"

@@ -120,7 +120,7 @@ class BernoulliModel(Model):
     def from_moments(
         cls,
         moments: ClassMoments,
-        alpha: float,
+        alpha: float | np.ndarray,
         threshold: float | None,
         priors: Any = None,
     ) -> Self:
@@ -130,7 +130,7 @@ class BernoulliModel(Model):
         ----------
         moments : ClassMoments
             Moments of binarised rows, with a variance for each class and feature.
-        alpha : float >= 0
+        alpha : float >= 0, or ndarray of them, shape (n_features,)
         threshold : float or None
         priors : array-like, shape (n_classes,), optional
             In the order of the sorted classes; the classes' shares of the rows by default.

@@ -1,0 +1,145 @@
+"""The naive Bayes classifiers answer as scikit-learn's do, also inside its meta-estimators."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import datasets, naive_bayes
+from sklearn.calibration import CalibratedClassifierCV
+
+import streamgda
+from streamgda import BernoulliNB, GaussianNB, ThresholdClassifier
+from streamgda.errors import InvalidParameterError
+
+PAIRS = [(GaussianNB, naive_bayes.GaussianNB), (BernoulliNB, naive_bayes.BernoulliNB)]
+EVERY_PAIR = pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=["gaussian", "bernoulli"])
+
+
+def rows(n=150, d=6, n_classes=3, seed=0):
+    random = np.random.default_rng(seed)
+    y = random.integers(0, n_classes, n)
+    return random.normal(size=(n, d)) + y[:, None] * np.linspace(-1, 1, d), y
+
+
+def test_there_is_no_decision_function():
+    X, y = rows()
+    for estimator in (GaussianNB().fit(X, y), BernoulliNB().fit(X, y)):
+        assert not hasattr(estimator, "decision_function")
+        assert "decision_function" not in dir(estimator)
+    two = ThresholdClassifier(GaussianNB()).fit(X, y > 0)
+    log_odds = np.diff(GaussianNB().fit(X, y > 0).predict_log_proba(X))[:, 0]
+    np.testing.assert_allclose(two.decision_function(X), log_odds - two.threshold_, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
+@EVERY_PAIR
+def test_calibrated_as_in_scikit_learn(ours, theirs):
+    X, y = datasets.load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    scores = []
+    for kind in (ours, theirs):
+        fitted = CalibratedClassifierCV(kind(), cv=3).fit(X[:400], y[:400])
+        scores.append(fitted.score(X[400:], y[400:]))
+    assert scores[0] == pytest.approx(scores[1], abs=0.02)
+    assert scores[0] > 0.7
+
+
+# --- parameters of BernoulliNB ------------------------------------------------------------------
+
+
+class EachAlpha:
+    """scikit-learn's BernoulliNB with an alpha for each feature, fitted once for each.
+
+    An array of them, which it accepts, is added to the counts of the classes as if it had an entry
+    for each class: it fails unless there are as many classes as features.
+    """
+
+    def __init__(self, alpha, **params):
+        self.alpha, self.params = np.asarray(alpha), params
+
+    def fit(self, X, y, weights):
+        each = [naive_bayes.BernoulliNB(alpha=float(a), **self.params) for a in self.alpha]
+        self.__dict__ |= vars(each[0].fit(X, y, weights))
+        logs = [nb.fit(X, y, weights).feature_log_prob_[:, j] for j, nb in enumerate(each)]
+        self.feature_log_prob_ = np.stack(logs, axis=1)
+        return self
+
+    def predict_joint_log_proba(self, X):
+        bits, one = X > self.params["binarize"], self.feature_log_prob_[:, None]
+        with np.errstate(divide="ignore"):
+            terms = np.where(bits, one, np.log1p(-np.exp(one)))
+        return terms.sum(axis=2).T + self.class_log_prior_
+
+
+@pytest.mark.parametrize("alpha", [0, 1.5, 1e-12, [0.01, 1e-12, 0.5, 1, 2, 30], (1,) * 6])
+@pytest.mark.parametrize("force_alpha", [True, False])
+@pytest.mark.parametrize(
+    ("fit_prior", "prior"), [(True, None), (False, None), (True, [0.2, 0.3, 0.5])]
+)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.filterwarnings("ignore:alpha too small")
+def test_all_parameters_of_bernoulli(alpha, force_alpha, fit_prior, prior, weighted):
+    X, y = rows()
+    weights = np.random.default_rng(1).uniform(0.1, 2, y.size) if weighted else None
+    params = {"alpha": alpha, "force_alpha": force_alpha, "fit_prior": fit_prior}
+    params |= {"class_prior": prior, "binarize": 0.3}
+    kind = naive_bayes.BernoulliNB if isinstance(alpha, float | int) else EachAlpha
+    theirs, ours = kind(**params).fit(X, y, weights), BernoulliNB(**params).fit(X, y, weights)
+    for name in ("class_count_", "feature_count_", "class_log_prior_", "feature_log_prob_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12)
+    np.testing.assert_allclose(
+        ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("alpha", [0, 1e-12, 1.0, [0, 1, 1, 1, 1, 1], [1.0] * 6])
+@pytest.mark.parametrize("force_alpha", [True, False])
+def test_warnings_are_those_of_scikit_learn(alpha, force_alpha):
+    X, y = rows()
+    X, y = X[y < 2, :2], y[y < 2]
+    alpha = alpha[:2] if isinstance(alpha, list) else alpha
+    found = []
+    for kind in (naive_bayes.BernoulliNB, BernoulliNB):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            kind(alpha=alpha, force_alpha=force_alpha).fit(X, y)
+            kind(alpha=alpha, force_alpha=force_alpha).partial_fit(X, y, [0, 1]).partial_fit(X, y)
+        found.append([(w.category, str(w.message).replace("= ", "=")) for w in caught])
+    assert found[0] == found[1]
+    assert len(found[1]) == (0 if force_alpha or np.min(alpha) == 1 else 3)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "message"),
+    [
+        ([1.0, 2.0], r"When alpha is an array, it should contains `n_features`.*\(2,\).* the 6"),
+        ([[1.0] * 6], r"should contains `n_features`"),
+        ([1, 1, 1, 1, 1, -0.1], "All values in alpha must be greater than 0"),
+        ([1, 1, 1, 1, 1, np.nan], "All values in alpha must be greater than 0"),
+        (["a"] * 6, "alpha=.*expected a number >= 0, or one for each feature"),
+        (None, "alpha=None; expected finite numbers"),
+    ],
+)
+def test_an_alpha_that_does_not_fit(alpha, message):
+    X, y = rows()
+    for method in ("fit", "partial_fit"):
+        estimator = BernoulliNB(alpha=alpha)
+        with pytest.raises(InvalidParameterError, match=message):
+            getattr(estimator, method)(X, y)
+        assert not hasattr(estimator, "moments_")
+
+
+def test_an_alpha_for_each_feature_is_kept_and_saved(tmp_path):
+    X, y = rows()
+    alpha = np.linspace(0, 3, 6)
+    fitted = BernoulliNB(alpha=alpha).fit(X, y)
+    before = fitted.feature_log_prob_
+    alpha[:] = 7
+    np.testing.assert_array_equal(fitted.feature_log_prob_, before)
+    fitted.save(tmp_path / "a.zip")
+    loaded = streamgda.load(tmp_path / "a.zip")
+    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    np.testing.assert_array_equal(
+        BernoulliNB.from_moments(fitted.moments_, alpha=fitted.alpha).feature_log_prob_,
+        BernoulliNB(alpha=7).fit(X, y).feature_log_prob_,
+    )
