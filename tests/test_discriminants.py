@@ -91,7 +91,7 @@ def test_of_two_classes_the_pair_is_the_decision_function(estimator):
     X, y = blobs(n_classes=2)
     fitted = estimator.fit(X, np.array(["no", "yes"])[y])
     pair = QuadraticDiscriminants.of(fitted).pair("yes", "no")
-    np.testing.assert_allclose(pair(X), fitted.decision_function(X), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(pair(X), fitted.model_.log_odds(X), rtol=1e-9, atol=1e-10)
     np.testing.assert_array_equal(np.where(pair(X) > 0, "yes", "no"), fitted.predict(X))
 
 

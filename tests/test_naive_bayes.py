@@ -65,7 +65,7 @@ class EachAlpha:
         return self
 
     def predict_joint_log_proba(self, X):
-        bits, one = X > self.params["binarize"], self.feature_log_prob_[:, None]
+        bits, one = np.greater(X, self.params["binarize"]), self.feature_log_prob_[:, None]
         with np.errstate(divide="ignore"):
             terms = np.where(bits, one, np.log1p(-np.exp(one)))
         return terms.sum(axis=2).T + self.class_log_prior_
