@@ -85,7 +85,9 @@ class GaussianClassifier(MomentClassifier):
         return covariances
 
     def _left_out(self, model: GaussianModel) -> np.ndarray:
-        return np.setdiff1d(np.arange(self.n_features_in_), model.features)
+        constant = np.ones(self.n_features_in_, bool)
+        constant[model.features] = False
+        return np.flatnonzero(constant)
 
     @property
     def constant_features_(self) -> np.ndarray:

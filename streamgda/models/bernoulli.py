@@ -15,6 +15,7 @@ from streamgda.kernels import scoring
 from streamgda.models.base import Model, check_classes, check_means, check_priors
 from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
+from streamgda.moments.class_state import exact_sums
 from streamgda.moments.structures.packing import PackedVectors, packed_rows
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.sparse import CompressedRows
@@ -152,7 +153,11 @@ class BernoulliModel(Model):
         n = count[:, None].astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             total = np.log(np.where(n > 0, n + 2 * alpha, np.nan))
-            log_one, log_zero = np.log(ones + alpha) - total, np.log(n - ones + alpha) - total
+            log_one, log_zero = ones + alpha, n - ones
+            log_zero += alpha
+            for logarithms in (log_one, log_zero):  # in place: there may be millions of features
+                np.log(logarithms, out=logarithms)
+                np.subtract(logarithms, total, out=logarithms)
         shares = check_priors(priors, moments.classes, count, "class_prior")
         return cls(moments.classes, shares, log_one, log_zero, threshold)
 
@@ -196,8 +201,7 @@ class BernoulliModel(Model):
 
     @cached_property
     def _sparse(self) -> list[SparseTerms]:
-        zeros = np.broadcast_to(0.0, self.log_one.shape)
-        return [SparseTerms(zeros, None, linear) for linear, _ in self._products_of_rows]
+        return [SparseTerms(None, None, linear) for linear, _ in self._products_of_rows]
 
     @property
     def _products_of_rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -305,13 +309,23 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
     InvalidDataError
         If the variances are not those of zeros and ones.
     """
+    exact = exact_sums(moments)
+    if exact is not None and exact.origin == 0:
+        # The square of a whole number is larger than the number itself, except for these two.
+        if (exact.structure.diagonal(exact.scatter) != exact.total).any():
+            _refuse_moments()
+        return exact.total.astype(np.float64)
     sums = moments.centred()
     n, p = sums.count[:, None], sums.mean + sums.mean_low
     # The sums of squares about the mean of zeros and ones follow from the mean.
     gap = np.abs(sums.structure.diagonal(sums.scatter) - n * p * (1 - p))
     if ((gap > 1e-6 * n) | (np.abs(p - 0.5) > 0.5 + 1e-6)).any():
-        raise InvalidDataError(
-            "these moments are not of zeros and ones; binarise the rows first: "
-            "accumulate(X > threshold, y, covariance_type='diag')"
-        )
+        _refuse_moments()
     return np.clip(np.rint(n * p) if sums.count.dtype.kind == "i" else n * p, 0, n)
+
+
+def _refuse_moments() -> NoReturn:
+    raise InvalidDataError(
+        "these moments are not of zeros and ones; binarise the rows first: "
+        "accumulate(X > threshold, y, covariance_type='diag')"
+    )

@@ -25,40 +25,43 @@ class SparseTerms:
 
     Parameters
     ----------
-    centres : ndarray, shape (n_classes, n_features)
-        Centres m.
+    centres : ndarray, shape (n_classes, n_features), optional
+        Centres m; zero by default.
     second : ndarray, shape (n_classes, n_features), optional
         Coefficients A; zero by default.
     one : ndarray, shape (n_classes, n_features), optional
-        Coefficients B; zero by default.
+        Coefficients B; zero by default, but not both.
     far : ndarray of bool, shape (n_classes, n_features), optional
         Features to be centred; none by default.
     """
 
     def __init__(
         self,
-        centres: np.ndarray,
+        centres: np.ndarray | None,
         second: np.ndarray | None = None,
         one: np.ndarray | None = None,
         far: np.ndarray | None = None,
     ) -> None:
-        shape = centres.shape
-        a = np.broadcast_to(0.0 if second is None else second, shape)
-        b = np.broadcast_to(0.0 if one is None else one, shape)
-        far = np.broadcast_to(False if far is None else far, shape)
-        classes, features = np.nonzero(far)
-        of_any = np.flatnonzero(far.any(axis=0))
+        given: Any = one if second is None else second
+        zeros = np.broadcast_to(0.0, given.shape)
+        m, a, b = (zeros if values is None else values for values in (centres, second, one))
         self._slots = np.empty(0, np.int32)
-        if of_any.size:
-            self._slots = np.full(shape[1], -1, np.int32)
+        where = np.empty((2, 0), np.intp)
+        if far is not None and far.any():
+            where = np.array(np.nonzero(far))
+            of_any = np.flatnonzero(far.any(axis=0))
+            self._slots = np.full(given.shape[1], -1, np.int32)
             self._slots[of_any] = np.arange(of_any.size)
-        starts = np.searchsorted(classes, np.arange(shape[0] + 1))
-        positions = np.searchsorted(of_any, features)
-        self._far = starts, positions, *(array[classes, features] for array in (centres, a, b))
-        near = ~far
-        self._quadratic = np.empty((0, 0)) if second is None else np.ascontiguousarray((a * near).T)
-        self._linear = np.ascontiguousarray(((b - 2 * a * centres) * near).T)
-        self._base = ((a * centres - b) * centres * near).sum(axis=1)
+        classes, features = where
+        starts = np.searchsorted(classes, np.arange(given.shape[0] + 1))
+        positions = self._slots[features].astype(np.intp)
+        self._far = starts, positions, *(array[classes, features] for array in (m, a, b))
+        if far is not None and where.size:
+            a, b = np.where(far, 0.0, a), np.where(far, 0.0, b)
+        self._quadratic = np.empty((0, 0)) if second is None else np.ascontiguousarray(a.T)
+        self._linear = np.ascontiguousarray((b if second is None else b - 2 * a * m).T)
+        centred = centres is not None
+        self._base = ((a * m - b) * m).sum(axis=1) if centred else np.zeros(given.shape[0])
 
     def scores(self, X: CompressedRows, scale: float, offsets: np.ndarray) -> np.ndarray:
         """Return ``offsets[k] + scale * sum``, class by class: shape (n_classes, n_rows)."""

@@ -218,3 +218,8 @@ def read_twice(moments: ClassState) -> bool:
 def scaled_fourth(moments: ClassState, scaling: str) -> np.ndarray | None:
     """Return the sums of fourth powers of scaled rows, shape (n_classes,); None if unknown."""
     return moments._scaled_fourth().get(scaling)
+
+
+def exact_sums(moments: ClassState) -> ExactSums | None:
+    """Return the integer sums of exact moments, None for others."""
+    return moments._sums if isinstance(moments._sums, ExactSums) else None
