@@ -221,8 +221,13 @@ def ledoit_wolf(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
     n, d = w.sum(), rows.shape[1]
     S = (w[:, None] * rows).T @ rows / n
     spread = ((S - np.trace(S) / d * np.eye(d)) ** 2).sum()
-    noise = sum(v * ((np.outer(t, t) - S) ** 2).sum() for v, t in zip(w, rows, strict=True)) / n**2
-    return min(noise / spread, 1.0)
+    noise = sum(v * ((np.outer(t, t) - S) ** 2).sum() for v, t in zip(w, rows, strict=True)) / n
+    return min(noise / effective(w) / spread, 1.0)
+
+
+def effective(weights: np.ndarray) -> float:
+    """Return Kish's effective number of weighted rows."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def auto(rows: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
@@ -242,7 +247,7 @@ def oas(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
     n, d = w.sum(), rows.shape[1]
     S = (w[:, None] * rows).T @ rows / n
     square, squares = np.trace(S) ** 2, np.trace(S @ S)
-    return min((squares + square) / ((n + 1) * (squares - square / d)), 1.0)
+    return min((squares + square) / ((effective(w) + 1) * (squares - square / d)), 1.0)
 
 
 def largest_variance(X: np.ndarray, weights: np.ndarray | None = None) -> float:

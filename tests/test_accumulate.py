@@ -274,8 +274,8 @@ def fresh(structure, n_classes, d, weighted=False):
 
 
 def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
-    *state, scatter = state
-    read = frozen(X), y, frozen(weights), block_rows, *state
+    count, *state, scatter = state
+    read = frozen(X), y, frozen(weights), block_rows, count, np.empty(0), *state
     panels = room(min(len(X), block_rows), X.shape[1], np.float64, structure, np.nan)
     with quiet():
         if "narrow" in structure:

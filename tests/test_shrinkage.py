@@ -100,15 +100,6 @@ def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
         np.testing.assert_allclose(found, expected(rule, X, y, per_class, weights), rtol=1e-10)
 
 
-def test_weights_are_repeated_rows():
-    X, y = blobs(100, 3)
-    weights = np.random.default_rng(0).integers(0, 4, len(y))
-    weighted = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X, y, weights)
-    repeated = np.repeat(X, weights, axis=0), np.repeat(y, weights)
-    whole = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(*repeated)
-    np.testing.assert_allclose(weighted.shrinkage_, whole.shrinkage_, rtol=1e-11)
-
-
 def test_edges():
     X, y = blobs(50, 3)
     assert (

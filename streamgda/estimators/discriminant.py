@@ -31,7 +31,8 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from
         one pass. They are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas`
         for the rows as they are, less their class means: if units or scales of features differ,
-        standardise the rows first, or set `standardize`.
+        standardise the rows first, or set `standardize`. The number of weighted rows in their
+        formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -158,7 +159,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         back. It needs a cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and
         ``"oas"`` follow from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
         `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
-        scales of features differ, standardise the rows first.
+        scales of features differ, standardise the rows first. The number of weighted rows in their
+        formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
     reg_param : float in [0, 1]
         Amount :math:`r` of :math:`(1-r) \Sigma + r I`.
     store_covariance : bool

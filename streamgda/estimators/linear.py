@@ -33,7 +33,9 @@ class LinearDiscriminantAnalysis(
         over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from one pass. They are
         those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for all rows as they
         are, each less its class mean: if units or scales of features differ, standardise the rows
-        first. Ledoit and Wolf's amounts need a matrix for each class rather than one for all.
+        first. Ledoit and Wolf's amounts need a matrix for each class rather than one for all. The
+        number of weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum
+        w^2`: only ratios of weights matter.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
     n_components : int, optional

@@ -13,12 +13,13 @@ LARGE = 1e140
 
 
 @kernel
-def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, scatter):
+def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, panels, scatter):
     """Add rows to counts, means and scatters about the means; return False if not all are finite.
 
     Each block is read twice, for its class means and for its scatter about them, and then merged.
-    The first block with a sum that is not finite ends the call, and is not added. `panels` is
-    scratch space, which variances do not use.
+    The first block with a sum that is not finite ends the call, and is not added. `squares` are
+    the sums of the squared weights, or empty. `panels` is scratch space, which variances do not
+    use.
     """
     n_classes, d = mean.shape
     classes = group_of_class(n_classes, n_classes)
@@ -37,6 +38,7 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
         if not means_of_sums(number, pivot, sums):
             return False
         merge_means(number, pivot, sums, classes, count, mean, mean_low, gap, weight)
+        add_squared_weights(labels, w, squares)
         if scatter.ndim == 3:
             order, starts = rows_by_group(labels, n_classes, scatter.shape[0])
             for g in range(scatter.shape[0]):
@@ -57,6 +59,14 @@ def add_centred(X, codes, weights, block_rows, count, mean, mean_low, panels, sc
             for k in range(n_classes):
                 add_outer(gap[k], weight[k], scatter[group[k]])
     return True
+
+
+@inline_kernel
+def add_squared_weights(codes, weights, squares):
+    """Add the squared weight of each row to that of its class, unless `squares` is empty."""
+    if squares.shape[0] > 0:
+        for r in range(codes.shape[0]):
+            squares[codes[r]] += weights[r] * weights[r] if weights.shape[0] > 0 else 1.0
 
 
 @inline_kernel

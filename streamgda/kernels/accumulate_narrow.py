@@ -3,7 +3,12 @@
 import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel
-from streamgda.kernels.accumulate import group_of_class, means_of_sums, start_block
+from streamgda.kernels.accumulate import (
+    add_squared_weights,
+    group_of_class,
+    means_of_sums,
+    start_block,
+)
 from streamgda.kernels.merging import add_outer, merge_means
 from streamgda.kernels.narrow_products import add_narrow_products, add_narrow_sums, padded_width
 from streamgda.kernels.sums import count_rows
@@ -17,7 +22,7 @@ EXACT_NARROW_ROWS = 1 << 19
 
 
 @kernel
-def add_centred_narrow(X, codes, weights, block_rows, count, mean, mean_low, scatter):
+def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
     """Add narrow rows as `add_centred` does, to scatter matrices.
 
     Each block is read once, for sums and products about pivots, from which the products of the
@@ -52,6 +57,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, mean, mean_low, sca
         if not means_of_sums(number, pivot, sums):
             return False
         merge_means(number, pivot, sums, classes, count, mean, mean_low, gap, weight)
+        add_squared_weights(labels, w, squares)
         add_narrow_products(gap, classes, weight, zeros, zeros, 0, ignored, step, products)
         if once and _cancelled(about_pivot, products):
             products[:] = 0

@@ -7,13 +7,19 @@ Row r has the entries ``values[p]`` in the columns ``columns[p]``, for p from ``
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, kernel
-from streamgda.kernels.accumulate import LARGE, group_of_class, means_of_sums, rows_by_group
+from streamgda.kernels.accumulate import (
+    LARGE,
+    add_squared_weights,
+    group_of_class,
+    means_of_sums,
+    rows_by_group,
+)
 from streamgda.kernels.merging import add_outer, merge_means
 
 
 @kernel
 def add_sparse_centred(
-    values, columns, first, last, codes, weights, count, mean, mean_low, scatter
+    values, columns, first, last, codes, weights, count, squares, mean, mean_low, scatter
 ):
     """Add rows to counts, means and variances about the means; return False if not all are finite.
 
@@ -32,6 +38,7 @@ def add_sparse_centred(
             most = max(most, size)
     if not total * (4 * most) * (4 * most) < np.inf:
         return False
+    add_squared_weights(codes, weights, squares)
     order, starts = rows_by_group(codes, n_classes, n_classes)
     group = group_of_class(n_classes, scatter.shape[0])
     number, weight, at = np.empty(1), np.empty(1), np.empty(1, np.intp)

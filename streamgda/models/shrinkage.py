@@ -53,7 +53,8 @@ def shrinkage_of(
     r"""Return the amount of shrinkage of each class's covariance, or of the pooled one.
 
     The amounts are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the
-    rows of the class, or for the rows of all classes, each less its class mean.
+    rows of the class, or for the rows of all classes, each less its class mean. If rows are
+    weighted, their number in the formulas is the effective one of `CentredSums.effective_count`.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ def shrinkage_of(
         fourth = _fourth_of_scaled(moments, scaling, rule)
     elif rule == LEDOIT_WOLF:
         fourth = moments.fourth
+    effective = sums.effective_count(structure.group_sums)
     count, fourth = structure.group_sums(count), structure.group_sums(fourth)
     scatter = structure.reduced(sums.structure, sums.scatter)
     amounts = np.zeros(count.size)
@@ -97,9 +99,9 @@ def shrinkage_of(
             if unit is not None:
                 covariance /= np.outer(scales[g], scales[g])
             if rule == OAS:
-                amounts[g] = _oas(covariance, count[g])
+                amounts[g] = _oas(covariance, effective[g])
             else:
-                amounts[g] = _ledoit_wolf(covariance, count[g], fourth[g] / count[g])
+                amounts[g] = _ledoit_wolf(covariance, effective[g], fourth[g] / count[g])
     return amounts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from streamgda.storage.checks import check_array, check_count, check_squares
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 _FLOAT64 = np.dtype(np.float64)
+_NO_SQUARES = np.empty(0)
 
 
 class CentredSums(Sums):
@@ -31,6 +33,8 @@ class CentredSums(Sums):
     count : ndarray of int64, or of float64 once weights are used, shape (n_classes,)
     mean, mean_low : ndarray of float64, shape (n_classes, n_features)
     scatter : ndarray of float64
+    squares : ndarray of float64, shape (n_classes,), optional
+        Sums of the squared weights; None if they are equal to the counts.
     """
 
     def __init__(
@@ -40,12 +44,14 @@ class CentredSums(Sums):
         mean: np.ndarray,
         mean_low: np.ndarray,
         scatter: np.ndarray,
+        squares: np.ndarray | None = None,
     ) -> None:
         self.structure = structure
         self.count = count
         self.mean = mean
         self.mean_low = mean_low
         self.scatter = scatter
+        self.squares = squares
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> CentredSums:
@@ -67,12 +73,14 @@ class CentredSums(Sums):
         return CentredSums(
             self.structure,
             *(self.count.copy(), self.mean.copy(), self.mean_low.copy(), self.scatter.copy()),
+            None if self.squares is None else self.squares.copy(),
         )
 
     def with_classes(self, kept: Any, scatter: np.ndarray) -> CentredSums:
         """Return copies of the counts and means of some classes, with another scatter."""
         return CentredSums(
-            self.structure, self.count[kept], self.mean[kept], self.mean_low[kept], scatter
+            *(self.structure, self.count[kept], self.mean[kept], self.mean_low[kept], scatter),
+            None if self.squares is None else self.squares[kept],
         )
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> CentredSums:
@@ -83,6 +91,7 @@ class CentredSums(Sums):
             np.ascontiguousarray(self.mean[:, index]),
             np.ascontiguousarray(self.mean_low[:, index]),
             scatter,
+            None if self.squares is None else self.squares.copy(),
         )
 
     def check(self, n_classes: int) -> None:
@@ -95,15 +104,33 @@ class CentredSums(Sums):
             raise ValueError("mean_low is more than the rounding error of mean")
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "f8")
         check_squares("scatter", self.structure.diagonal(self.scatter))
+        if self.squares is not None:
+            check_array("squares", self.squares, (n_classes,), "f8")
+            check_squares("squares", self.squares)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of the state by name."""
-        return {
+        arrays = {
             "count": self.count,
             "mean": self.mean,
             "mean_low": self.mean_low,
             "scatter": self.scatter,
         }
+        return arrays if self.squares is None else {**arrays, "squares": self.squares}
+
+    def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        r"""Return Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of groups.
+
+        They equal the numbers of rows if all weights are equal, and are at least one.
+
+        Parameters
+        ----------
+        groups : callable
+            Returns the sums over the classes of each group; see `Structure.group_sums`.
+        """
+        count = groups(self.count.astype(np.float64))
+        squares = groups(self._squares())
+        return np.maximum(count * (count / np.where(squares > 0, squares, 1.0)), count > 0)
 
     def class_means(self) -> np.ndarray:
         """Return the means, NaN for classes without rows."""
@@ -117,16 +144,18 @@ class CentredSums(Sums):
         return row_type(dtype).floating
 
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
-        return not weights.size or self.count.dtype.kind == "f"
+        return not weights.size or self.squares is not None
 
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
         count = self._count_for(weights.size > 0)
-        state = count, self.mean, self.mean_low, self.scatter
+        squares = self._squares() if weights.size else self.squares
+        held = _NO_SQUARES if squares is None else squares
+        state = count, held, self.mean, self.mean_low, self.scatter
         if not self.structure.add_centred(X, codes, weights, block_rows, *state):
             raise NotFinite
-        self.count = count
+        self.count, self.squares = count, squares
 
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         number = np.zeros(self.count.size)
@@ -139,6 +168,9 @@ class CentredSums(Sums):
         if not means_of_sums(number, pivot, sums):
             raise NotFinite
         self._add_scatter(X, codes, weights, pivot, sums, self._read_dtype(X.dtype))
+        if weights.size or self.squares is not None:
+            self.squares = self._squares()
+            count_rows(codes, weights * weights, self.squares)
         self.count = self._count_for(weights.size > 0)
         self._merge_means(number, pivot, sums)
 
@@ -161,12 +193,17 @@ class CentredSums(Sums):
         """Return the count, as float64 if weights will be added to it; itself if it is already."""
         return self.count.astype(np.float64, copy=False) if weighted else self.count
 
+    def _squares(self) -> np.ndarray:
+        """Return the sums of the squared weights, an array that may be changed in place."""
+        return self.count.astype(np.float64) if self.squares is None else self.squares
+
     def scale(self, gamma: float) -> np.ndarray:
         """Multiply every weight by `gamma`; return which classes have faded to no rows."""
+        self.squares = self._squares() * gamma**2
         self.count = self.count * gamma
         np.multiply(self.scatter, gamma, out=self.scatter)
         gone: np.ndarray = self.count < FORGOTTEN
-        for array in (self.count, self.mean, self.mean_low):
+        for array in (self.count, self.squares, self.mean, self.mean_low):
             array[gone] = 0
         self.scatter[self.structure.group_sums(self.count) == 0] = 0
         return gone
@@ -174,6 +211,9 @@ class CentredSums(Sums):
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
         self.structure.add_groups(self.scatter, other.scatter, at, 1)
+        if self.squares is not None or other.squares is not None:
+            self.squares = self._squares()
+            np.add.at(self.squares, at, other._squares())
         self.count = self._count_for(other.count.dtype.kind == "f")
         merge(
             other.count,
@@ -204,6 +244,10 @@ class CentredSums(Sums):
         ):
             add_outer(vector, coefficient, self.scatter[g])
         high, low = two_sum(self.mean[at], self.mean_low[at] - back)
+        if self.squares is not None or other.squares is not None:
+            squares = self._squares()
+            squares[at] = np.where(left > 0, np.maximum(squares[at] - other._squares(), 0), 0)
+            self.squares = squares
         gone = (left == 0)[:, None]
         self.mean[at] = np.where(gone, 0, high)
         self.mean_low[at] = np.where(gone, 0, low)

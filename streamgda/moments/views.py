@@ -222,5 +222,6 @@ class Views(Algebra):
             mean,
             np.zeros_like(mean),
             self._structure.project(sums.scatter, components),
+            None if sums.squares is None else sums.squares.copy(),
         )
         return self._with_sums(self._classes, projected)

@@ -166,6 +166,7 @@ class Structure(ABC):
         weights: np.ndarray,
         block_rows: int,
         count: np.ndarray,
+        squares: np.ndarray,
         mean: np.ndarray,
         mean_low: np.ndarray,
         scatter: np.ndarray,
@@ -173,6 +174,7 @@ class Structure(ABC):
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
         Only kinds without covariances between features are given sparse rows, all as one block.
+        `squares` are the sums of the squared weights, or empty.
         """
 
     @abstractmethod

@@ -57,12 +57,13 @@ class Diagonal(Structure):
         weights: np.ndarray,
         block_rows: int,
         count: np.ndarray,
+        squares: np.ndarray,
         mean: np.ndarray,
         mean_low: np.ndarray,
         scatter: np.ndarray,
     ) -> bool:
         finite: bool
-        state = count, mean, mean_low
+        state = count, squares, mean, mean_low
         if type(X) is CompressedRows:
             finite = add_sparse_centred(*X.arrays, codes, weights, *state, scatter)
         else:

@@ -78,12 +78,13 @@ class Matrix(Structure):
         weights: np.ndarray,
         block_rows: int,
         count: np.ndarray,
+        squares: np.ndarray,
         mean: np.ndarray,
         mean_low: np.ndarray,
         scatter: np.ndarray,
     ) -> bool:
         n_rows, d = X.shape
-        state = X, codes, weights, block_rows, count, mean, mean_low
+        state = X, codes, weights, block_rows, count, squares, mean, mean_low
         finite: bool
         if d <= narrow_products.MAX_FEATURES and n_rows > count.size:
             finite = add_centred_narrow(*state, scatter)
