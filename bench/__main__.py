@@ -39,6 +39,7 @@ SUITES = {
     "scale": "scale",
     "select": "select",
     "accuracy": "accuracy",
+    "choice": "choice",
 }
 WIDTH = 200  # characters that the tables need
 HERE = Path(__file__).resolve().parent

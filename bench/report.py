@@ -30,7 +30,11 @@ class Table:
 
 def table_of(suite: str, rows: Rows) -> Table:
     """Return the full table of a suite."""
-    forms: dict[str, Callable[[Rows], Table]] = {"accuracy": accuracies, "curves": curves}
+    forms: dict[str, Callable[[Rows], Table]] = {
+        "accuracy": accuracies,
+        "choice": choices,
+        "curves": curves,
+    }
     made = [row for row in rows if "failed" not in row]
     table = forms.get(suite, ratios)(made)
     failed = [row["failed"] for row in rows if "failed" in row]
@@ -96,6 +100,25 @@ def accuracies(rows: Rows) -> Table:
     return Table(
         ("model", "fitted to", "accuracy"),
         [(row["model"], row["rows"], f"{100 * row['accuracy']:.1f} %") for row in rows],
+    )
+
+
+def choices(rows: Rows) -> Table:
+    """Return a table of the accuracies of models that searches choose."""
+    return Table(
+        ("data", "rows", "candidates", "streamgda", "best of scikit-learn", "", "difference"),
+        [
+            (
+                row["data"],
+                row["rows"],
+                str(row["candidates"]),
+                f"{row['ours']:.4f}",
+                f"{row['theirs']:.4f}",
+                row["best"],
+                f"{row['ours'] - row['theirs']:+.4f}",
+            )
+            for row in rows
+        ],
     )
 
 

@@ -128,7 +128,15 @@ def test_invalid_rows_are_left_out_and_counted(
     expected = streamgda.GaussianNB().fit(X[good], y[good])
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
     qda = streamgda.QuadraticDiscriminantAnalysis(shrinkage="auto")
-    done(*fit[:-1], "qda", "--shrinkage=auto", "--on-invalid", "skip", "--nodata=-9999")
+    done(
+        *fit[:-1],
+        "qda",
+        "--overwrite",
+        "--shrinkage=auto",
+        "--on-invalid",
+        "skip",
+        "--nodata=-9999",
+    )
     amounts = streamgda.load(tmp_path / "m").shrinkage_
     np.testing.assert_allclose(amounts, qda.fit(X[good], y[good]).shrinkage_, rtol=1e-12)
     assert (
@@ -250,11 +258,12 @@ def test_select_saves_the_best_of_what_it_shows(
     search = streamgda.GaussianDiscriminantCV(cv=3, random_state=7).fit(X, y)
     lines = shown.splitlines()
     assert lines[0].split() == [
-        *("rank", "covariance_type", "pooling", "shrinkage", "var_smoothing", "accuracy", "+-")
+        *("rank", "covariance_type", "pooling", "reg_param", "shrinkage", "standardize"),
+        *("var_smoothing", "accuracy", "+-"),
     ]
     assert lines[1].split()[:2] == ["1", search.best_params_["covariance_type"]]
     assert f"{search.best_score_:.5g}" in lines[1].split()
-    assert lines[21] == "and 11 more"
+    assert lines[21] == "and 17 more"
     saved = streamgda.load(tmp_path / "m.zip")
     assert saved.get_params() == search.best_estimator_.get_params()
     np.testing.assert_allclose(saved.predict_proba(X), search.predict_proba(X), rtol=1e-9)
@@ -277,13 +286,14 @@ def test_select_of_a_grid_for_programs(
     assert [row["rank"] for row in shown["candidates"]][-1] in (5, 6)
 
 
-def test_select_says_which_candidates_are_singular(
-    done: Callable[..., str], tmp_path: Path
-) -> None:
+@pytest.mark.filterwarnings("default:.*score nan")
+def test_select_says_which_candidates_are_singular(command: Command, tmp_path: Path) -> None:
     X, y = rows()
     convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
     arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]
-    shown = done(*arguments, "--grid", "reg_param=0,0.1")
-    assert shown.splitlines()[2].split() == ["2", "0", "singular"]
-    told = json.loads(done(*arguments, "--grid", "reg_param=0,0.1", "--json", "--overwrite"))
+    shown = command(*arguments, "--grid", "reg_param=0,0.1")
+    assert shown.out.splitlines()[2].split() == ["2", "0", "singular"]
+    assert "1 of 2 candidates score nan in some split, where covariances are singular" in shown.err
+    again = command(*arguments, "--grid", "reg_param=0,0.1", "--json", "--overwrite")
+    told = json.loads(again.out)
     assert told["candidates"][1]["score"] is None

@@ -156,7 +156,7 @@ def test_model_choice_finds_nearly_the_best_setting(projected):
         for params in search.cv_results_["params"]
     ]
     scores = [model.score(test, y_test) for model in models]
-    assert len(scores) == 31
+    assert len(scores) == 37
     assert search.score(test, y_test) >= max(0.965, max(scores) - 0.002)
     # The estimated accuracies of the candidates agree with those on the test images.
     assert np.corrcoef(search.cv_results_["mean_test_score"], scores)[0, 1] > 0.99

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -311,7 +311,7 @@ def test_cloned_and_pickled():
 def test_default_grid():
     X, y = blobs(300, 4)
     search = GaussianDiscriminantCV().fit(X, y)
-    assert len(search.cv_results_["params"]) == 31
+    assert len(search.cv_results_["params"]) == 37
     assert search.best_score_ == max(search.cv_results_["mean_test_score"])
     assert not np.isnan(search.cv_results_["mean_test_score"]).any()
 
@@ -324,7 +324,9 @@ def test_singular_candidates_have_no_score(scoring):
     X, y = blobs(200, 3)
     X = np.column_stack([X, X[:, 0]])
     grid = {"reg_param": [0.0, 0.1]}
-    search = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, y)
+    search = GaussianDiscriminantCV(grid, scoring=scoring)
+    with pytest.warns(FitFailedWarning, match="1 of 2 candidates score nan in.*0.0}.*rank 3 of 4"):
+        search.fit(X, y)
     assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
     assert search.cv_results_["rank_test_score"].tolist() == [2, 1]
     assert search.best_params_ == {"reg_param": 0.1}
@@ -414,6 +416,14 @@ def test_shapes_that_do_not_fit():
     unknown = held(X, "dask")[held(X[:, 0] < 9, "dask")]
     with pytest.raises(InvalidDataError, match="chunks of unknown size"):
         GaussianDiscriminantCV().fit(unknown, held(y, "dask"))
+
+
+def test_the_first_of_equal_candidates_is_best():
+    X, y = blobs(200, 3)
+    grid = {"reg_param": [0.3, 0.2], "ddof": [0, 0]}
+    search = GaussianDiscriminantCV(grid).fit(X * 1e-9, y)
+    assert len(set(search.cv_results_["mean_test_score"])) == 1
+    assert search.best_index_ == 0
 
 
 def test_priors_are_candidates_too():

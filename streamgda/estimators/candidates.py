@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import FitFailedWarning
 
 from streamgda.engine.folds import FoldedRows, added
 from streamgda.errors import SingularCovarianceError
@@ -21,16 +23,26 @@ from streamgda.rows.labels import as_labels, find
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
 
-# From separate to common covariances, and from those of the rows to a sphere.
+# From common to separate covariances, the simpler first: of equal scores, the first is chosen.
+# Standardised shrinkage does not depend on units; `reg_param` and `var_smoothing` do, as those of
+# scikit-learn, and are better where all features have the same, such as the pixels of an image.
 GRID: tuple[dict[str, list[Any]], ...] = (
+    {"covariance_type": ["tied"]},
+    {
+        "covariance_type": ["tied"],
+        "standardize": [True],
+        "shrinkage": [1e-6, 1e-3, 0.01, 0.1, 0.3],
+    },
+    {"covariance_type": ["tied_diag", "diag"], "var_smoothing": [1e-9, 1e-6, 1e-3, 0.01, 0.1]},
+    {"covariance_type": ["full"]},
+    {"covariance_type": ["full"], "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5]},
+    {"covariance_type": ["full"], "var_smoothing": [0.01, 0.1, 0.3]},
     {
         "covariance_type": ["full"],
-        "pooling": [0.0, 0.1, 0.5],
-        "shrinkage": [1e-3, 1e-2, 0.05, 0.2, 0.5],
+        "standardize": [True],
+        "pooling": [0.5, 0.1, 0.0],
+        "shrinkage": [1e-3, 0.01, 0.1, 0.3],
     },
-    {"covariance_type": ["full"], "var_smoothing": [1e-3, 1e-2, 0.1, 0.3]},
-    {"covariance_type": ["tied"], "shrinkage": [1e-3, 1e-2, 0.1, 0.5]},
-    {"covariance_type": ["diag", "tied_diag"], "var_smoothing": [1e-9, 1e-3, 1e-2, 0.1]},
 )
 
 
@@ -41,8 +53,8 @@ class CandidateScores:
     ----------
     scores : dict of str to ndarray, shape (n_candidates, n_splits)
         NaN if there is none.
-    failure : SingularCovarianceError, optional
-        Error of the last candidate with a singular covariance.
+    failures : dict of int to SingularCovarianceError
+        The last error of each candidate that has a singular covariance.
     """
 
     def __init__(self, candidates: list[dict[str, Any]], rows: FoldedRows) -> None:
@@ -50,7 +62,7 @@ class CandidateScores:
         self.rows = rows
         self.splits = rows.splits
         self.scores: dict[str, np.ndarray] = {}
-        self.failure: SingularCovarianceError | None = None
+        self.failures: dict[int, SingularCovarianceError] = {}
 
     def score(self, numbers: Sequence[int], moments: list[ClassMoments], scoring: str) -> None:
         """Score some of the candidates in all splits, with a pass over the rows if needed.
@@ -79,6 +91,18 @@ class CandidateScores:
         if models:
             self._score_rows(models, moments[0].covariance_type)
 
+    def warn(self) -> None:
+        """Warn once of candidates with singular covariances."""
+        if self.failures:
+            last = max(self.failures)
+            warnings.warn(
+                f"{len(self.failures)} of {len(self.candidates)} candidates score nan in some "
+                f"split, where covariances are singular. The last is {self.candidates[last]}: "
+                f"{self.failures[last]}",
+                FitFailedWarning,
+                stacklevel=4,
+            )
+
     def _scores_of(self, name: str) -> np.ndarray:
         shape = len(self.candidates), len(self.splits.tests)
         return self.scores.setdefault(name, np.full(shape, np.nan))
@@ -96,7 +120,7 @@ class CandidateScores:
             try:
                 yield c, GaussianModel.from_moments(train, kind, how, candidate.priors)
             except SingularCovarianceError as error:
-                self.failure = error
+                self.failures[c] = error
 
     def _score_rows(
         self, models: dict[int, dict[int, GaussianModel]], covariance_type: str

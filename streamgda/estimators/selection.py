@@ -51,8 +51,10 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     ----------
     param_grid : dict of str to list, or list of such dicts, optional
         Parameters of `GaussianDiscriminantAnalysis` and values to try in all combinations, or
-        several such grids. By default 31 combinations of covariance type, pooling, shrinkage and
-        smoothing.
+        several such grids. By default 37 combinations: common and separate, full and diagonal
+        covariances without regularisation, with `reg_param` and `var_smoothing`, and with
+        shrinkage and pooling of standardised features, whose units make no difference. Of
+        candidates with equal scores the first is chosen, and simpler ones come first by default.
     cv : int, splitter or iterable of (train, test)
         Number of folds, at least 2; or a splitter as in `sklearn.model_selection`, such as
         ``StratifiedKFold(5)``; or numbers (or masks) of the rows of each training and test set. A
@@ -83,7 +85,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
         ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
         ``rank_test_score``; and the same for the other scores that were computed, by their names.
-        NaN if covariances are singular, or if a split has no rows to compare.
+        NaN (with one `FitFailedWarning`) if covariances are singular, or if a split has no rows
+        to compare.
     n_splits_ : int
         Number of splits.
     classes_, n_features_in_, feature_names_in_
@@ -223,10 +226,11 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         results = results_of(candidates, splits.scores, self.scoring)
         mean = results["mean_test_score"]
         if np.isnan(mean).all():
-            raise splits.failure or InvalidDataError(
+            raise next(iter(splits.failures.values()), None) or InvalidDataError(
                 f"no row can be held out of {len(rows.splits.tests)} folds: at least two classes "
                 f"need rows in at least two folds; give more rows, or a smaller cv"
             )
+        splits.warn()
         best = int(np.nanargmax(mean))
         chosen = GaussianDiscriminantAnalysis.from_moments(total, **candidates[best])
         learnt = {"best_estimator_": chosen, "cv_results_": results, "best_index_": best}
