@@ -90,7 +90,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
 
     Parameters
     ----------
-    X : array-like, memmap, zarr.Array, data frame, dask collection, or iterable of batches
+    X : array-like, sparse matrix, memmap, zarr.Array, data frame, dask collection, or batches
         Rows, shape (n_rows, n_features); without `y`, batches ``(X, y)`` or ``(X, y, weight)``,
         or a list of ``dask.delayed`` ones. Workers of an active client read zarr arrays.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional

@@ -24,8 +24,11 @@ class BernoulliNB(MomentClassifier):
     r"""Bernoulli naive Bayes: a probability of a one for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.BernoulliNB`, but needs only one pass over rows, which
-    may be larger than memory: :math:`p_{kj} = (n_{kj} + \alpha) / (n_k + 2\alpha)`. It keeps the
-    moments of the binarised rows, which are whole numbers unless there are weights.
+    may be larger than memory: :math:`p_{kj} = (n_{kj} + \alpha_j) / (n_k + 2\alpha_j)`. It keeps
+    the moments of the binarised rows, which are whole numbers unless there are weights.
+
+    Sparse matrices and arrays of scipy are learnt and scored in time for the entries that are
+    stored, and never made dense; the threshold is then at least 0.
 
     Parameters
     ----------
@@ -57,6 +60,20 @@ class BernoulliNB(MomentClassifier):
     >>> nb.predict([[1, 0, 1]]), nb.feature_count_
     (array(['a'], dtype='<U1'), array([[2., 1., 2.],
            [0., 1., 0.]]))
+
+    A stream of texts, as sparse rows. Most columns are of no word, and `alpha` is small, or their
+    smoothing would outweigh the words:
+
+    >>> from sklearn.feature_extraction.text import HashingVectorizer
+    >>> words = HashingVectorizer(n_features=2**16, alternate_sign=False)
+    >>> nb = BernoulliNB(alpha=1e-6)
+    >>> for texts, labels in (
+    ...     (["lunch at noon", "win money", "cheap pills"], ["ham", "spam", "spam"]),
+    ...     (["the meeting at noon", "win a prize now"], ["ham", "spam"]),
+    ... ):
+    ...     _ = nb.partial_fit(words.transform(texts), labels)
+    >>> nb.predict(words.transform(["win the pills", "a meeting at lunch"]))
+    array(['spam', 'ham'], dtype='<U4')
     """
 
     _model_type = BernoulliModel

@@ -112,7 +112,8 @@ class MomentLearner(RowClassifier):
         Parameters
         ----------
         X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-            Rows, shape (n_rows, n_features), of any real type.
+            Rows, shape (n_rows, n_features), of any real type. Sparse matrices and arrays of scipy,
+            too, for naive Bayes and other covariance types without covariances between features.
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
             Class labels.
         sample_weight : array-like, shape (n_rows,), optional

@@ -15,7 +15,8 @@ class GaussianNB(GaussianClassifier):
 
     It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows. In
     `partial_fit` the smoothing follows the variance of all rows so far, so that any chunking gives
-    the same model; in scikit-learn it follows the variance of the last chunk.
+    the same model; in scikit-learn it follows the variance of the last chunk. Sparse matrices and
+    arrays of scipy are learnt and scored without making them dense, which scikit-learn refuses.
 
     Parameters
     ----------

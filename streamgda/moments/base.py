@@ -47,7 +47,8 @@ class Moments(Saved):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
-            Numbers of any real type in any memory order; not copied as a whole.
+            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices,
+            too, for covariance types without covariances between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
