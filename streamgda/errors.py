@@ -1,5 +1,8 @@
 """Exceptions and warnings, each also of the built-in kind that a caller would expect."""
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 
@@ -87,3 +90,27 @@ class CollinearityWarning(UserWarning):
 
 class ConstantFeatureWarning(UserWarning):
     """Features that are constant over all data and left out of the density."""
+
+
+@cache
+def _of_attribute(kind: Any) -> Any:
+    """Return the kind of errors that are of a kind and AttributeErrors."""
+
+    def reduced(error: StreamGDAError) -> tuple[Any, ...]:  # other processes know `kind` only
+        return kind, error.args, vars(error)
+
+    attributes = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": reduced}
+    return type(kind.__name__, (kind, AttributeError), attributes)
+
+
+def as_attribute_error(error: StreamGDAError) -> StreamGDAError:
+    """Return an error that is an AttributeError too.
+
+    It is raised where a fitted attribute cannot be computed, for which `hasattr` is then false.
+    """
+    if isinstance(error, OSError | AttributeError):  # no class can be an OSError too
+        return error
+    kind: Any = type(error)
+    found: StreamGDAError = _of_attribute(kind)(*error.args)
+    vars(found).update(vars(error))
+    return found.with_traceback(error.__traceback__)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import InvalidParameterError, MemoryBudgetError
+from streamgda.errors import (
+    InvalidParameterError,
+    MemoryBudgetError,
+    StreamGDAError,
+    as_attribute_error,
+)
 from streamgda.estimators.learning import MomentLearner, check_fitted, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
@@ -41,6 +46,7 @@ class MomentClassifier(MomentLearner):
     """Base of the estimators, which define the moments to keep and the model they determine."""
 
     _model_type: Any
+    _only_shown = False  # True for a copy that computes no attributes
 
     def _make_model(self, moments: ClassMoments) -> Any:
         """Return the model that moments determine with these parameters."""
@@ -93,16 +99,55 @@ class MomentClassifier(MomentLearner):
         check_is_fitted(self, "moments_")
         model = self._fitted_model
         if model is None:
+            self._refuse_if_only_shown()
             with self._locked():  # the moments do not change meanwhile
                 model = self._fitted_model
                 if model is None:
-                    self._fitted_model = model = self._compute_model()
+                    self._fitted_model = model = self._derived(self._compute_model)
         return model
 
     def _compute_model(self) -> Any:
         return self._settings._make_model(self.moments_)
 
     # --- fitted attributes --------------------------------------------------------------------
+
+    def _derived(self, compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the result of a function; its errors are AttributeErrors too."""
+        try:
+            return compute(*arguments, **options)
+        except StreamGDAError as error:
+            raise as_attribute_error(error) from None
+
+    def _refuse_if_only_shown(self) -> None:
+        if self._only_shown:
+            raise _NotComputedError("this attribute is computed when it is first used")
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the result of a function, which is kept as long as the model."""
+        kept = self.model_.cache
+        if name not in kept:
+            self._refuse_if_only_shown()
+            with self._locked():  # the moments do not change meanwhile
+                if name not in kept:
+                    kept[name] = self._derived(compute)
+        return kept[name]
+
+    # scikit-learn's `dir` and its table of fitted attributes evaluate all attributes. Here `dir`
+    # lists those that were not computed yet, and the table leaves them out.
+
+    def __dir__(self) -> Iterable[str]:
+        if self._only_shown:
+            return super().__dir__()
+        shown = self._shown()
+        return [name for name in object.__dir__(self) if _is_listed(shown, name)]
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        return super(MomentClassifier, self._shown())._get_fitted_attr_html(doc_link)
+
+    def _shown(self) -> Self:
+        shown = object.__new__(type(self))
+        shown.__dict__ = {**vars(self), "_only_shown": True}
+        return shown
 
     @property
     def classes_(self) -> np.ndarray:
@@ -284,6 +329,18 @@ class MomentClassifier(MomentLearner):
                 raise ValueError("its model and its moments have different features")
             estimator._fitted_model = model
         return estimator
+
+
+class _NotComputedError(AttributeError):
+    """A fitted attribute that is computed when it is first used."""
+
+
+def _is_listed(shown: MomentClassifier, name: str) -> bool:
+    try:
+        getattr(shown, name)
+    except AttributeError as error:
+        return isinstance(error, _NotComputedError)
+    return True
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:

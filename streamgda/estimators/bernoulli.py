@@ -117,7 +117,6 @@ class BernoulliNB(MomentClassifier):
         if self.binarize is not None:
             as_number("binarize", self.binarize, "a number, or None for zeros and ones")
 
-    @property
     def _threshold(self) -> float | None:
         return None if self.binarize is None else float(self.binarize)
 
@@ -127,7 +126,7 @@ class BernoulliNB(MomentClassifier):
         if priors is None and not self.fit_prior:
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
-        return BernoulliModel.from_moments(moments, alpha, self._threshold, priors)
+        return BernoulliModel.from_moments(moments, alpha, self._threshold(), priors)
 
     def _smoothing(self, n_features: int | None) -> Any:
         """Return `alpha` as it is used, a number or an array of one for each feature."""
@@ -155,7 +154,7 @@ class BernoulliNB(MomentClassifier):
 
     def _summed(self, X: Any) -> Any:
         self._check_alpha(X.shape[1])
-        function = partial(_binarised, threshold=self._threshold)
+        function = partial(_binarised, threshold=self._threshold())
         return as_source(X).map(function, np.uint8, X.shape[1])
 
     @property

@@ -9,6 +9,7 @@ from scipy import linalg
 
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.models.covariance import Regularisation
+from streamgda.runtime import threads
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
@@ -125,7 +126,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         """
         covariances = self._covariances
         structure, values = covariances.structure, covariances.values
-        if not self._regularisation().standardize:
+        if not self._settings.standardize:
             values = structure.shown(values)
         return structure.ungroup(values)
 
@@ -135,12 +136,12 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
 
         With ``"auto"`` it is that of each class: a tied covariance is their average.
         """
-        return self._covariances.shrinkage
+        return self._amounts[0]
 
     @property
     def epsilon_(self) -> float:
         """Value that `var_smoothing` adds to the variances, scaled ones with `standardize`."""
-        return self._covariances.epsilon
+        return self._amounts[1]
 
 
 class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
@@ -214,18 +215,31 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     @property
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage of each covariance, shape (n_classes,)."""
-        return self._covariances.shrinkage
+        return self._amounts[0]
 
     @property
     def _axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [linalg.eigh(covariance) for covariance in self.covariance_]
+        """Variances and principal axes of each class, by falling variance."""
+        axes: list[tuple[np.ndarray, np.ndarray]] = self._once("axes", self._compute_axes)
+        return axes
+
+    def _compute_axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        return threads.run_serial_blas(_principal_axes, ((c,) for c in self._covariances.values))
 
     @property
     def rotations_(self) -> list[np.ndarray]:
         """Principal axes of each class, (n_features, n_features): columns by falling variance."""
-        return [vectors[:, ::-1] for _, vectors in self._axes]
+        return [vectors for _, vectors in self._axes]
 
     @property
     def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
-        return [values[::-1] for values, _ in self._axes]
+        return [values for values, _ in self._axes]
+
+
+def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return variances and axes by falling variance; NaN for a class without rows."""
+    if np.isnan(covariance).any():
+        return covariance.diagonal().copy(), covariance
+    values, vectors = linalg.eigh(covariance)
+    return values[::-1], vectors[:, ::-1]

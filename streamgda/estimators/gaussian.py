@@ -78,11 +78,25 @@ class GaussianClassifier(MomentClassifier):
         check_is_fitted(self, "moments_")
         covariances = self._fitted_covariances
         if covariances is None:
+            self._refuse_if_only_shown()
             with self._locked():  # the moments do not change meanwhile
-                covariances = self._settings._estimate(self.moments_, drop_constant=False)
+                covariances = self._derived(
+                    self._settings._estimate, self.moments_, drop_constant=False
+                )
                 if getattr(self._settings, "store_covariance", False):
                     self._fitted_covariances = covariances
         return covariances
+
+    @property
+    def _amounts(self) -> tuple[np.ndarray, float]:
+        """Amounts of shrinkage, and the value that was added to the variances."""
+
+        def compute() -> tuple[np.ndarray, float]:
+            covariances = self._covariances
+            return covariances.shrinkage, covariances.epsilon
+
+        amounts: tuple[np.ndarray, float] = self._once("amounts", compute)
+        return amounts
 
     def _left_out(self, model: GaussianModel) -> np.ndarray:
         constant = np.ones(self.n_features_in_, bool)

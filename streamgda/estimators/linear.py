@@ -100,7 +100,7 @@ class LinearDiscriminantAnalysis(
     @property
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage, shape (1,), or (n_classes,) with ``shrinkage="auto"``."""
-        return self._covariances.shrinkage
+        return self._amounts[0]
 
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +153,7 @@ class LinearDiscriminantAnalysis(
             return most
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
-        return as_integer("n_components", wanted, expected, 1, most)
+        return self._derived(as_integer, "n_components", wanted, expected, 1, most)
 
     def transform(self, X: Any, *, out: Any = None) -> Any:
         """Project rows on the directions that separate the classes best.

@@ -67,4 +67,4 @@ class GaussianNB(GaussianClassifier):
     @property
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
-        return self._covariances.epsilon
+        return self._amounts[1]

@@ -46,6 +46,14 @@ class Model(Saved):
     classes: np.ndarray
     priors: np.ndarray
 
+    def __post_init__(self) -> None:
+        # Estimators return these as fitted attributes. Kernels get them as copies only.
+        for name in ("priors", "means", "log_one", "log_zero"):
+            if name in vars(self):
+                values = vars(self)[name].view()
+                values.flags.writeable = False
+                object.__setattr__(self, name, values)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what is derived from them, which keeps pickles small."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -64,6 +72,11 @@ class Model(Saved):
     @abstractmethod
     def n_features(self) -> int:
         """Width of the rows that are scored."""
+
+    @cached_property
+    def cache(self) -> dict[str, Any]:
+        """Values that were derived from this model and its moments, by name."""
+        return {}
 
     @cached_property
     def log_priors(self) -> np.ndarray:

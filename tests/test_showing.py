@@ -1,0 +1,147 @@
+"""Showing an estimator computes nothing and never raises; what is computed is kept."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from samples import EVERY_ESTIMATOR, EVERY_GAUSSIAN, blobs, make
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+)
+from streamgda.errors import InvalidParameterError, SingularCovarianceError
+from streamgda.estimators import discriminant, gaussian
+from streamgda.models import gaussian as models
+
+X, Y = blobs(90)
+STATES = {
+    "unfitted": lambda estimator: estimator,
+    "fitted": lambda estimator: estimator.fit(X, Y),
+    "one class": lambda estimator: estimator.partial_fit(X[Y == 1], Y[Y == 1]),
+    "declared": lambda estimator: estimator.partial_fit(X, Y, classes=[0, 1, 2, 3]),
+    "singular": lambda estimator: estimator.partial_fit(X[[0, 0, 1, 1]], [0, 0, 1, 1]),
+    "constant": lambda estimator: estimator.partial_fit(X[:1], Y[:1]),
+    "wrong priors": lambda estimator: estimator.set_params(
+        **{name: [1.5, -0.5] for name in {"priors", "class_prior"} & estimator.get_params().keys()}
+    ).partial_fit(X, Y),
+    "set since": lambda estimator: estimator.fit(X, Y).set_params(
+        **dict.fromkeys(estimator.get_params(), "wrong")
+    ),
+}
+EVERY_STATE = pytest.mark.parametrize("state", STATES)
+
+
+@EVERY_STATE
+@EVERY_ESTIMATOR
+def test_no_way_of_showing_raises(name, state):
+    estimator = STATES[state](make(name))
+    if name == "LDA" and state != "set since":
+        estimator.set_params(n_components=2)
+    assert type(estimator).__name__ in repr(estimator)
+    assert type(estimator).__name__ in estimator._repr_html_()
+    assert estimator._repr_mimebundle_()["text/html"]
+    assert {attribute: hasattr(estimator, attribute) for attribute in dir(estimator)}
+    assert inspect.getmembers(estimator)
+
+
+@EVERY_GAUSSIAN
+def test_showing_computes_no_model_and_no_covariances(name, monkeypatch):
+    started, fitted = make(name).partial_fit(X, Y), make(name).fit(X, Y)
+
+    def forbidden(*arguments, **options):
+        raise AssertionError("computed")
+
+    for module, function in (
+        (gaussian, "estimate"),
+        (models, "estimate"),
+        (models, "factorise"),
+        (discriminant.linalg, "eigh"),
+    ):
+        monkeypatch.setattr(module, function, forbidden)
+    for estimator in (started, fitted):
+        assert repr(estimator)
+        assert "model_" in dir(estimator)
+        assert "class_count_" in estimator._repr_html_()
+    shown = fitted._repr_html_()
+    assert ("theta_" if name == "GaussianNB" else "means_") in shown
+
+
+def test_what_was_computed_is_shown():
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    assert "rotations_" not in qda._repr_html_().partition("Fitted attributes")[2]
+    qda.rotations_  # noqa: B018
+    assert "rotations_" in qda._repr_html_().partition("Fitted attributes")[2]
+
+
+@pytest.mark.parametrize(
+    "make_one",
+    [ThresholdClassifier, lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2)],
+)
+def test_meta_estimators_are_shown(make_one):
+    estimator = make_one()
+    for fitted in (False, True):
+        if fitted:
+            estimator.fit(X, Y > 0)
+        assert estimator._repr_html_()
+        assert inspect.getmembers(estimator)
+        assert hasattr(estimator, "classes_") == fitted
+
+
+def test_attributes_that_cannot_be_computed_are_missing():
+    qda = QuadraticDiscriminantAnalysis().partial_fit(X[:5], [0, 0, 1, 1, 1])
+    for attribute in ("model_", "priors_", "rotations_", "shrinkage_"):
+        assert not hasattr(qda, attribute)
+        with pytest.raises(AttributeError, match="singular") as caught:
+            getattr(qda, attribute)
+        assert isinstance(caught.value, SingularCovarianceError)
+        assert type(pickle.loads(pickle.dumps(caught.value))) is SingularCovarianceError
+    with pytest.raises(SingularCovarianceError, match="class 0"):
+        qda.predict(X)
+    nb = GaussianNB(priors=[0.5, 0.6, -0.1]).partial_fit(X, Y)
+    with pytest.raises(AttributeError, match="priors must be non-negative"):
+        nb.theta_  # noqa: B018
+    lda = LinearDiscriminantAnalysis(n_components=2).partial_fit(X[Y > 0], Y[Y > 0])
+    assert not hasattr(lda, "explained_variance_ratio_")
+    with pytest.raises(InvalidParameterError, match="n_components cannot be larger"):
+        lda.explained_variance_ratio_  # noqa: B018
+
+
+def test_derived_attributes_are_computed_once_for_each_model(monkeypatch):
+    calls = []
+    estimate, eigh = gaussian.estimate, discriminant.linalg.eigh
+    monkeypatch.setattr(gaussian, "estimate", lambda *a, **k: calls.append(1) or estimate(*a, **k))
+    monkeypatch.setattr(discriminant.linalg, "eigh", lambda *a: calls.append(2) or eigh(*a))
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    for _ in range(3):
+        qda.rotations_, qda.scalings_  # noqa: B018
+    assert sorted(calls) == [1, 2, 2, 2]
+    gda = GaussianDiscriminantAnalysis(var_smoothing=0.1).fit(X, Y)
+    calls.clear()
+    for _ in range(3):
+        gda.shrinkage_, gda.epsilon_  # noqa: B018
+    assert calls == [1]
+    before = len(pickle.dumps(QuadraticDiscriminantAnalysis().fit(X, Y)))
+    assert len(pickle.dumps(qda)) < before + 200
+    first = qda.rotations_[0]
+    assert not np.allclose(qda.partial_fit(X[:20], Y[:20]).rotations_[0], first)
+
+
+@EVERY_ESTIMATOR
+def test_fitted_attributes_do_not_give_access_to_the_model(name):
+    estimator = make(name).fit(X, Y)
+    expected = estimator.predict_proba(X)
+    names = ("priors_", "class_prior_", "means_", "theta_", "class_log_prior_", "feature_log_prob_")
+    for attribute in names:
+        if hasattr(estimator, attribute):
+            values = getattr(estimator, attribute)
+            if values.flags.writeable:
+                values[...] = 0
+    for values in (estimator.model_.priors, getattr(estimator.model_, "means", None)):
+        assert values is None or not values.flags.writeable
+    np.testing.assert_array_equal(estimator.predict_proba(X), expected)
