@@ -18,7 +18,7 @@ from streamgda import datasets, plots
 from streamgda.cli.app import app
 
 # Methods that rooms of the package call on each other's objects; not part of the users' API.
-INTERNAL = {"summed", "state", "from_state", "blockwise"}
+INTERNAL = {"cache", "summed", "state", "from_state", "blockwise"}
 OPERATORS = {f"__{name}__" for name in ("add", "sub", "mul", "rmul", "iadd", "isub", "imul")}
 REQUEST = re.compile("set_.*_request")  # made by scikit-learn for all methods of an estimator
 
