@@ -175,6 +175,13 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     classes_, class_count_, priors_, means_, covariance_, shrinkage_, rotations_, scalings_
     constant_features_, moments_, n_features_in_, feature_names_in_
 
+    Notes
+    -----
+    Features that are constant over all rows are left out of the density. In scikit-learn, shrinkage
+    gives them a variance, which differs between classes: each adds minus half its logarithm to the
+    discriminant of the class. Labels of rows near a boundary may differ; with `reg_param` or
+    without regularisation, none do.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

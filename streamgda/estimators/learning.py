@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.validation import validate_labelled
@@ -133,7 +133,15 @@ class MomentLearner(RowClassifier):
         SingularCovarianceError
             If a covariance has no inverse.
         """
-        return self._learn(self._accumulated, X, y, sample_weight, True, True, checked=True)
+        try:
+            return self._learn(self._accumulated, X, y, sample_weight, True, True, checked=True)
+        except SingularCovarianceError as error:
+            if getattr(X, "dtype", None) == np.float32:
+                error.args = (
+                    f"{error}. The rows are float32, and products of many features are computed in "
+                    f"it: as float64, X.astype(float), they may have an inverse",
+                )
+            raise
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
