@@ -46,6 +46,7 @@ from streamgda.datasets import convert
         ("info {data}/truncated.zip", "cannot be opened"),
         ("info {file}", "cannot be opened"),
         ("convert nowhere.csv t.zarr", "nowhere.csv does not exist"),
+        ("fit {file} --model m", "`streamgda convert` makes zarr of files of other kinds"),
         ("convert {file} t.zarr", "does not identify its format"),
         ("demo --mnist {data}", "lacks train-images"),
     ],

@@ -134,7 +134,10 @@ def open_node(
         kind = SourceNotFoundError if local_path(store) is None else SourceError
         raise kind(f"{store} holds no zarr group or array: {brief(error)}") from error
     except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{store} cannot be opened as zarr: {brief(error)}") from error
+        path = local_path(store)
+        other = path is not None and path.is_file() and path.suffix.lower() != ".zip"
+        advice = "; `streamgda convert` makes zarr of files of other kinds" if other else ""
+        raise SourceError(f"{store} cannot be opened as zarr: {brief(error)}{advice}") from error
 
 
 @contextlib.contextmanager
