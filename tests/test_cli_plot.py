@@ -46,6 +46,17 @@ def test_plot_draws_pictures(
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+def test_directions_have_the_shrinkage_of_the_estimator(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    for rule in ("auto", "ledoit_wolf"):
+        model, out = tmp_path / f"{rule}.zip", tmp_path / f"{rule}.png"
+        done("fit", data / "rows.zarr", "--model", model, f"--shrinkage={rule}")
+        done("plot", "densities", model, "--directions", "fisher", "--out", out)
+        assert out.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.fixture
 def curve(done: Callable[..., str], data: Path, tmp_path: Path, monkeypatch: Any) -> Any:
     """Rows seen and accuracies, as `plot learning` draws them."""

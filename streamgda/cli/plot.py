@@ -123,6 +123,8 @@ def _vectors(estimator: Any, along: Along, picture: Picture) -> Any:
     if along is Along.PCA:
         return estimator.moments_.pca(n)
     shrinkage = getattr(estimator, "shrinkage", None)  # the same as the estimator's
+    if isinstance(shrinkage, str):
+        shrinkage = float(estimator.shrinkage_.mean())  # pooled moments do not determine it
     moments = estimator.moments_
     return FisherDiscriminant.from_moments(moments, n, shrinkage=shrinkage).components
 
