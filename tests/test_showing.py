@@ -16,7 +16,7 @@ from streamgda import (
     ThresholdClassifier,
 )
 from streamgda.errors import InvalidParameterError, SingularCovarianceError
-from streamgda.estimators import discriminant, gaussian
+from streamgda.estimators import discriminant, gaussian, linear
 from streamgda.models import gaussian as models
 
 X, Y = blobs(90)
@@ -126,6 +126,10 @@ def test_derived_attributes_are_computed_once_for_each_model(monkeypatch):
     for _ in range(3):
         gda.shrinkage_, gda.epsilon_  # noqa: B018
     assert calls == [1]
+    lda = LinearDiscriminantAnalysis().fit(X, Y)
+    first = lda.transform(X)
+    monkeypatch.setattr(linear.fisher, "directions", None)
+    np.testing.assert_array_equal(lda.transform(X), first)
     before = len(pickle.dumps(QuadraticDiscriminantAnalysis().fit(X, Y)))
     assert len(pickle.dumps(qda)) < before + 200
     first = qda.rotations_[0]

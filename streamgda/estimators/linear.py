@@ -125,7 +125,10 @@ class LinearDiscriminantAnalysis(
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Scalings, and the between-class variance along each in whitened rows."""
-        return fisher.directions(self.model_, self._settings.tol)
+        found: tuple[np.ndarray, np.ndarray] = self._once(
+            "directions", lambda: fisher.directions(self.model_, self._settings.tol)
+        )
+        return found
 
     @property
     def scalings_(self) -> np.ndarray:
