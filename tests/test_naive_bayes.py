@@ -3,13 +3,15 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn import datasets, naive_bayes
 from sklearn.calibration import CalibratedClassifierCV
 
 import streamgda
 from streamgda import BernoulliNB, GaussianNB, ThresholdClassifier
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 
 PAIRS = [(GaussianNB, naive_bayes.GaussianNB), (BernoulliNB, naive_bayes.BernoulliNB)]
 EVERY_PAIR = pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=["gaussian", "bernoulli"])
@@ -143,3 +145,19 @@ def test_an_alpha_for_each_feature_is_kept_and_saved(tmp_path):
         BernoulliNB.from_moments(fitted.moments_, alpha=fitted.alpha).feature_log_prob_,
         BernoulliNB(alpha=7).fit(X, y).feature_log_prob_,
     )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.coo_matrix, pd.DataFrame])
+@pytest.mark.parametrize("kind", [GaussianNB, BernoulliNB])
+def test_rows_of_weight_zero_are_not_looked_at(kind, form):
+    X, y = rows()
+    weights = (np.arange(y.size) % 3 > 0) * 1.0
+    expected = kind().fit(X[weights > 0], y[weights > 0])
+    X[60, 2], X[90] = np.nan, np.inf
+    for fitted in (kind().fit(form(X), y, weights), kind().partial_fit(form(X), y, None, weights)):
+        np.testing.assert_allclose(
+            fitted.predict_proba(np.zeros((1, 6))), expected.predict_proba(np.zeros((1, 6)))
+        )
+    weights[60] = 1
+    with pytest.raises(InvalidDataError, match="row 60, column 2"):
+        kind().fit(form(X), y, weights)

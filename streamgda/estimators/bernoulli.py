@@ -14,7 +14,8 @@ from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_source
+from streamgda.rows import adapter_of, as_source
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, shown
 
 _LEAST_ALPHA = 1e-10
@@ -152,9 +153,13 @@ class BernoulliNB(MomentClassifier):
             )
         return alpha
 
-    def _summed(self, X: Any) -> Any:
+    def _summed(self, X: Any, sample_weight: Any = None) -> Any:
         self._check_alpha(X.shape[1])
         function = partial(_binarised, threshold=self._threshold())
+        if sample_weight is not None and adapter_of(sample_weight).in_memory:
+            ignored = np.equal(sample_weight, 0)
+            if ignored.any() and ignored.shape == (X.shape[0],):
+                function = partial(function, ignored=ignored)
         return as_source(X).map(function, np.uint8, X.shape[1])
 
     @property
@@ -174,5 +179,14 @@ class BernoulliNB(MomentClassifier):
         return ones_of(self.moments_)
 
 
-def _binarised(X: np.ndarray, first_row: int, threshold: float | None) -> np.ndarray:
+def _binarised(
+    X: Any, first_row: int, threshold: float | None, ignored: np.ndarray | None = None
+) -> Any:
+    """Return binarised rows; zeros for those to be ignored, whose values may be invalid."""
+    if ignored is not None:
+        skipped = ignored[first_row : first_row + len(X)]
+        if type(X) is CompressedRows:
+            X = X.with_values(np.where(np.repeat(skipped, X.last - X.first), 0, X.values))
+        elif type(X) is np.ndarray:
+            X = np.where(skipped[:, None], X.dtype.type(0), X)
     return binarise(X, threshold, first_row)

@@ -73,8 +73,11 @@ class MomentLearner(RowClassifier):
         """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
         return ()
 
-    def _summed(self, X: Any) -> Any:
-        """Return the rows whose moments are kept: `X`, or a transformation of it."""
+    def _summed(self, X: Any, sample_weight: Any = None) -> Any:
+        """Return the rows whose moments are kept: `X`, or a transformation of it.
+
+        Weights are given so that a transformation need not look at rows of weight zero.
+        """
         return X
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
@@ -241,7 +244,7 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=False)
         if decay is not None:
             sample_weight = sample_weight / decay
-        rows = settings._summed(X)
+        rows = settings._summed(X, sample_weight)
         return engine.accumulate_into(self.moments_, rows, y, sample_weight, decay)
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -314,7 +317,7 @@ class MomentLearner(RowClassifier):
         if not first:
             kept["norms"] = self.moments_.norms
         X, y = validate_labelled(self, X, y, reset=first)
-        rows = settings._summed(X), y, sample_weight
+        rows = settings._summed(X, sample_weight), y, sample_weight
         moments = engine.accumulate_into(ClassMoments(**kept), *rows)
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
