@@ -114,7 +114,7 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
         plan,
         f"{name} uint8, LDA fit",
         limits.fit(X, y, 10, "tied"),
-        lambda: streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y),
+        lambda: streamgda.LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3).fit(X, y),
         sklearn_lda(real, y),
         {"scikit-learn": faster(8, ALGEBRA)},
         headline=True,

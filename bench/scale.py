@@ -34,7 +34,8 @@ _PASSES = {
     "reading": "rows = slab()\nfor i in range(0, X.shape[0], rows):\n    X[i : i + rows]",
     "LDA predict into zarr": (
         "moments = streamgda.ClassMoments.load(kept)\n"
-        "lda = streamgda.LinearDiscriminantAnalysis.from_moments(moments, shrinkage=1e-3)\n"
+        "kind, how = streamgda.LinearDiscriminantAnalysis, dict(solver='lsqr', shrinkage=1e-3)\n"
+        "lda = kind.from_moments(moments, **how)\n"
         "streamgda.engine.score(lda.model_.predict, X, out, max_memory=allowed)"
     ),
 }

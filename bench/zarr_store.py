@@ -55,7 +55,7 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
             },
         )
         # LDA scores the most rows per second, so that reading and writing matter most.
-        linear = streamgda.LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y)
+        linear = streamgda.LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3).fit(X, y)
         predicted = linear.predict(X)
         files = (Path(folder) / f"{number}.zarr" for number in count())
         yield row(

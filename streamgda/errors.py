@@ -44,6 +44,10 @@ class InvalidParameterError(StreamGDAError, ValueError):
     """A parameter value that is out of range or does not fit the data."""
 
 
+class UnsupportedError(InvalidParameterError, NotImplementedError):
+    """Parameters or methods that do not go with the solver."""
+
+
 class MergeError(StreamGDAError, ValueError):
     """Moments that cannot be combined: other width or structure, or more removed than added."""
 

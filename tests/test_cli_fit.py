@@ -27,9 +27,10 @@ ESTIMATORS = {
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("qda", {"shrinkage": 0.1, "tol": 1e-3}),
-        ("qda", {"shrinkage": "auto"}),
-        ("lda", {"shrinkage": "ledoit_wolf"}),
+        ("qda", {"solver": "eigen", "shrinkage": 0.1, "tol": 1e-3}),
+        ("qda", {"solver": "eigen", "shrinkage": "auto"}),
+        ("lda", {"solver": "lsqr", "shrinkage": "ledoit_wolf"}),
+        ("lda", {"solver": "eigen", "priors": [0.5, 0.25, 0.25]}),
         ("gda", {"shrinkage": "oas", "covariance_type": "tied"}),
         ("lda", {"priors": [0.5, 0.25, 0.25]}),
         ("nb", {"var_smoothing": 0.5}),
@@ -57,12 +58,27 @@ def test_fit_is_the_estimators_fit(
     np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
 
 
+def test_shrinkage_chooses_a_solver_that_takes_it(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    fit = "fit", data / "rows.zarr", "--model", tmp_path / "m", "--shrinkage=0.1"
+    for kind in ("qda", "lda"):
+        done(*fit, "--kind", kind, "--overwrite")
+        assert streamgda.load(tmp_path / "m").solver == "eigen"
+    ended = command(*fit, "--kind", "lda", "--solver=svd", "--overwrite")
+    assert ended.code == 1
+    assert "shrinkage not supported with 'svd' solver" in ended.err
+    ended = command(*fit, "--kind", "qda", "--reg-param=0.1", "--overwrite")
+    assert ended.code == 2
+    assert "qda takes --shrinkage or --reg-param" in ended.err
+
+
 @pytest.mark.parametrize(
     ("kind", "option", "taken"),
     [
-        ("qda", "--pooling=0.5", "--shrinkage, --reg-param, --priors, --tol"),
-        ("qda", "--covariance-type=diag", "--shrinkage"),
-        ("lda", "--reg-param=0.5", "--shrinkage, --priors, --tol"),
+        ("qda", "--pooling=0.5", "--solver, --shrinkage, --reg-param, --priors, --tol"),
+        ("qda", "--covariance-type=diag", "--solver, --shrinkage"),
+        ("lda", "--reg-param=0.5", "--solver, --shrinkage, --priors, --tol"),
         ("nb", "--tol=0.5", "--var-smoothing, --priors"),
         ("nb", "--ddof=1", "--var-smoothing, --priors"),
         ("bernoulli", "--tol=1", "--alpha, --binarize"),
@@ -127,16 +143,9 @@ def test_invalid_rows_are_left_out_and_counted(
     good = np.delete(np.arange(240), [3, 77, 200])
     expected = streamgda.GaussianNB().fit(X[good], y[good])
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
-    qda = streamgda.QuadraticDiscriminantAnalysis(shrinkage="auto")
-    done(
-        *fit[:-1],
-        "qda",
-        "--overwrite",
-        "--shrinkage=auto",
-        "--on-invalid",
-        "skip",
-        "--nodata=-9999",
-    )
+    qda = streamgda.QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto")
+    skipping = "--on-invalid", "skip", "--nodata=-9999", "--overwrite"
+    done(*fit[:-1], "qda", "--shrinkage=auto", *skipping)
     amounts = streamgda.load(tmp_path / "m").shrinkage_
     np.testing.assert_allclose(amounts, qda.fit(X[good], y[good]).shrinkage_, rtol=1e-12)
     assert (

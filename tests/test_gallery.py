@@ -110,7 +110,7 @@ def test_the_table_of_document_001_is_that_of_densities_that_vanish(gallery):
     X, y, test, truth = load_mnist(os.environ["STREAMGDA_MNIST"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on pixels that are black in all images
-        lda = LinearDiscriminantAnalysis(shrinkage=1e-3).fit(X, y)
+        lda = LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3).fit(X, y)
     assert lda.score(test, truth) > 0.873
     densities = document.Densities(lda).densities(test)
     predicted = densities.argmax(axis=1)

@@ -23,7 +23,7 @@ from streamgda import (
 
 FOLDERS = sorted(GOLDEN.glob("version*"))
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
-NEW_PARAMETERS = {"standardize"}  # of estimators, that older files do not have
+NEW_PARAMETERS = {"standardize": False, "solver": "svd", "covariance_estimator": None}
 
 EVERY_FILE = pytest.mark.parametrize(
     "file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}"
@@ -110,8 +110,9 @@ def test_saved_objects_are_written_in_the_same_layout(file, tmp_path):
     attributes.pop("offset"), others.pop("offset", None)
     for described in (attributes, *attributes.values()):  # of an estimator, or of one in another
         if isinstance(described, dict) and "params" in described:
-            for name in NEW_PARAMETERS & described["params"].keys():
-                assert not described["params"].pop(name), "an older file has the default"
+            for name in NEW_PARAMETERS.keys() & described["params"].keys():
+                default = described["params"].pop(name)
+                assert default == NEW_PARAMETERS[name], "an older file has the default"
     assert attributes == others
     assert arrays.keys() == other_arrays.keys()
     for name, array in arrays.items():

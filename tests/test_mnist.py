@@ -71,7 +71,10 @@ def chosen(moments, images, make, candidates):
 
 def test_linear_discriminant_analysis(store, images):
     _, _, X, y = images
-    assert LinearDiscriminantAnalysis(shrinkage=1e-3).fit(*open_store(store)).score(X, y) >= 0.872
+    assert (
+        LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3).fit(*open_store(store)).score(X, y)
+        >= 0.872
+    )
 
 
 def test_quadratic_discriminant_analysis(moments, images):
@@ -168,7 +171,9 @@ def test_model_choice_finds_nearly_the_best_setting(projected):
 @pytest.mark.slow
 def test_shrinkage_of_the_stream_is_that_of_the_images(store, images):
     X, y, *_ = images
-    qda = QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(*open_store(store))
+    qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf").fit(
+        *open_store(store)
+    )
     ones = X[y == 1].astype(float)
     ones -= ones.mean(axis=0)
     # As scikit-learn's ledoit_wolf_shrinkage, which would square the rows once more.

@@ -76,12 +76,13 @@ def test_amounts_are_those_of_scikit_learn(rule, offset, shape):
     if offset:
         X = shifted - offset  # the rows as they are after the rounding
     theirs = getattr(sklearn, rule)
-    qda = QuadraticDiscriminantAnalysis(shrinkage=rule).fit(shifted, y)
+    qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=rule, store_covariance=True)
+    qda.fit(shifted, y)
     amounts = [theirs(X[y == k])[1] for k in range(3)]
     np.testing.assert_allclose(qda.shrinkage_, amounts, rtol=1e-9)
     covariances = [theirs(X[y == k])[0] for k in range(3)]
     np.testing.assert_allclose(qda.covariance_, covariances, rtol=1e-9, atol=1e-9)
-    lda = LinearDiscriminantAnalysis(shrinkage=rule).fit(shifted, y)
+    lda = LinearDiscriminantAnalysis("lsqr", shrinkage=rule).fit(shifted, y)
     covariance, amount = theirs(centred(X, y), assume_centered=True)
     np.testing.assert_allclose(lda.shrinkage_, [amount], rtol=1e-9)
     np.testing.assert_allclose(lda.covariance_, covariance, rtol=1e-9, atol=1e-9)
@@ -103,10 +104,17 @@ def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
 def test_edges():
     X, y = blobs(50, 3)
     assert (
-        QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X[:, :1], y).shrinkage_.max()
+        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf")
+        .fit(X[:, :1], y)
+        .shrinkage_.max()
         == 0
     )
-    assert QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X[:, :1], y).shrinkage_.max() == 0
+    assert (
+        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas")
+        .fit(X[:, :1], y)
+        .shrinkage_.max()
+        == 0
+    )
     # A class of one row, which has no spread; one of two rows, which is only noise.
     few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
     assert shrinkage_of(few, "ledoit_wolf", structure_of("full")).tolist() == [0, 0]
@@ -129,8 +137,11 @@ def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
 
 def test_shrinkage_makes_classes_with_few_rows_regular():
     X, y = blobs(40, 30)
-    assert QuadraticDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X, y).score(X, y) > 0.9
-    assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).score(X, y) > 0.9
+    assert (
+        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf").fit(X, y).score(X, y)
+        > 0.9
+    )
+    assert LinearDiscriminantAnalysis("lsqr", shrinkage="oas").fit(X, y).score(X, y) > 0.9
 
 
 # --- norms merge ------------------------------------------------------------------------------
@@ -221,8 +232,13 @@ def test_other_views_lose_norms_and_say_so():
         with pytest.raises(InvalidDataError, match="hold no norms of the rows; make them with"):
             view.fourth  # noqa: B018
         with pytest.raises(InvalidDataError, match="norms=True"):
-            LinearDiscriminantAnalysis.from_moments(view, shrinkage="ledoit_wolf")
-    assert LinearDiscriminantAnalysis.from_moments(lost[0], shrinkage="oas").shrinkage_.size == 1
+            LinearDiscriminantAnalysis.from_moments(view, solver="eigen", shrinkage="ledoit_wolf")
+    assert (
+        LinearDiscriminantAnalysis.from_moments(
+            lost[0], solver="eigen", shrinkage="oas"
+        ).shrinkage_.size
+        == 1
+    )
 
 
 def test_saved_and_loaded(tmp_path):
@@ -247,8 +263,13 @@ def test_saved_and_loaded(tmp_path):
 def test_norms_cost_nothing_unless_asked_for():
     X, y = blobs(60, 3)
     assert "norms" not in state_of(ClassMoments("full").update(X, y))[1]
-    assert not QuadraticDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.norms
-    assert LinearDiscriminantAnalysis(shrinkage="oas").fit(X, y).moments_.covariance_type == "tied"
+    assert (
+        not QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas").fit(X, y).moments_.norms
+    )
+    assert (
+        LinearDiscriminantAnalysis("lsqr", shrinkage="oas").fit(X, y).moments_.covariance_type
+        == "tied"
+    )
 
 
 # --- wherever rows are ------------------------------------------------------------------------
@@ -258,8 +279,8 @@ def test_norms_cost_nothing_unless_asked_for():
 @pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
 def test_every_kind_of_array_gives_the_same(kind, make):
     X, y = blobs(300, 4)
-    whole = make(shrinkage="ledoit_wolf").fit(X, y)
-    found = make(shrinkage="ledoit_wolf").fit(held(X, kind), held(y, kind))
+    whole = make(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
+    found = make(solver="eigen", shrinkage="ledoit_wolf").fit(held(X, kind), held(y, kind))
     np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
     found.partial_fit(held(X + 1, kind), held(y, kind))
     whole.partial_fit(X + 1, y)
@@ -292,11 +313,13 @@ def test_the_memory_of_norms_is_planned():
 def test_from_moments_and_on():
     X, y = blobs(200, 4)
     moments = norm_moments(X[:150], y[:150])
-    qda = QuadraticDiscriminantAnalysis.from_moments(moments, shrinkage="ledoit_wolf")
-    lda = LinearDiscriminantAnalysis.from_moments(moments, shrinkage="ledoit_wolf")
+    qda = QuadraticDiscriminantAnalysis.from_moments(
+        moments, solver="eigen", shrinkage="ledoit_wolf"
+    )
+    lda = LinearDiscriminantAnalysis.from_moments(moments, solver="eigen", shrinkage="ledoit_wolf")
     for made in (qda, lda):
         made.partial_fit(X[150:], y[150:])
-        fitted = type(made)(shrinkage="ledoit_wolf").fit(X, y)
+        fitted = type(made)(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
         np.testing.assert_allclose(made.shrinkage_, fitted.shrinkage_, rtol=1e-12)
     # Existing norms stay up to date, needed or not.
     plain = QuadraticDiscriminantAnalysis.from_moments(moments)
@@ -307,7 +330,7 @@ def test_from_moments_and_on():
 @pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
 def test_estimators_are_saved_with_norms(make, tmp_path):
     X, y = blobs(200, 4)
-    fitted = make(shrinkage="ledoit_wolf").fit(X, y)
+    fitted = make(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
     fitted.save(tmp_path / "estimator")
     loaded = streamgda.load(tmp_path / "estimator")
     assert_same_bits(results(loaded, X), results(fitted, X))
@@ -342,7 +365,7 @@ def test_norms_need_a_matrix_per_class(covariance_type):
 
 def test_unknown_rules_are_refused():
     with pytest.raises(InvalidParameterError, match="or one of auto, ledoit_wolf, oas"):
-        QuadraticDiscriminantAnalysis(shrinkage="lw").fit(*blobs())
+        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="lw").fit(*blobs())
 
 
 def test_moments_with_and_without_norms_do_not_combine():
@@ -360,7 +383,11 @@ def test_moments_with_and_without_norms_do_not_combine():
 
 def test_rows_seen_without_norms_are_refused():
     X, y = blobs(60, 3)
-    qda = QuadraticDiscriminantAnalysis().fit(X, y).set_params(shrinkage="ledoit_wolf")
+    qda = (
+        QuadraticDiscriminantAnalysis()
+        .fit(X, y)
+        .set_params(solver="eigen", shrinkage="ledoit_wolf")
+    )
     before = snapshot(qda)
     with pytest.raises(InvalidParameterError, match="kept without their norms; call fit"):
         qda.partial_fit(X, y)

@@ -63,7 +63,7 @@ def test_lda_predictions(name, solver, shrinkage):
     if name == "digits" and (solver, shrinkage) == ("eigen", None):
         X = X[:, X.std(axis=0) > 0]  # this solver needs an invertible covariance
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage)
-    ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    ours = LinearDiscriminantAnalysis(solver, shrinkage).fit(X, y)
     assert_same_predictions(ours, theirs.fit(X, y), X)
 
 
@@ -82,7 +82,7 @@ def test_lda_with_priors(name):
 def test_lda_attributes(name):
     X, y = load(name)
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    ours = LinearDiscriminantAnalysis().fit(X, y)
+    ours = LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
     for attribute in ("means_", "xbar_", "priors_", "covariance_"):
         assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-12)
     for attribute in ("coef_", "intercept_", "explained_variance_ratio_"):
@@ -130,7 +130,9 @@ def test_qda(name, regularisation, with_priors):
     theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(
         solver=solver, priors=priors, store_covariance=True, tol=1e-12, **regularisation
     ).fit(X, y)
-    ours = QuadraticDiscriminantAnalysis(priors=priors, **regularisation).fit(X, y)
+    ours = QuadraticDiscriminantAnalysis(
+        solver=solver, priors=priors, store_covariance=True, **regularisation
+    ).fit(X, y)
     assert_same_predictions(ours, theirs, X)
     assert_close(ours.means_, theirs.means_, 1e-12)
     assert_close(ours.priors_, theirs.priors_, 1e-12)

@@ -23,7 +23,7 @@ from streamgda.estimators import threshold as estimator_module
 from streamgda.models.thresholds import best_threshold
 
 
-@parametrize_with_checks([ThresholdClassifier(LinearDiscriminantAnalysis(shrinkage=0.1))])
+@parametrize_with_checks([ThresholdClassifier(LinearDiscriminantAnalysis("lsqr", shrinkage=0.1))])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -26,8 +26,8 @@ def learning(material: Material) -> Item:
 
     models = {
         "QDA, var_smoothing=0.3": GaussianDiscriminantAnalysis(var_smoothing=0.3),
-        "LDA, shrinkage=0.001": LinearDiscriminantAnalysis(shrinkage=1e-3),
-        "LDA, shrinkage=0.1": LinearDiscriminantAnalysis(shrinkage=0.1),
+        "LDA, shrinkage=0.001": LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3),
+        "LDA, shrinkage=0.1": LinearDiscriminantAnalysis("lsqr", shrinkage=0.1),
         "naive Bayes, var_smoothing=0.1": GaussianNB(var_smoothing=0.1),
     }
     figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")

@@ -42,8 +42,10 @@ def section(material: Material) -> Section:
 
 def boundaries(material: Material) -> Item:
     moments = material.moments.select_classes(THREE)
-    two = LinearDiscriminantAnalysis.from_moments(moments.select_classes(THREE[:2]), shrinkage=1e-3)
-    three = LinearDiscriminantAnalysis.from_moments(moments, shrinkage=1e-3)
+    two = LinearDiscriminantAnalysis.from_moments(
+        moments.select_classes(THREE[:2]), solver="lsqr", shrinkage=1e-3
+    )
+    three = LinearDiscriminantAnalysis.from_moments(moments, solver="lsqr", shrinkage=1e-3)
     figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 
     def shown(lda: LinearDiscriminantAnalysis, ax: Any, directions: np.ndarray) -> None:

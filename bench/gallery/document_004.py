@@ -215,7 +215,9 @@ def threshold(material: Material) -> Item:
     lines, digits = [], []
     for digit in range(10):
         y, truth = ((labels == digit).astype(int) for labels in (material.y, material.truth))
-        fitted = ThresholdClassifier(LinearDiscriminantAnalysis(shrinkage=1e-3)).fit(material.X, y)
+        fitted = ThresholdClassifier(LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3)).fit(
+            material.X, y
+        )
         rules = (fitted.estimator_, fitted)
         errors = [
             1 - rule.score(*rows)

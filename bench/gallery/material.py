@@ -53,7 +53,7 @@ class Material:
     @cached_property
     def lda(self) -> LinearDiscriminantAnalysis:
         """LDA of the training images."""
-        return LinearDiscriminantAnalysis.from_moments(self.moments, shrinkage=1e-3)
+        return LinearDiscriminantAnalysis.from_moments(self.moments, solver="lsqr", shrinkage=1e-3)
 
 
 def stand_in() -> Material:

@@ -11,15 +11,15 @@ from typing import Any
 import typer
 
 from streamgda.cli import options, screen
-from streamgda.cli.options import Kind, MissingChunks, OnInvalid
+from streamgda.cli.options import Kind, MissingChunks, OnInvalid, Solver
 from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
 
 _ESTIMATORS = {
-    Kind.QDA: ("QuadraticDiscriminantAnalysis", "full"),
-    Kind.LDA: ("LinearDiscriminantAnalysis", "tied"),
-    Kind.NB: ("GaussianNB", "diag"),
-    Kind.GDA: ("GaussianDiscriminantAnalysis", "full"),
-    Kind.BERNOULLI: ("BernoulliNB", "diag"),
+    Kind.QDA: "QuadraticDiscriminantAnalysis",
+    Kind.LDA: "LinearDiscriminantAnalysis",
+    Kind.NB: "GaussianNB",
+    Kind.GDA: "GaussianDiscriminantAnalysis",
+    Kind.BERNOULLI: "BernoulliNB",
 }
 
 
@@ -28,6 +28,7 @@ def fit(
     store: options.StoreToFit = None,
     model: options.OutputModel,
     kind: options.EstimatorKind = Kind.QDA,
+    solver: options.SolverName = None,
     covariance_type: options.CovarianceType = None,
     shrinkage: options.Shrinkage = None,
     pooling: options.Pooling = None,
@@ -58,6 +59,7 @@ def fit(
     _check_distinct(model, moments, checkpoint)
     recipe = _recipe(
         kind,
+        solver=_solver(kind, solver, shrinkage, reg_param),
         covariance_type=covariance_type,
         shrinkage=_number_or_text(shrinkage),
         pooling=pooling,
@@ -130,13 +132,10 @@ def _check_distinct(*paths: Path | None) -> None:
 
 def _recipe(kind: Kind, **parameters: Any) -> _Recipe:
     """Return the estimator for the given options; refuse options that it does not have."""
-    from dataclasses import fields  # noqa: PLC0415
-
     import streamgda  # noqa: PLC0415
-    from streamgda.models.covariance import Regularisation  # noqa: PLC0415
+    from streamgda.estimators.learning import check_supported, kept_by  # noqa: PLC0415
 
-    name, structure = _ESTIMATORS[kind]
-    estimator_class = getattr(streamgda, name)
+    estimator_class = getattr(streamgda, _ESTIMATORS[kind])
     given = {name: value for name, value in parameters.items() if value is not None}
     accepted = [name for name in parameters if name in estimator_class().get_params()]
     for name in given:
@@ -145,11 +144,24 @@ def _recipe(kind: Kind, **parameters: Any) -> _Recipe:
                 f"--kind {kind} accepts {', '.join(map(_option, accepted))}",
                 param_hint=_option(name),
             )
-    regularisation = Regularisation(
-        **{f.name: given[f.name] for f in fields(Regularisation) if f.name in given}
-    )
-    needs = regularisation.needs(given.get("covariance_type", structure))
+    estimator = estimator_class(**given)
+    needs = kept_by(estimator)
+    check_supported(estimator)
     return _Recipe(estimator_class, given, needs)
+
+
+def _solver(
+    kind: Kind, solver: Solver | None, shrinkage: str | None, reg_param: float | None
+) -> str | None:
+    """Return the solver: the one that was asked for, or one that takes shrinkage."""
+    if solver is not None or shrinkage is None or kind not in (Kind.QDA, Kind.LDA):
+        return None if solver is None else solver.value
+    if reg_param is not None:
+        raise typer.BadParameter(
+            "qda takes --shrinkage or --reg-param; use --kind gda for both",
+            param_hint="--reg-param",
+        )
+    return Solver.EIGEN.value
 
 
 def _option(name: str) -> str:

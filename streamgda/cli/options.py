@@ -121,6 +121,14 @@ ChunkRows = Annotated[
 # --- fit: the estimator and its parameters -------------------------------------------------------
 
 
+class Solver(StrEnum):
+    """Solvers of LDA and QDA."""
+
+    SVD = "svd"
+    LSQR = "lsqr"
+    EIGEN = "eigen"
+
+
 class Kind(StrEnum):
     """Short names of the estimators."""
 
@@ -132,6 +140,12 @@ class Kind(StrEnum):
 
 
 EstimatorKind = Annotated[Kind, typer.Option(help="Estimator to fit.")]
+SolverName = Annotated[
+    Solver | None,
+    typer.Option(
+        "--solver", help="qda, lda: solver, as in scikit-learn; eigen if shrinkage is given."
+    ),
+]
 CovarianceType = Annotated[
     str | None,
     typer.Option(

@@ -15,7 +15,7 @@ from streamgda.errors import (
     StreamGDAError,
     as_attribute_error,
 )
-from streamgda.estimators.learning import MomentLearner, check_fitted, kept_by
+from streamgda.estimators.learning import MomentLearner, check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
 from streamgda.models.base import check_priors
@@ -78,6 +78,7 @@ class MomentClassifier(MomentLearner):
         check_type("moments", moments, ClassMoments, "ClassMoments")
         estimator = cls(**params)
         kept = kept_by(estimator)
+        check_supported(estimator)
         if kept["norms"] and moments.n_features is not None:
             moments.fourth  # noqa: B018  (reports missing norms)
         estimator._adopt(moments.reduce(kept["covariance_type"]))
@@ -355,5 +356,5 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     kept_by(estimator)
     priors = getattr(estimator, "priors", getattr(estimator, "class_prior", None))
     if priors is not None:
-        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)))
+        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)), normalised=False)
     return estimator

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from streamgda.estimators.gaussian import DiscriminantAnalysis
-from streamgda.models.covariance import Regularisation
+from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
+from streamgda.models.base import check_priors
+from streamgda.models.covariance import Covariances, Regularisation
+from streamgda.models.gaussian import GaussianModel
+from streamgda.moments import ClassMoments
 from streamgda.runtime import threads
 
 
@@ -144,7 +149,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         return self._amounts[1]
 
 
-class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
+class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
 
     It corresponds to `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, but needs only
@@ -152,8 +157,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
 
     Parameters
     ----------
-    priors : array-like, shape (n_classes,), optional
-        Priors of the sorted classes; by default their shares of the rows.
+    solver : {"svd", "eigen"}
+        Both find the same model from the same moments. ``"svd"`` takes a `reg_param`, and
+        ``"eigen"`` shrinkage or a `covariance_estimator`, as in scikit-learn.
     shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
@@ -162,17 +168,26 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
         scales of features differ, standardise the rows first. The number of weighted rows in their
         formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
+    priors : array-like, shape (n_classes,), optional
+        Priors of the sorted classes, used as they are; by default their shares of the rows.
     reg_param : float in [0, 1]
-        Amount :math:`r` of :math:`(1-r) \Sigma + r I`.
+        Amount :math:`r` of :math:`(1-r) \Sigma + r I`, with solver ``"svd"`` only.
     store_covariance : bool
-        Keep `covariance_` after its first use.
+        Whether there is a `covariance_`.
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
-        ``tol ** 2``.
+        ``tol ** 2``. scikit-learn compares the eigenvalues of the covariance itself with `tol`,
+        and so refuses the same rows in smaller units.
+    covariance_estimator : object, optional
+        Estimates the covariance of the rows of each class in place of a shrinkage: an object with
+        a method ``fit`` and then an attribute ``covariance_``, such as those of
+        `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
 
     Attributes
     ----------
-    classes_, class_count_, priors_, means_, covariance_, shrinkage_, rotations_, scalings_
+    classes_, class_count_, priors_, means_, shrinkage_, rotations_, scalings_
+    covariance_ : ndarray, shape (n_classes, n_features, n_features)
+        With ``store_covariance=True``.
     constant_features_, moments_, n_features_in_, feature_names_in_
 
     Notes
@@ -189,22 +204,31 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     >>> X, y = load_iris(return_X_y=True)
     >>> QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
     0.98
+    >>> QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.1).fit(X, y).score(X, y)
+    0.9733333333333334
     """
+
+    _SOLVERS = "svd", "eigen"
+    _NOT_WITH_SVD = "covariance_estimator is not supported with solver='svd'"
 
     def __init__(
         self,
         *,
-        priors: Any = None,
+        solver: str = "svd",
         shrinkage: float | str | None = None,
+        priors: Any = None,
         reg_param: float = 0.0,
         store_covariance: bool = False,
         tol: float = 1e-4,
+        covariance_estimator: Any = None,
     ) -> None:
-        self.priors = priors
+        self.solver = solver
         self.shrinkage = shrinkage
+        self.priors = priors
         self.reg_param = reg_param
         self.store_covariance = store_covariance
         self.tol = tol
+        self.covariance_estimator = covariance_estimator
 
     _least_classes = 2
 
@@ -212,12 +236,32 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         return "full"
 
     def _regularisation(self) -> Regularisation:
-        return Regularisation(shrinkage=self.shrinkage, reg_param=self.reg_param, tol=self.tol)
+        how = Regularisation(shrinkage=self.shrinkage, reg_param=self.reg_param, tol=self.tol)
+        if self.solver == "svd":
+            return replace(how, advice="Increase reg_param, or use solver='eigen' with shrinkage")
+        return replace(how, reg_param=0.0, advice="Increase shrinkage")
+
+    def _priors_of(self, moments: ClassMoments) -> np.ndarray:
+        count = moments.class_count
+        return check_priors(self.priors, moments.classes, count, normalised=False)
+
+    def _make_model(
+        self, moments: ClassMoments, given: GivenCovariances | None = None
+    ) -> GaussianModel:
+        priors = self._priors_of(moments)
+        covariances = self._estimate(moments, given=given)
+        return GaussianModel.of(covariances, moments.means, priors, self._regularisation())
+
+    def _estimate(
+        self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
+    ) -> Covariances:
+        return super()._estimate(moments, **options) if given is None else given.each
 
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
-        return self._covariances.values
+        self._needs_stored_covariance()
+        return self._in_type(self._covariances.values)
 
     @property
     def shrinkage_(self) -> np.ndarray:
@@ -236,12 +280,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     @property
     def rotations_(self) -> list[np.ndarray]:
         """Principal axes of each class, (n_features, n_features): columns by falling variance."""
-        return [vectors for _, vectors in self._axes]
+        return [self._in_type(vectors) for _, vectors in self._axes]
 
     @property
     def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
-        return [values for values, _ in self._axes]
+        return [self._in_type(values) for values, _ in self._axes]
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

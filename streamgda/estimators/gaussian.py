@@ -38,6 +38,11 @@ class GaussianClassifier(MomentClassifier):
     def _scalings(self) -> tuple[str, ...]:
         return self._regularisation().scalings
 
+    def _priors_of(self, moments: ClassMoments) -> np.ndarray:
+        """Return the priors of the classes, by default their shares of the rows."""
+        given = getattr(self, "priors", None)
+        return check_priors(given, moments.classes, moments.class_count)
+
     def _make_model(self, moments: ClassMoments) -> GaussianModel:
         priors = getattr(self, "priors", None)
         return GaussianModel.from_moments(
@@ -54,6 +59,14 @@ class GaussianClassifier(MomentClassifier):
         priors = getattr(self, "priors", None)
         how = self._regularisation()
         return estimate(moments, self._covariance_type(), how, priors=priors, **options)
+
+    def _estimated(self, **options: Any) -> Covariances:
+        """Return the covariances of the fitted model."""
+        return self._settings._estimate(self.moments_, **self._known(), **options)
+
+    def _known(self) -> dict[str, Any]:
+        """Return what the covariances depend on besides moments and settings, for `_estimate`."""
+        return {}
 
     def _forget_model(self) -> None:
         super()._forget_model()
@@ -80,9 +93,7 @@ class GaussianClassifier(MomentClassifier):
         if covariances is None:
             self._refuse_if_only_shown()
             with self._locked():  # the moments do not change meanwhile
-                covariances = self._derived(
-                    self._settings._estimate, self.moments_, drop_constant=False
-                )
+                covariances = self._derived(self._estimated, drop_constant=False)
                 if getattr(self._settings, "store_covariance", False):
                     self._fitted_covariances = covariances
         return covariances
@@ -242,11 +253,9 @@ class GaussianClassifier(MomentClassifier):
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
         with self._locked():  # the moments do not change meanwhile
-            moments, settings = self.moments_, self._settings
-            given = getattr(settings, "priors", None)
-            priors = check_priors(given, moments.classes, moments.class_count)
-            covariances = settings._estimate(moments)
-            sampler = Sampler.of(covariances, moments.means, priors)
+            moments = self.moments_
+            priors = self._settings._priors_of(moments)
+            sampler = Sampler.of(self._estimated(), moments.means, priors / priors.sum())
         codes = None
         if y is not None:
             labels = as_labels([y] if np.ndim(y) == 0 else y)
@@ -268,6 +277,11 @@ class DiscriminantAnalysis(DiscriminantMixin, GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means
+
+
+def covariances_of(estimator: GaussianClassifier) -> Covariances:
+    """Return the covariances of a fitted estimator, of all features."""
+    return estimator._covariances
 
 
 def regularisation_of(estimator: GaussianClassifier) -> Regularisation:

@@ -73,6 +73,9 @@ class MomentLearner(RowClassifier):
         """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
         return ()
 
+    def _check_supported(self) -> None:
+        """Raise an error for a combination of parameters from which nothing can be learnt."""
+
     def _summed(self, X: Any, sample_weight: Any = None) -> Any:
         """Return the rows whose moments are kept: `X`, or a transformation of it.
 
@@ -314,7 +317,9 @@ class MomentLearner(RowClassifier):
     ) -> ClassMoments:
         """Return the moments of these rows alone, which may be read twice."""
         kept = settings._kept()
-        if not first:
+        if first:
+            settings._check_supported()
+        else:
             kept["norms"] = self.moments_.norms
         X, y = validate_labelled(self, X, y, reset=first)
         rows = settings._summed(X, sample_weight), y, sample_weight
@@ -389,6 +394,11 @@ def kept_by(estimator: MomentLearner) -> dict[str, Any]:
 def check_fitted(estimator: MomentLearner) -> None:
     """Raise an error unless the moments of an estimator determine a model, as `fit` does."""
     estimator._check_fitted()
+
+
+def check_supported(estimator: MomentLearner) -> None:
+    """Raise an error for a combination of parameters from which nothing can be learnt."""
+    estimator._check_supported()
 
 
 def summed_rows(estimator: MomentLearner, X: Any) -> Any:

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from streamgda.estimators.gaussian import DiscriminantAnalysis
+from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
 from streamgda.estimators.scoring import Scorer
-from streamgda.models import fisher
-from streamgda.models.covariance import Regularisation
-from streamgda.runtime.parameters import as_integer
+from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
+from streamgda.estimators.validation import calls_within
+from streamgda.models import linear
+from streamgda.models.base import check_priors
+from streamgda.models.covariance import Covariances, Regularisation, average
+from streamgda.models.linear import LinearModel
+from streamgda.moments import ClassMoments
+from streamgda.moments.fourth import TOTAL
+from streamgda.runtime.parameters import as_integer, as_number, as_numbers
+
+_SINGULAR = {"svd": "scaled", "lsqr": "features", "eigen": "refuse"}
+_PRIOR_ERROR = 1e-5  # sums of priors that differ more from one are reported
+_SINGLE = ("posterior", "log_posterior", "relative_scores", "log_odds", "project")
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, SolvedDiscriminantAnalysis
 ):
     r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
 
     It corresponds to `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, but needs only one
-    pass over the rows. The covariance is :math:`\sum_k S_k / n` (document 002, eq. 10) for any
-    priors; scikit-learn weights the covariances of the classes with priors that are passed.
+    pass over the rows. The covariance is :math:`\sum_k \pi_k S_k / n_k`, which without `priors` is
+    :math:`\sum_k S_k / n` (document 002, eq. 10); with solver ``"svd"`` it is the latter for any
+    priors.
 
     Parameters
     ----------
+    solver : {"svd", "lsqr", "eigen"}
+        All solvers find the same model from the same moments, and score rows in the same way. They
+        differ where those of scikit-learn do:
+
+        - ``"svd"`` drops directions of the features that do not vary within the classes, such as
+          those of collinear features, and warns (see `tol`). It takes no shrinkage.
+        - ``"lsqr"`` takes shrinkage or a `covariance_estimator`. It has no `transform`. If the
+          covariance is singular, its Moore-Penrose inverse is used.
+        - ``"eigen"`` takes shrinkage or a `covariance_estimator` too. Rows are transformed without
+          subtracting a mean. A singular covariance is refused.
+
     shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
@@ -37,19 +60,31 @@ class LinearDiscriminantAnalysis(
         number of weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum
         w^2`: only ratios of weights matter.
     priors : array-like, shape (n_classes,), optional
-        Priors of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes; by default their shares of the rows. If their sum is not one,
+        they are divided by it, with a warning. With the solvers ``"lsqr"`` and ``"eigen"`` they
+        also weight the covariances of the classes, which needs a matrix for each class rather than
+        one for all.
     n_components : int, optional
         Number of columns of `transform`, by default the most: min(n_classes - 1, n_features).
     store_covariance : bool
-        Keep `covariance_` after its first use.
+        With solver ``"svd"``, whether there is a `covariance_`; it is always there with the others.
     tol : float
-        The covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
-        ``tol ** 2``.
+        With solver ``"svd"``, directions are dropped along which, with the features scaled to unit
+        variances within classes, the variance is at most ``tol ** 2``, and discriminant directions
+        if their singular value is at most `tol` times the largest.
+    covariance_estimator : object, optional
+        Estimates the covariance of the rows of each class in place of a shrinkage: an object with
+        a method ``fit`` and then an attribute ``covariance_``, such as those of
+        `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
 
     Attributes
     ----------
-    classes_, class_count_, priors_, means_, xbar_, covariance_, shrinkage_, coef_, intercept_
+    classes_, class_count_, priors_, means_, coef_, intercept_
+    covariance_, shrinkage_
+    xbar_ : ndarray, shape (n_features,)
+        With solver ``"svd"``.
     scalings_, explained_variance_ratio_
+        With the solvers ``"svd"`` and ``"eigen"``.
     constant_features_, moments_, n_features_in_, feature_names_in_
 
     Examples
@@ -60,41 +95,140 @@ class LinearDiscriminantAnalysis(
     >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y)
     >>> lda.score(X, y), lda.transform(X).shape
     (0.98, (150, 1))
+
+    Shrinkage, and any covariance estimator, need another solver:
+
+    >>> from sklearn.covariance import OAS
+    >>> LinearDiscriminantAnalysis("lsqr", shrinkage=0.1).fit(X, y).score(X, y)
+    0.98
+    >>> LinearDiscriminantAnalysis("eigen", covariance_estimator=OAS()).fit(X, y).score(X, y)
+    0.98
     """
+
+    _model_type = LinearModel
+    _SOLVERS = linear.SOLVERS
+    _NOT_WITH_SVD = "covariance estimator is not supported with svd solver"
 
     def __init__(
         self,
-        *,
+        solver: str = "svd",
         shrinkage: float | str | None = None,
         priors: Any = None,
         n_components: int | None = None,
         store_covariance: bool = False,
         tol: float = 1e-4,
+        covariance_estimator: Any = None,
     ) -> None:
+        self.solver = solver
         self.shrinkage = shrinkage
         self.priors = priors
         self.n_components = n_components
         self.store_covariance = store_covariance
         self.tol = tol
+        self.covariance_estimator = covariance_estimator
+
+    # --- parameters ---------------------------------------------------------------------------
 
     def _covariance_type(self) -> str:
         return "tied"
 
     def _regularisation(self) -> Regularisation:
-        return Regularisation(shrinkage=self.shrinkage, tol=self.tol)
+        tol = as_number("tol", self.tol, "a number >= 0", 0)
+        return Regularisation(
+            shrinkage=self.shrinkage,
+            tol=tol if self.solver == "svd" else 0.0,
+            singular=_SINGULAR[self.solver],
+            advice="Set shrinkage above 0, or use solver='svd', which drops directions",
+        )
+
+    def _kept(self) -> dict[str, Any]:
+        kept = super()._kept()
+        weighted = self.solver != "svd" or self.store_covariance
+        return kept | ({"covariance_type": "full"} if weighted and self.priors is not None else {})
+
+    def _scalings(self) -> tuple[str, ...]:
+        scalings = super()._scalings()
+        return (*scalings, TOTAL) if scalings and self.solver == "eigen" else scalings
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         self._components_wanted  # noqa: B018  (fit refuses too many)
 
+    # --- the model ----------------------------------------------------------------------------
+
+    def _priors_of(self, moments: ClassMoments) -> np.ndarray:
+        priors = self.priors
+        if priors is not None:
+            priors = as_numbers("priors", priors, "one number for each class")
+            total = priors.sum()
+            if total > 0 and abs(total - 1) > _PRIOR_ERROR:
+                priors = priors / total
+        return check_priors(priors, moments.classes, moments.class_count)
+
+    def _make_model(
+        self, moments: ClassMoments, given: GivenCovariances | None = None
+    ) -> LinearModel:
+        count = moments.centred().count
+        if count.dtype.kind == "i" and (count <= 1).all():
+            raise InvalidDataError(
+                f"The number of samples must be more than the number of classes; got one sample of "
+                f"each of {(count > 0).sum()} classes. Give more rows"
+            )
+        covariances = self._estimate(moments, given=given)
+        priors, how = self._priors_of(moments), self._regularisation()
+        own = {"solver": self.solver, "tol": float(self.tol)}
+        return LinearModel.of(covariances, moments.means, priors, how, **own)
+
+    def _compute_model(self) -> LinearModel:
+        given = self._settings.priors
+        if given is not None and abs(np.sum(given) - 1) > _PRIOR_ERROR:
+            warnings.warn(
+                "The priors do not sum to 1. Renormalizing", stacklevel=calls_within() + 1
+            )
+        model: Any = super()._compute_model()
+        dropped = model.features.size - model.rank
+        if dropped and dropped != getattr(self, "_reported_dropped", 0):
+            warnings.warn(
+                f"{dropped} of {model.features.size} directions of the features do not vary within "
+                f"the classes, as features are collinear or there are few rows, and are dropped",
+                CollinearityWarning,
+                stacklevel=calls_within() + 1,
+            )
+        self._reported_dropped = dropped
+        return model
+
+    def _estimate(
+        self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
+    ) -> Covariances:
+        if given is not None:
+            return average(given.each, self._priors_of(moments))
+        weights = None
+        # With `svd`, they weight only what users see, which includes constant features.
+        weighted = self.solver != "svd" or not options.get("drop_constant", True)
+        if weighted and self.priors is not None and moments.covariance_type == "full":
+            weights = self._priors_of(moments)
+        how = self._regularisation()
+        return linear.estimate_pooled(moments, how, weights, **options)
+
+    # --- fitted attributes --------------------------------------------------------------------
+
+    @property
+    def priors_(self) -> np.ndarray:
+        """Class priors, shape (n_classes,)."""
+        return self._in_type(self.model_.priors)
+
     @property
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
-        return self.model_.xbar
+        self._needs_solver("xbar_", "svd")
+        return self._in_type(self.model_.xbar)
 
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised pooled covariance, shape (n_features, n_features)."""
+        check = getattr(self, "_settings", None)
+        if check is None or check.solver == "svd":
+            self._needs_stored_covariance()
         return self._covariances.values[0]
 
     @property
@@ -106,7 +240,7 @@ class LinearDiscriminantAnalysis(
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.model_
         coefficients = np.zeros((model.classes.size, model.n_features))
-        coefficients[:, model.features], intercepts = model.linear
+        coefficients[:, model.features], intercepts = model.discriminants
         intercepts = intercepts - coefficients @ model.xbar
         if model.classes.size == 2:
             return np.diff(coefficients, axis=0), np.diff(intercepts)
@@ -115,20 +249,37 @@ class LinearDiscriminantAnalysis(
     @property
     def coef_(self) -> np.ndarray:
         """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
-        return self._coefficients[0]
+        values = self._coefficients[0]
+        return self._in_type(values) if self._single_discriminants else values
 
     @property
     def intercept_(self) -> np.ndarray:
         """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
-        return self._coefficients[1]
+        values = self._coefficients[1]
+        return self._in_type(values) if self._single_discriminants else values
+
+    @property
+    def _single_discriminants(self) -> bool:
+        return self._settings.solver == "svd" or self.classes_.size == 2
 
     @property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Scalings, and the between-class variance along each in whitened rows."""
-        found: tuple[np.ndarray, np.ndarray] = self._once(
-            "directions", lambda: fisher.directions(self.model_, self._settings.tol)
-        )
+        model = self.model_
+        if self._settings.solver != "eigen":
+            return model.directions
+        found: tuple[np.ndarray, np.ndarray] = self._once("directions", self._eigen_directions)
         return found
+
+    def _eigen_directions(self) -> tuple[np.ndarray, np.ndarray]:
+        how = self._settings._regularisation()
+        # Shrinkage gives constant features a variance.
+        within = self._estimated(drop_constant=not self._covariances.shrinkage.any())
+        if self._given is not None:
+            total = self._given.total
+        else:
+            total = linear.total_covariance(self.moments_, how, float(within.shrinkage[0]))
+        return linear.eigen_directions(within, total, how)
 
     @property
     def scalings_(self) -> np.ndarray:
@@ -136,17 +287,24 @@ class LinearDiscriminantAnalysis(
 
         The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
         """
-        return self._directions[0]
+        self._needs_solver("scalings_", "svd", "eigen")
+        scalings = self._directions[0]
+        return self._in_type(scalings) if self._settings.solver == "svd" else scalings
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
+        self._needs_solver("explained_variance_ratio_", "svd", "eigen")
         variances = self._directions[1]
-        return (variances / (variances.sum() or 1))[: self._components_wanted]
+        shares = (variances / (variances.sum() or 1))[: self._components_wanted]
+        return self._in_type(shares) if self._settings.solver == "svd" else shares
 
     @property
     def _n_features_out(self) -> int:
-        return min(self._components_wanted, self.scalings_.shape[1])
+        wanted = self._components_wanted
+        if self._settings.solver == "lsqr":
+            return wanted
+        return min(wanted, self._directions[0].shape[1])
 
     @property
     def _components_wanted(self) -> int:
@@ -157,6 +315,13 @@ class LinearDiscriminantAnalysis(
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
         return self._derived(as_integer, "n_components", wanted, expected, 1, most)
+
+    # --- scoring ------------------------------------------------------------------------------
+
+    def _is_single_score(self, scorer: Scorer) -> bool:
+        if scorer.name == "project":
+            return self._settings.solver == "svd"
+        return scorer.name in _SINGLE and self._single_discriminants
 
     def transform(self, X: Any, *, out: Any = None) -> Any:
         """Project rows on the directions that separate the classes best.
@@ -169,10 +334,21 @@ class LinearDiscriminantAnalysis(
         Returns
         -------
         ndarray, shape (n_rows, min(n_components, rank)); or as for `predict`
-            Projected rows.
+            Projected rows; with solver ``"svd"``, less `xbar_`.
+
+        Raises
+        ------
+        UnsupportedError
+            With solver ``"lsqr"``, which finds no directions.
         """
-        scalings = self.scalings_[:, : self._components_wanted]
-        along = {"directions": scalings}
-        function = partial(self.model_.project, **along)
-        scorer = Scorer("project", function, self.model_, columns=scalings.shape[1], options=along)
+        model = self.model_
+        solver = self._settings.solver
+        if solver == "lsqr":
+            raise UnsupportedError(
+                "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
+            )
+        scalings = self._directions[0][:, : self._components_wanted]
+        options = {"directions": scalings} | ({} if solver == "svd" else {"centred": False})
+        function = partial(model.project, **options)
+        scorer = Scorer("project", function, model, columns=scalings.shape[1], options=options)
         return self._score_rows(scorer, X, out)

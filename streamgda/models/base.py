@@ -289,7 +289,12 @@ def check_classes(classes: np.ndarray, count: np.ndarray, least: int = 1) -> Non
 
 
 def check_priors(
-    priors: Any, classes: np.ndarray, count: np.ndarray, name: str = "priors"
+    priors: Any,
+    classes: np.ndarray,
+    count: np.ndarray,
+    name: str = "priors",
+    *,
+    normalised: bool = True,
 ) -> np.ndarray:
     """Return one prior for each class; by default the classes' shares of the rows.
 
@@ -297,7 +302,7 @@ def check_priors(
     ------
     InvalidParameterError
         For negative priors, a number of them other than that of the classes, or a sum that is not
-        one.
+        one if they are to be normalised.
     """
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
@@ -313,7 +318,7 @@ def check_priors(
             f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
             f"sum to one"
         )
-    if not np.isclose(values.sum(), 1.0):
+    if normalised and not np.isclose(values.sum(), 1.0):
         raise InvalidParameterError(
             f"The sum of the priors should be 1; got {values.sum():.6g}. Divide them by their sum"
         )

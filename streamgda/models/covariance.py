@@ -380,6 +380,9 @@ def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -
             f"the covariance of {len(singular)} of {covariances.classes.size} classes is "
             f"singular: {', '.join(named)}{more}"
         )
+    alone = [g for g in singular if structure.per_class and covariances.count[g] == 1]
+    if alone:
+        what += f"; y has only 1 sample in class {covariances.classes[alone[0]]!s}"
     if not advice:
         simpler = " or ".join(map(repr, structure.simpler))
         use = f", use covariance_type={simpler}" if simpler else ""

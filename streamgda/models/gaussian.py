@@ -474,7 +474,7 @@ class GaussianModel(Model):
         check_array("log_determinants", self.log_determinants, shape[:1], "f8")
         seen = check_means("means", self.means, (k, self.n_features))
         check_array("priors", self.priors, (k,), "f8")
-        check_priors(self.priors, self.classes, seen)
+        check_priors(self.priors, self.classes, seen, normalised=False)
         if not self.structure.valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):

@@ -19,11 +19,12 @@ from streamgda.models.covariance import (
     factorise,
 )
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.shrinkage import AUTO, shrinkage_of
+from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shrinkage_of
 from streamgda.moments import ClassMoments
+from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
 from streamgda.moments.structures.packing import PackedVectors
-from streamgda.moments.triangles import symmetric
+from streamgda.moments.variances import class_variance, total_scatter
 from streamgda.storage.checks import check_number
 from streamgda.storage.saved import State
 
@@ -136,15 +137,28 @@ def estimate_pooled(
     return average(estimate(moments, "full", how, **options), priors)
 
 
-def total_covariance(moments: ClassMoments, shrinkage: float) -> np.ndarray:
-    """Return the covariance of all rows about their common mean, shrunk, shape (d, d)."""
-    sums = moments.reduce("tied").centred()
-    weights = sums.count / sums.count.sum()
-    seen = weights > 0
-    gaps = sums.mean[seen] - weights[seen] @ sums.mean[seen]
-    covariance = symmetric(sums.scatter)[0] / sums.count.sum() + (weights[seen] * gaps.T) @ gaps
-    sphere = np.eye(len(covariance)) * covariance.trace() / len(covariance)
-    return np.asarray((1 - shrinkage) * covariance + shrinkage * sphere)
+def total_covariance(moments: ClassMoments, how: Regularisation, amount: float) -> np.ndarray:
+    """Return the covariance of all rows about their common mean, shrunk, shape (d, d).
+
+    Parameters
+    ----------
+    moments : ClassMoments
+    how : Regularisation
+    amount : float
+        Amount of shrinkage; ``"auto"`` has one of all rows instead, from a second pass over them.
+    """
+    sums = moments.centred()
+    n = float(sums.count.sum())
+    covariance = total_scatter(sums) / n
+    variances = np.ones(len(covariance))
+    if how.shrinkage == AUTO:
+        variances = class_variance(sums, total=True)[0]
+        scaled = covariance / np.sqrt(np.outer(variances, variances))
+        effective = sums.effective_count(lambda counts: counts.sum(axis=0, keepdims=True))
+        fourth = float(fourth_of_scaled(moments, TOTAL, AUTO).sum())
+        amount = ledoit_wolf(scaled, float(effective[0]), fourth / n)
+    mean = (covariance.diagonal() / variances).mean()
+    return np.asarray((1 - amount) * covariance + amount * mean * np.diag(variances))
 
 
 def eigen_directions(

@@ -84,7 +84,7 @@ def shrinkage_of(
     count = sums.count.astype(np.float64)
     fourth = np.zeros(count.size)
     if scaling:
-        fourth = _fourth_of_scaled(moments, scaling, rule)
+        fourth = fourth_of_scaled(moments, scaling, rule)
     elif rule == LEDOIT_WOLF:
         fourth = moments.fourth
     effective = sums.effective_count(structure.group_sums)
@@ -101,18 +101,19 @@ def shrinkage_of(
             if rule == OAS:
                 amounts[g] = _oas(covariance, effective[g])
             else:
-                amounts[g] = _ledoit_wolf(covariance, effective[g], fourth[g] / count[g])
+                amounts[g] = ledoit_wolf(covariance, effective[g], fourth[g] / count[g])
     return amounts
 
 
-def _fourth_of_scaled(moments: ClassMoments, scaling: str, rule: str) -> np.ndarray:
+def fourth_of_scaled(moments: ClassMoments, scaling: str, rule: str) -> np.ndarray:
+    """Return sums of fourth powers of scaled rows, which a second pass over the rows yields."""
     fourth = scaled_fourth(moments, scaling)
     if fourth is None:
         raise InvalidParameterError(f"shrinkage={rule!r} {TWO_PASSES}")
     return fourth
 
 
-def _ledoit_wolf(covariance: np.ndarray, n: float, fourth: float) -> float:
+def ledoit_wolf(covariance: np.ndarray, n: float, fourth: float) -> float:
     """Return Ledoit and Wolf's amount (JMVA 2004): share of noise in the dispersion."""
     d = covariance.shape[0]
     squares = float(np.vdot(covariance, covariance))

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.moments.structures import structure_of
+from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
 from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
 
@@ -139,11 +138,9 @@ def check_gaussian(estimator: Any) -> None:
 
 
 def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
-    """Return the regularised covariances or variances, one per class or a single one."""
+    """Return the regularised covariances or variances, one entry for each class or for all."""
     check_gaussian(estimator)
-    values = getattr(estimator, "covariance_", None)
-    values = np.asarray(estimator.var_ if values is None else values)
-    return values if structure_of(estimator.moments_.covariance_type).per_class else values[None]
+    return covariances_of(estimator).values
 
 
 def _name(estimator: GaussianClassifier, number: int) -> str:

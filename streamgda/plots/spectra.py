@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.moments.structures import structure_of
+from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
 from streamgda.plots.figures import add_legend, axes_of, colours_of
-from streamgda.plots.projection import covariance_values
+from streamgda.plots.projection import check_gaussian
 from streamgda.runtime.parameters import as_integer
 
 if TYPE_CHECKING:
@@ -57,8 +56,9 @@ def plot_spectra(
     """
     if n is not None:
         n = as_integer("n", n, "at least 1 axis, or None", 1)
-    values = covariance_values(estimator)
-    structure = structure_of(estimator.moments_.covariance_type)
+    check_gaussian(estimator)
+    covariances = covariances_of(estimator)
+    values, structure = covariances.values, covariances.structure
     seen = estimator.class_count_ > 0
     values = values[seen] if structure.per_class else values
     labels = [str(k) for k in estimator.classes_[seen]] if structure.per_class else ["all"]

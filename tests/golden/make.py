@@ -76,7 +76,7 @@ def estimators_of(data):
     )
     return {
         "qda": (QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, names), X),
-        "lda": (LinearDiscriminantAnalysis(shrinkage="ledoit_wolf").fit(X, y), X),
+        "lda": (LinearDiscriminantAnalysis("lsqr", "ledoit_wolf").fit(X, y), X),
         "nb": (GaussianNB(priors=[0.2, 0.3, 0.5]).fit(frame, names), frame),
         "gda": (GaussianDiscriminantAnalysis("tied").fit(integers, y), integers),
         "bernoulli-nb": (BernoulliNB(alpha=0.5).fit(data["ones"], y.astype("S1")), data["ones"]),
