@@ -243,8 +243,9 @@ def test_add_norms(dtype, weighted):
     mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
     weights = frozen(rng.integers(1, 4, 40).astype(float)) if weighted else NO_WEIGHTS
     norms = np.zeros((3, 6))
-    add_norms(X, codes, weights, mean, low, norms)
-    t = X.astype(float) - mean[codes] - low[codes]
+    inverse = rng.integers(1, 4, (3, 5)) / 2
+    add_norms(X, codes, weights, mean, low, inverse, norms)
+    t = (X.astype(float) - mean[codes] - low[codes]) * inverse[codes]
     square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)
     for k in range(3):
         rows = codes == k
