@@ -61,6 +61,8 @@ class FisherDiscriminant:
     w^T W w`; the factor :math:`\pi_1 \pi_2`, which 004 leaves out, is the same for all w. K
     classes have at most K - 1 directions.
 
+    A singular covariance is refused; `LinearDiscriminantAnalysis` drops directions instead.
+
     `LinearDiscriminantAnalysis.transform` projects rows of any kind of array.
 
     Parameters

@@ -1,0 +1,132 @@
+"""Solvers, covariance estimators and priors of LDA and QDA, beside scikit-learn's."""
+
+import numpy as np
+import pytest
+from samples import assert_same_bits, blobs, held, results
+from sklearn import covariance, discriminant_analysis
+
+import streamgda
+from streamgda import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.errors import CollinearityWarning, InvalidParameterError, SingularCovarianceError
+
+X, Y = blobs(200, 5)
+PRIORS = [0.2, 0.5, 0.3]
+SETTINGS = [
+    ("svd", {}),
+    *(
+        (solver, how)
+        for solver in ("lsqr", "eigen")
+        for how in (
+            {},
+            {"shrinkage": 0.3},
+            {"shrinkage": "auto"},
+            {"covariance_estimator": covariance.OAS()},
+        )
+    ),
+]
+ATTRIBUTES = "coef_", "intercept_", "covariance_", "xbar_", "explained_variance_ratio_"
+
+
+def assert_close(found, expected, rtol=1e-10):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("solver", "how"), SETTINGS)
+@pytest.mark.parametrize("priors", [None, PRIORS])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_lda_agrees_with_scikit_learn(solver, how, priors, n_classes):
+    rows, y = X[n_classes > Y], Y[n_classes > Y]
+    priors = None if priors is None else np.array(priors[:n_classes]) / sum(priors[:n_classes])
+    options = {"priors": priors, "store_covariance": True, **how}
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver, **options).fit(rows, y)
+    ours = LinearDiscriminantAnalysis(solver, **options).fit(rows, y)
+    for method in ("decision_function", "predict_proba"):
+        assert_close(getattr(ours, method)(rows), getattr(theirs, method)(rows))
+    for name in ATTRIBUTES:
+        assert hasattr(ours, name) == hasattr(theirs, name), name
+        if hasattr(theirs, name):
+            assert_close(getattr(ours, name), getattr(theirs, name))
+    if solver != "lsqr":
+        found, expected = ours.transform(rows), theirs.transform(rows)
+        assert_close(found * np.sign((found * expected).sum(axis=0)), expected, 1e-9)
+
+
+@pytest.mark.parametrize("how", [{"shrinkage": 0.3}, {"covariance_estimator": covariance.OAS()}])
+def test_qda_agrees_with_scikit_learn(how):
+    theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(solver="eigen", **how).fit(X, Y)
+    ours = QuadraticDiscriminantAnalysis(solver="eigen", **how).fit(X, Y)
+    assert_close(ours.decision_function(X), theirs.decision_function(X))
+
+
+def test_priors_of_qda_stay_as_they_are():
+    theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(priors=[1, 1, 2]).fit(X, Y)
+    ours = QuadraticDiscriminantAnalysis(priors=[1, 1, 2]).fit(X, Y)
+    assert ours.priors_.tolist() == [1, 1, 2]
+    assert_close(ours.predict_proba(X), theirs.predict_proba(X))
+    assert set(ours.sample(50, random_state=0)[1]) == {0, 1, 2}
+
+
+def test_priors_of_lda_are_divided_by_their_sum():
+    with pytest.warns(UserWarning, match="priors do not sum to 1") as caught:
+        lda = LinearDiscriminantAnalysis(priors=[1, 1, 2]).fit(X, Y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert lda.priors_.tolist() == [0.25, 0.25, 0.5]
+
+
+def test_dropped_directions_are_reported_once():
+    wide = np.column_stack([X, X[:, :2]])
+    with pytest.warns(CollinearityWarning, match=r"^2 of 7 directions") as caught:
+        lda = LinearDiscriminantAnalysis().fit(wide, Y)
+    lda.predict(wide)  # without another warning, which would be an error
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis().fit(wide, Y)
+    assert_close(lda.decision_function(wide), theirs.decision_function(wide))
+    with pytest.raises(SingularCovarianceError, match="solver='svd', which drops") as refusal:
+        LinearDiscriminantAnalysis("eigen").fit(wide, Y)
+    assert "reg_param" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_float32_in_gives_float32_out_as_there(dtype, tmp_path):
+    rows = X.astype(dtype)
+    theirs = discriminant_analysis.LinearDiscriminantAnalysis().fit(rows, Y)
+    ours = LinearDiscriminantAnalysis().fit(rows, Y)
+    ours.save(tmp_path / "lda")
+    for lda in (ours, streamgda.load(tmp_path / "lda")):
+        for method in ("decision_function", "predict_proba", "transform"):
+            assert getattr(lda, method)(rows).dtype == getattr(theirs, method)(rows).dtype == dtype
+        for name in ("coef_", "intercept_", "means_", "xbar_", "priors_", "scalings_"):
+            assert getattr(lda, name).dtype == getattr(theirs, name).dtype
+    assert ours.partial_fit(X, Y).coef_.dtype == np.float64
+
+
+@pytest.mark.parametrize("make", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_refusals(make, tmp_path):
+    with pytest.raises(NotImplementedError, match="shrinkage not supported with 'svd' solver"):
+        make(shrinkage=0.1).fit(X, Y)
+    with pytest.raises(InvalidParameterError, match="solver='other'; expected one of 'svd'"):
+        make(solver="other").fit(X, Y)
+    with pytest.raises(InvalidParameterError, match="an object with a method fit"):
+        make(solver="eigen", covariance_estimator=3).fit(X, Y)
+    given = make(solver="eigen", covariance_estimator=covariance.OAS())
+    with pytest.raises(InvalidParameterError, match="partial_fit gets them in parts"):
+        given.partial_fit(X, Y)
+    with pytest.raises(InvalidParameterError, match="needs rows in memory"):
+        given.fit(held(X, "zarr"), held(Y, "zarr"))
+    with pytest.raises(InvalidParameterError, match="takes no sample_weight"):
+        given.fit(X, Y, np.ones(len(Y)))
+    with pytest.raises(InvalidParameterError, match="cannot be saved"):
+        given.fit(X, Y).save(tmp_path / "estimator")
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask", "frame"])
+def test_streams_and_stores_give_the_same(kind):
+    whole = LinearDiscriminantAnalysis("eigen", priors=PRIORS).fit(X, Y)
+    found = LinearDiscriminantAnalysis("eigen", priors=PRIORS)
+    found.partial_fit(held(X[:90], kind), held(Y[:90], kind)).partial_fit(X[90:], Y[90:])
+    if kind != "frame":
+        assert_close(found.coef_, whole.coef_)
+    again = LinearDiscriminantAnalysis.from_moments(whole.moments_, solver="eigen", priors=PRIORS)
+    assert_same_bits(results(again, X), results(whole, X))
