@@ -47,7 +47,7 @@ class GaussianNB(GaussianClassifier):
         return "diag"
 
     def _regularisation(self) -> Regularisation:
-        return Regularisation(var_smoothing=self.var_smoothing)
+        return Regularisation(var_smoothing=self.var_smoothing, advice="Set var_smoothing above 0")
 
     @property
     def class_prior_(self) -> np.ndarray:

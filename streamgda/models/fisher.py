@@ -140,7 +140,7 @@ class FisherDiscriminant:
             If the covariance within classes has no inverse.
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
-        how = Regularisation(shrinkage=shrinkage, tol=tol)
+        how = Regularisation(shrinkage=shrinkage, tol=tol, advice="Set shrinkage above 0")
         tied = pooled(moments.covariance_type)
         moments = moments.reduce(tied)
         check_classes(moments.classes, moments.class_count, least=2)
