@@ -159,6 +159,10 @@ def test_a_class_with_one_row_is_refused():
     X, y = np.vstack([X, [[9.0, 9, 9]]]), np.append(y, 7)
     with pytest.raises(SingularCovarianceError) as refusal:
         QuadraticDiscriminantAnalysis().fit(X, y)
+    assert "Increase reg_param, or use solver='eigen' with shrinkage" in str(refusal.value)
+    assert "pooling" not in str(refusal.value)
+    with pytest.raises(SingularCovarianceError) as refusal:
+        GaussianDiscriminantAnalysis().fit(X, y)
     message = str(refusal.value)
     assert "1 of 4 classes is singular: class 7 (rank 0 of 3, 1 row)" in message
     for remedy in ("reg_param", "shrinkage", "pooling", "var_smoothing", "'tied' or 'diag'"):
