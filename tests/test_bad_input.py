@@ -324,7 +324,7 @@ def test_one_class():
 def test_a_class_with_one_row():
     X, y = blobs()
     y[0] = 9
-    match = r"class 9 \(rank 0 of 4, 1 row\).*Regularise .*reg_param.* or give more rows"
+    match = r"class 9 \(rank 0 of 4, 1 row\).*reg_param.* or give more rows"
     refuses(SingularCovarianceError, match, GaussianDiscriminantAnalysis("full"), "fit", X, y)
     begun = QuadraticDiscriminantAnalysis().partial_fit(X, y)
     refuses(SingularCovarianceError, match, begun, "predict", X)

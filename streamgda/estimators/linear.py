@@ -180,12 +180,12 @@ class LinearDiscriminantAnalysis(
         return LinearModel.of(covariances, moments.means, priors, how, **own)
 
     def _compute_model(self) -> LinearModel:
+        model: Any = super()._compute_model()  # refuses priors that are no numbers
         given = self._settings.priors
         if given is not None and abs(np.sum(given) - 1) > _PRIOR_ERROR:
             warnings.warn(
                 "The priors do not sum to 1. Renormalizing", stacklevel=calls_within() + 1
             )
-        model: Any = super()._compute_model()
         dropped = model.features.size - model.rank
         if dropped and dropped != getattr(self, "_reported_dropped", 0):
             warnings.warn(
