@@ -159,7 +159,8 @@ class LinearDiscriminantAnalysis(
     def _priors_of(self, moments: ClassMoments) -> np.ndarray:
         priors = self.priors
         if priors is not None:
-            priors = as_numbers("priors", priors, "one number for each class")
+            n = moments.classes.size
+            priors = as_numbers("priors", priors, f"one number for each of the {n} classes")
             total = priors.sum()
             if total > 0 and abs(total - 1) > _PRIOR_ERROR:
                 priors = priors / total
