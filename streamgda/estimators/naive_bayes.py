@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.single import SingleAsRows
 from streamgda.models.covariance import Regularisation
 
 
-class GaussianNB(GaussianClassifier):
+class GaussianNB(SingleAsRows):
     """Gaussian naive Bayes: a variance for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows. In
@@ -52,19 +53,22 @@ class GaussianNB(GaussianClassifier):
     @property
     def class_prior_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
-        return self.model_.priors
+        return self._in_type(self.model_.priors)
 
     @property
     def theta_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
+        return self._in_type(self.model_.means)
 
     @property
     def var_(self) -> np.ndarray:
         """Smoothed variances, shape (n_classes, n_features)."""
-        return self._covariances.values
+        return self._in_type(self._covariances.values)
 
     @property
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._amounts[1]
+
+    def _is_single_score(self, scorer: Scorer) -> bool:
+        return scorer.name in ("posterior", "log_posterior", "joint_log_likelihood")

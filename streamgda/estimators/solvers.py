@@ -1,8 +1,7 @@
-"""Base of LDA and QDA: solvers, covariance estimators and data types, as in scikit-learn."""
+"""Base of LDA and QDA: solvers and covariance estimators, as in scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators.gaussian import DiscriminantAnalysis
-from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.single import SingleAsRows
 from streamgda.estimators.validation import validate_labelled
 from streamgda.models.covariance import Covariances
 from streamgda.models.gaussian import GaussianModel
@@ -75,7 +74,7 @@ class GivenCovariances:
         return cls(each, fitted(X))
 
 
-class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
+class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
     """Base of the discriminant analyses with a `solver` and a `covariance_estimator`."""
 
     _SOLVERS: ClassVar[tuple[str, ...]]
@@ -87,7 +86,6 @@ class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
     store_covariance: bool
 
     _given: GivenCovariances | None = None
-    _single = False  # all rows so far were float32
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -125,9 +123,7 @@ class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
     def _accumulated(
         self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool, *more: Any
     ) -> ClassMoments:
-        single = _is_single(X)
         moments = super()._accumulated(settings, X, y, sample_weight, first, *more)
-        self._single = single and (first or self._single)
         if first:
             self._given = settings._given_covariances(self, X, y, sample_weight, moments)
         return moments
@@ -138,8 +134,6 @@ class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
                 "covariance_estimator needs all rows at once, and partial_fit gets them in parts; "
                 "use fit, or a shrinkage"
             )
-        if self._single and not _is_single(X):
-            self._single = False
         return super()._with_rows(settings, X, *arguments)
 
     def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
@@ -203,25 +197,10 @@ class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
                 f"{type(self).__name__} has covariance_ with store_covariance=True only"
             )
 
-    def _in_type(self, values: np.ndarray) -> np.ndarray:
-        """Return values as float32 if all rows were, as in scikit-learn."""
-        return values.astype(np.float32) if self._single else values
-
     @property
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._in_type(self.moments_.means)
-
-    # --- scoring ------------------------------------------------------------------------------
-
-    def _is_single_score(self, scorer: Scorer) -> bool:
-        """Return True if float32 rows have float32 scores of that kind."""
-        return False
-
-    def _score_rows(self, scorer: Scorer, X: Any, out: Any = None) -> Any:
-        scores = super()._score_rows(scorer, X, out)
-        single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
-        return scores.astype(np.float32) if single else scores
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -232,19 +211,4 @@ class SolvedDiscriminantAnalysis(DiscriminantAnalysis):
                 "an estimator with a covariance_estimator cannot be saved, as its type is not one "
                 "of this package; use pickle or joblib"
             )
-        attributes, arrays = super()._state()
-        return attributes | ({"rows": "float32"} if self._single else {}), arrays
-
-    @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = super()._restored(attributes, arrays)
-        estimator._single = attributes.get("rows") == "float32"
-        return estimator
-
-
-def _is_single(X: Any) -> bool:
-    """Return True for rows of float32."""
-    dtypes = getattr(X, "dtypes", None)  # of a data frame
-    if dtypes is not None:
-        return all(dtype == np.float32 for dtype in dtypes)
-    return bool(getattr(X, "dtype", None) == np.float32)
+        return super()._state()
