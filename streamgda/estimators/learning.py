@@ -338,10 +338,12 @@ class MomentLearner(RowClassifier):
             return
         kept = settings._kept()
         if self.moments_.covariance_type != kept["covariance_type"]:
+            held = structure_of(self.moments_.covariance_type)
+            wanted = structure_of(kept["covariance_type"])
+            reduced = f", or from_moments with moments_.reduce({wanted.name!r})"
             raise InvalidParameterError(
-                f"covariance_type={kept['covariance_type']!r}, but the rows so far were kept "
-                f"for {self.moments_.covariance_type!r}; call fit, or from_moments with "
-                f"moments_.reduce({kept['covariance_type']!r})"
+                f"covariance_type={wanted.name!r}, but the rows so far were kept for "
+                f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
             )
         if kept["norms"] and not self.moments_.norms:
             raise InvalidParameterError(
