@@ -1,6 +1,5 @@
 """Bad input: the message says what came, what was expected and what to do; nothing changes."""
 
-import json
 import re
 
 import naive
@@ -11,28 +10,23 @@ import zarr
 from samples import KINDS, blobs, held, snapshot
 from scipy import sparse
 
-import streamgda
 from streamgda import (
     ClassMoments,
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
-    GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     ThresholdClassifier,
     accumulate,
-    open_store,
 )
 from streamgda.engine import plan
 from streamgda.errors import (
-    FormatError,
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     SingularCovarianceError,
     SourceError,
-    SourceNotFoundError,
     StreamGDAError,
 )
 
@@ -505,81 +499,6 @@ def test_groups_in_place_of_arrays(fitted):
     refuses(SourceError, "y is a zarr group", fitted, "fit", group["rows"], group)
     with pytest.raises(SourceError, match=match):
         accumulate(group, y)
-
-
-def test_open_store(tmp_path):
-    X, y = blobs()
-    group = zarr.create_group(tmp_path / "store")
-    group.create_array("X", data=X)
-    group.create_array("labels", data=y)
-    group.create_group("deeper")
-    rows, labels = open_store(tmp_path / "store", y="labels")
-    assert np.array_equal(rows[...], X)
-    assert np.array_equal(labels[...], y)
-    assert open_store(tmp_path / "store", y=None)[1] is None
-    with pytest.raises(SourceNotFoundError, match="nowhere does not exist; expected a zarr group"):
-        open_store(tmp_path / "nowhere")
-    with pytest.raises(SourceError, match="lacks labels: it has no array 'y', but X, labels"):
-        open_store(tmp_path / "store")
-    with pytest.raises(SourceError, match="lacks rows: it has no array 'rows'"):
-        open_store(tmp_path / "store", X="rows")
-    with pytest.raises(SourceError, match="'deeper' is a group; expected an array of rows"):
-        open_store(tmp_path / "store", X="deeper")
-    with pytest.raises(SourceError, match="is a zarr array without labels"):
-        open_store(tmp_path / "store" / "X")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(SourceError, match="cannot be opened as zarr"):
-        open_store(tmp_path / "text")
-
-
-def test_saved_files_of_another_version(tmp_path, fitted):
-    path = tmp_path / "lda"
-    fitted.save(path)
-    metadata = json.loads((path / "zarr.json").read_text())
-    metadata["attributes"]["streamgda"]["version"] = 99
-    (path / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(FormatError, match=r"version 99; .* reads version 3, 4. Update streamgda"):
-        streamgda.load(path)
-
-
-@pytest.mark.parametrize("keep", [0.0, 0.5, 0.95])
-def test_truncated_zip_files(tmp_path, fitted, keep):
-    path = tmp_path / "lda.zip"
-    fitted.save(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(FormatError, match=r"lda.zip is not a zarr group that can be read"):
-        streamgda.load(path)
-
-
-def test_truncated_and_missing_chunks(tmp_path, fitted):
-    path = tmp_path / "lda"
-    fitted.save(path)
-    chunks = sorted(file for file in path.rglob("*") if file.is_file() and file.name != "zarr.json")
-    assert len(chunks) > 5
-    for chunk in chunks:
-        content = chunk.read_bytes()
-        for damaged in (content[:-1], content[: len(content) // 2], b""):
-            chunk.write_bytes(damaged)
-            with pytest.raises(FormatError, match="is damaged"):
-                streamgda.load(path)
-        chunk.unlink()
-        with pytest.raises(FormatError, match="is damaged"):
-            streamgda.load(path)
-        chunk.write_bytes(content)
-    streamgda.load(path)
-
-
-@pytest.mark.parametrize("load", [streamgda.load, ClassMoments.load, GaussianModel.load])
-def test_files_that_are_not_ours(tmp_path, load):
-    with pytest.raises(SourceNotFoundError, match="nothing does not exist"):
-        load(tmp_path / "nothing")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(FormatError, match="is not a zarr group that can be read"):
-        load(tmp_path / "text")
-    zarr.create_group(tmp_path / "group")
-    with pytest.raises(FormatError, match="is a zarr group, but not one that streamgda saved"):
-        load(tmp_path / "group")
 
 
 def test_every_error_is_of_a_built_in_kind_too():

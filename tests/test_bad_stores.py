@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from matplotlib.figure import Figure
+from samples import blobs
 from zarr.storage import MemoryStore
 
 from streamgda import (
@@ -24,7 +25,13 @@ from streamgda import (
 )
 from streamgda.datasets import convert
 from streamgda.engine import plan
-from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, SourceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
 from streamgda.plots import plot_densities
 from streamgda.runtime import retry
 from streamgda.storage.saved import state_of
@@ -435,3 +442,28 @@ def test_labels_that_are_too_few_or_too_many(tmp_path, n_labels):
     with pytest.raises(InvalidDataError, match=match):
         accumulate(X, y, checkpoint=tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
+
+
+def test_open_store(tmp_path):
+    X, y = blobs()
+    group = zarr.create_group(tmp_path / "store")
+    group.create_array("X", data=X)
+    group.create_array("labels", data=y)
+    group.create_group("deeper")
+    rows, labels = open_store(tmp_path / "store", y="labels")
+    assert np.array_equal(rows[...], X)
+    assert np.array_equal(labels[...], y)
+    assert open_store(tmp_path / "store", y=None)[1] is None
+    with pytest.raises(SourceNotFoundError, match="nowhere does not exist; expected a zarr group"):
+        open_store(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="lacks labels: it has no array 'y', but X, labels"):
+        open_store(tmp_path / "store")
+    with pytest.raises(SourceError, match="lacks rows: it has no array 'rows'"):
+        open_store(tmp_path / "store", X="rows")
+    with pytest.raises(SourceError, match="'deeper' is a group; expected an array of rows"):
+        open_store(tmp_path / "store", X="deeper")
+    with pytest.raises(SourceError, match="is a zarr array without labels"):
+        open_store(tmp_path / "store" / "X")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(SourceError, match="cannot be opened as zarr"):
+        open_store(tmp_path / "text")

@@ -6,9 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 import zarr
+from samples import blobs
 from saved_states import assert_same, some_moments
 
-from streamgda import storage
+import streamgda
+from streamgda import GaussianModel, LinearDiscriminantAnalysis, storage
 from streamgda.errors import FormatError, SourceNotFoundError
 from streamgda.moments import ClassMoments
 from streamgda.storage.saved import state_of
@@ -253,3 +255,61 @@ def test_impossible_values(saved):
         storage.write(saved, "moments", attributes, arrays)
         with pytest.raises(FormatError, match=f"damaged: {name} holds impossible values"):
             ClassMoments.load(saved)
+
+
+# --- saved estimators -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted():
+    return LinearDiscriminantAnalysis().fit(*blobs())
+
+
+def test_saved_files_of_another_version(tmp_path, fitted):
+    path = tmp_path / "lda"
+    fitted.save(path)
+    metadata = json.loads((path / "zarr.json").read_text())
+    metadata["attributes"]["streamgda"]["version"] = 99
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(FormatError, match=r"version 99; .* reads version 3, 4. Update streamgda"):
+        streamgda.load(path)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.95])
+def test_truncated_zip_files(tmp_path, fitted, keep):
+    path = tmp_path / "lda.zip"
+    fitted.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(FormatError, match=r"lda.zip is not a zarr group that can be read"):
+        streamgda.load(path)
+
+
+def test_truncated_and_missing_chunks(tmp_path, fitted):
+    path = tmp_path / "lda"
+    fitted.save(path)
+    chunks = sorted(file for file in path.rglob("*") if file.is_file() and file.name != "zarr.json")
+    assert len(chunks) > 5
+    for chunk in chunks:
+        content = chunk.read_bytes()
+        for damaged in (content[:-1], content[: len(content) // 2], b""):
+            chunk.write_bytes(damaged)
+            with pytest.raises(FormatError, match="is damaged"):
+                streamgda.load(path)
+        chunk.unlink()
+        with pytest.raises(FormatError, match="is damaged"):
+            streamgda.load(path)
+        chunk.write_bytes(content)
+    streamgda.load(path)
+
+
+@pytest.mark.parametrize("load", [streamgda.load, ClassMoments.load, GaussianModel.load])
+def test_files_that_are_not_ours(tmp_path, load):
+    with pytest.raises(SourceNotFoundError, match="nothing does not exist"):
+        load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(FormatError, match="is not a zarr group that can be read"):
+        load(tmp_path / "text")
+    zarr.create_group(tmp_path / "group")
+    with pytest.raises(FormatError, match="is a zarr group, but not one that streamgda saved"):
+        load(tmp_path / "group")
