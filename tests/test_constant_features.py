@@ -50,7 +50,10 @@ def test_labels_are_those_of_scikit_learn(name, params):
 def test_shrinkage_gives_them_a_variance_in_scikit_learn_only(shrinkage):
     X, y = rows()
     theirs, ours = fitted(
-        "QuadraticDiscriminantAnalysis", X, y, solver="eigen", shrinkage=shrinkage
+        *("QuadraticDiscriminantAnalysis", X, y),
+        solver="eigen",
+        shrinkage=shrinkage,
+        store_covariance=True,
     )
     assert ours.constant_features_.tolist() == [1, 4]
     variances = ours.covariance_[:, [1, 4], [1, 4]]

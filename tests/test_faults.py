@@ -203,11 +203,21 @@ def once_there(path, call):
     threading.Thread(target=wait, daemon=True).start()
 
 
+def interrupt(number, frame):
+    """Raise KeyboardInterrupt, but later within ``__del__``, where Python would ignore it."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
 @pytest.mark.usefixtures("small_parts")
 def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, waiting, tmp_path):
     X, y, go_on = waiting
     path = tmp_path / "kept"
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, interrupt)
     try:
         once_there(path, lambda: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt) as stopped:

@@ -67,7 +67,7 @@ def refuse(name, message, attributes=(), **arrays):
         ("model", "means", lambda a: changed(a, _0=NAN), "means holds impossible values"),
         ("model", "roots", lambda a: -a, "roots are not positive"),
         ("model", "log_determinants", lambda a: a + 1, "not those of its roots"),
-        ("model", "priors", lambda a: a * 0.9, "sum of the priors"),
+        ("model", "priors", lambda a: -a, "priors must be non-negative"),
         ("model", "priors", lambda a: changed(a, _0=-1), "must be non-negative"),
         ("bernoulli", "log_one", lambda a: -a, "above one"),
         ("bernoulli", "log_one", lambda a: a - 1, "do not sum to one"),

@@ -46,6 +46,7 @@ class MomentClassifier(MomentLearner):
     """Base of the estimators, which define the moments to keep and the model they determine."""
 
     _model_type: Any
+    _any_sum_of_priors = False  # priors are accepted that do not sum to one
     _only_shown = False  # True for a copy that computes no attributes
 
     def _make_model(self, moments: ClassMoments) -> Any:
@@ -356,5 +357,6 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     kept_by(estimator)
     priors = getattr(estimator, "priors", getattr(estimator, "class_prior", None))
     if priors is not None:
-        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)), normalised=False)
+        normalised = not estimator._any_sum_of_priors
+        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)), normalised=normalised)
     return estimator

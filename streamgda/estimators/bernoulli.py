@@ -157,7 +157,7 @@ class BernoulliNB(MomentClassifier):
         self._check_alpha(X.shape[1])
         function = partial(_binarised, threshold=self._threshold())
         if sample_weight is not None and adapter_of(sample_weight).in_memory:
-            ignored = np.equal(sample_weight, 0)
+            ignored = np.asarray(sample_weight) == 0
             if ignored.any() and ignored.shape == (X.shape[0],):
                 function = partial(function, ignored=ignored)
         return as_source(X).map(function, np.uint8, X.shape[1])

@@ -204,8 +204,8 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     >>> X, y = load_iris(return_X_y=True)
     >>> QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
     0.98
-    >>> QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.1).fit(X, y).score(X, y)
-    0.9733333333333334
+    >>> QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.5).fit(X, y).score(X, y)
+    0.9666666666666667
     """
 
     _SOLVERS = "svd", "eigen"

@@ -77,6 +77,7 @@ class GivenCovariances:
 class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
     """Base of the discriminant analyses with a `solver` and a `covariance_estimator`."""
 
+    _any_sum_of_priors = True
     _SOLVERS: ClassVar[tuple[str, ...]]
     _NOT_WITH_SVD: ClassVar[str]  # the refusal of a covariance estimator
 
