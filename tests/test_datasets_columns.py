@@ -131,7 +131,7 @@ def test_text_in_columns_that_are_left_out(tmp_path):
         ({"format": "xls"}, InvalidParameterError, "format='xls'; expected 'csv'"),
         ({"keep_index": 2}, InvalidParameterError, "keep_index=2; expected True or False"),
         ({"delimiter": '"'}, InvalidParameterError, "delimiter must be one character"),
-        ({"colums": 2}, TypeError, "unexpected keyword argument 'colums'"),
+        ({"column": 2}, TypeError, "unexpected keyword argument 'column'"),
     ],
 )
 def test_unusable_choices(tmp_path, options, error, match):

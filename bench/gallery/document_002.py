@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -12,8 +14,8 @@ from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscrimin
 from streamgda.plots import plot_decision_boundary
 
 MODELS = {
-    "QDA": QuadraticDiscriminantAnalysis,
-    "LDA": LinearDiscriminantAnalysis,
+    "QDA": partial(QuadraticDiscriminantAnalysis, store_covariance=True),
+    "LDA": partial(LinearDiscriminantAnalysis, store_covariance=True),
     "naive Bayes": GaussianNB,
 }
 
