@@ -78,6 +78,10 @@ class LinearModel(GaussianModel):
         shared = super()._solved(centre[None])[0]
         return coefficients + shared, intercepts + 0.5 * float(centre @ shared)
 
+    @cached_property
+    def _packed_discriminants(self) -> PackedVectors:
+        return PackedVectors(self.discriminants[0])
+
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the linear discriminants of the solver.
 
@@ -93,8 +97,8 @@ class LinearModel(GaussianModel):
         ndarray, shape (n_rows, n_classes)
             Discriminants.
         """
-        coefficients, intercepts = self.discriminants
-        return self._linear_functions(X, first_row, PackedVectors(coefficients), intercepts)
+        vectors, offsets = self._packed_discriminants, self.discriminants[1]
+        return self._linear_functions(X, first_row, vectors, offsets)
 
     def _state(self) -> State:
         attributes, arrays = super()._state()
