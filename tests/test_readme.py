@@ -1,4 +1,4 @@
-"""Every example of the README runs, in its order, in one folder."""
+"""Every example of the README and of a page of the documentation runs, in its order."""
 
 import os
 import re
@@ -11,18 +11,22 @@ import pytest
 
 from streamgda.cli import main
 
-README = Path(__file__).parent.parent / "README.md"
+TOP = Path(__file__).parent.parent
+README = TOP / "README.md"
+PAGES = sorted((TOP / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_examples_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    blocks = BLOCK.findall(README.read_text())
-    assert {kind for kind, _ in blocks} == {"python", "console"}
+    blocks = BLOCK.findall(page.read_text())
+    if page == README:
+        assert {kind for kind, _ in blocks} == {"python", "console"}
     for kind, text in blocks:
         if kind == "python":
-            exec(compile(text, "README.md", "exec"), names)
+            exec(compile(text, page.name, "exec"), names)
         else:
             for line in text.splitlines():
                 run_command(line.removeprefix("$ "))

@@ -28,3 +28,9 @@ class FrameRows(RowSource):
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.values.iloc[start:stop])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if all are strings."""
+        names = tuple(getattr(self.values, "columns", ()))
+        return names if names and all(isinstance(name, str) for name in names) else None

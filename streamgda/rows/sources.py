@@ -110,6 +110,11 @@ class RowSource:
         return self.values
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if the container has them and all are strings."""
+        return None
+
+    @property
     def shareable(self) -> bool:
         """True if other processes can open the container themselves."""
         return False
