@@ -35,6 +35,8 @@ class Table:
         last has `rows` rows, unless the user gave batches.
     unit : int
         Number of rows of which a block should be a multiple, so that chunks are read once.
+    feature_names : tuple of str or None
+        Names of the features; None if they have none.
     """
 
     n_rows: int | None
@@ -43,6 +45,7 @@ class Table:
     label_dtype: np.dtype | None
     blocks: Callable[[int], Iterator[Block]]
     unit: int = 1
+    feature_names: tuple[str, ...] | None = None
 
 
 class Column(Protocol):
