@@ -18,7 +18,7 @@ from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscrim
 from streamgda.models.fisher import FisherDiscriminant
 from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
-from streamgda.storage.opening import open_store
+from streamgda.rows.opening import open_store
 
 __version__ = version("streamgda")
 

@@ -25,7 +25,7 @@ ROOMS = {
     "engine": "errors runtime storage rows moments models",
     "engine.dask": "errors runtime storage rows moments models engine",
     "estimators": "errors runtime storage rows moments models engine",
-    "__init__": "storage moments models engine estimators",  # the public names
+    "__init__": "rows moments models engine estimators",  # the public names
     "datasets": "errors runtime storage rows moments models engine estimators __init__",
     "plots": "errors runtime rows moments models engine estimators __init__",
     "cli": "errors runtime storage rows moments models engine estimators __init__ datasets plots",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from streamgda.errors import InvalidDataError, ReadError, SourceError
 from streamgda.rows.masked import as_slab
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
+from streamgda.storage.opening import open_node
 
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
@@ -133,6 +135,47 @@ class StoredArray:
         # Causes often cannot be pickled, and dask sends errors from process to process.
         raised.__cause__ = raised.__context__ = None
         raise raised
+
+
+def open_arrays(
+    path: Any,
+    X: str,
+    y: str | None,
+    *,
+    missing: str = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
+
+    Parameters and errors are those of `streamgda.open_store`.
+    """
+    import zarr  # noqa: PLC0415
+
+    node = open_node(path, missing=missing, storage_options=storage_options)
+    if not isinstance(node, zarr.Group):
+        if y is None:
+            return node, None
+        raise SourceError(
+            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
+        )
+    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+
+
+def _member(group: Any, path: Any, name: str, what: str) -> Any:
+    # The array is opened by its name, because some stores cannot list their contents.
+    try:
+        node = with_retries(lambda: group.get(name))
+    except Exception as error:  # the kind depends on the store
+        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
+    if node is not None and hasattr(node, "shape"):
+        return node
+    if node is not None:
+        raise SourceError(f"{path}: {name!r} is a group; expected an array of {what}")
+    try:
+        others = ", ".join(sorted(group.array_keys())) or "none at all"
+    except Exception:
+        others = "others that cannot be listed"
+    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
 
 
 def _is_group(X: Any) -> bool:

@@ -22,74 +22,6 @@ from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
 
-def open_store(
-    path: Any,
-    X: str = "X",
-    y: str | None = "y",
-    *,
-    missing: Literal["fill", "error"] = "fill",
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[Any, Any]:
-    """Open the rows and the labels of a zarr group for reading.
-
-    Parameters
-    ----------
-    path : path, URL or zarr store
-        A file is read as a zip file, a directory as a zarr store. URLs are read through fsspec:
-        ``http://``, ``s3://`` (with s3fs) and others.
-    X : str
-        Name of the array of rows.
-    y : str or None
-        Name of the array of labels; None if labels are not needed.
-    missing : {"fill", "error"}
-        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
-        chunks that hold nothing else, or an error when it is read.
-    storage_options : dict, optional
-        Options of the file system of a URL: credentials, an endpoint.
-
-    Returns
-    -------
-    X : zarr.Array, shape (n_rows, n_features)
-        The rows.
-    y : zarr.Array, shape (n_rows,), or None
-        The labels.
-
-    Raises
-    ------
-    SourceNotFoundError
-        If the store does not exist.
-    SourceError
-        If the store is not a zarr group, or lacks one of the arrays.
-    """
-    import zarr  # noqa: PLC0415
-
-    node = open_node(path, missing=missing, storage_options=storage_options)
-    if not isinstance(node, zarr.Group):
-        if y is None:
-            return node, None
-        raise SourceError(
-            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
-        )
-    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
-
-
-def _member(group: Any, path: Any, name: str, what: str) -> Any:
-    # The array is opened by its name, because some stores cannot list their contents.
-    try:
-        node = with_retries(lambda: group.get(name))
-    except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
-    if node is not None and hasattr(node, "shape"):
-        return node
-    if node is not None:
-        raise SourceError(f"{path}: {name!r} is a group; expected an array of {what}")
-    try:
-        others = ", ".join(sorted(group.array_keys())) or "none at all"
-    except Exception:
-        others = "others that cannot be listed"
-    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
-
-
 def open_node(
     store: Any,
     *,
@@ -103,8 +35,11 @@ def open_node(
     Parameters
     ----------
     store : path, URL, zarr store or zarr group
-    missing, storage_options
-        As of `open_store`.
+    missing : {"fill", "error"}
+        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
+        chunks that hold nothing else, or an error when it is read.
+    storage_options : dict, optional
+        Options of the file system of a URL: credentials, an endpoint.
     guard : callable, optional
         Wraps the zarr store in another one; see `streamgda.storage.guards`.
     mode : {"r", "r+"}
@@ -116,8 +51,10 @@ def open_node(
 
     Raises
     ------
-    SourceNotFoundError, SourceError
-        As of `open_store`.
+    SourceNotFoundError
+        If the store does not exist.
+    SourceError
+        If it is not zarr, or cannot be opened.
     """
     if missing not in ("fill", "error"):
         raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")

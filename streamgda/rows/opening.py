@@ -1,0 +1,101 @@
+"""`open_store`: rows and labels in files of any kind, opened for reading.
+
+A new kind of files takes an opener in the module of its adapter, and one line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from streamgda.errors import InvalidParameterError
+from streamgda.rows.stores import open_arrays
+
+
+class FileKind(NamedTuple):
+    """A kind of files.
+
+    Attributes
+    ----------
+    accepts : callable
+        Called with the path; returns True if it is of this kind. Libraries are not imported.
+    opener : callable
+        Called as ``opener(path, X, y, **options)`` with the options of `open_store` that the
+        caller gave; returns the rows, and the labels or None.
+    options : tuple of str
+        Names of the options that it takes.
+    """
+
+    accepts: Callable[[Any], bool]
+    opener: Callable[..., tuple[Any, Any]]
+    options: tuple[str, ...]
+
+
+# In the order in which they are asked; what no other kind accepts is zarr.
+KINDS: tuple[FileKind, ...] = (
+    FileKind(lambda path: True, open_arrays, ("missing", "storage_options")),
+)
+
+
+def open_store(
+    path: Any,
+    X: str = "X",
+    y: str | None = "y",
+    *,
+    label: str | None = None,
+    features: str | Sequence[str] | None = None,
+    missing: Literal["fill", "error"] = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """Open the rows and the labels of a zarr group or another file for reading.
+
+    Parameters
+    ----------
+    path : path, URL or zarr store
+        A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
+        store. URLs are read through fsspec: ``http://``, ``s3://`` (with s3fs) and others.
+    X : str
+        Name of the zarr array of rows.
+    y : str or None
+        Name of the zarr array of labels; None if labels are not needed.
+    label : str, optional
+        Name of the column of labels, for tables.
+    features : str or sequence of str, optional
+        Names of the columns of features, for tables; by default all but the labels.
+    missing : {"fill", "error"}
+        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
+        chunks that hold nothing else, or an error when it is read.
+    storage_options : dict, optional
+        Options of the file system of a URL: credentials, an endpoint.
+
+    Returns
+    -------
+    X : zarr.Array or source of rows, shape (n_rows, n_features)
+        The rows.
+    y : zarr.Array or source of labels, shape (n_rows,), or None
+        The labels.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If the store does not exist.
+    SourceError
+        If the store is not a zarr group, or lacks one of the arrays.
+    InvalidParameterError
+        If an option does not apply to files of this kind.
+    """
+    kind = next(kind for kind in KINDS if kind.accepts(path))
+    given = {
+        "label": label,
+        "features": features,
+        "missing": None if missing == "fill" else missing,
+        "storage_options": storage_options,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    for name, value in options.items():
+        if name not in kind.options:
+            raise InvalidParameterError(
+                f"{name}={value!r} does not apply to {path}, which is opened with "
+                f"{', '.join(kind.options)}"
+            )
+    return kind.opener(path, X, y, **options)
