@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +40,11 @@ class Slabs:
             )
         return Slabs(n_rows)
 
-    def read(self, *sources: RowSource, first: int = 0) -> Iterator[tuple[int, list[np.ndarray]]]:
+    def read(self, *sources: RowSource, first: int = 0) -> Generator[tuple[int, list[np.ndarray]]]:
         """Yield the number of the first row and the rows of each slab; read one slab ahead.
 
-        Each slab is released when the next one is requested. Slabs before row `first`, the first
-        row of a slab, are left out.
+        Each slab is released when the next one is requested; at the end the sources are closed.
+        Slabs before row `first`, the first row of a slab, are left out.
         """
         n_rows = sources[0].n_rows
         starts = range(first, n_rows, self.n_rows)
@@ -52,13 +53,18 @@ class Slabs:
             stop = min(start + self.n_rows, n_rows)
             return [source.read(start, stop) for source in sources]
 
-        def in_order() -> Iterator[list[np.ndarray]]:
+        def in_order() -> Generator[list[np.ndarray]]:
             if not starts or all(source.read_as_views for source in sources):
                 yield from map(slab, starts)
                 return
             yield from threads.one_ahead(slab, ((start,) for start in starts))
 
-        for start, block in zip(starts, in_order(), strict=True):
-            yield start, block
+        try:
+            with contextlib.closing(in_order()) as read:
+                for start, block in zip(starts, read, strict=True):
+                    yield start, block
+                    for source in sources:
+                        source.release()
+        finally:
             for source in sources:
-                source.release()
+                source.close()

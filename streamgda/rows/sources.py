@@ -126,6 +126,9 @@ class RowSource:
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
 
+    def close(self) -> None:
+        """Close what reading has opened, such as files; it is opened again when needed."""
+
     # --- what all adapters share --------------------------------------------------------------
 
     @property

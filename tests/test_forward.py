@@ -1,0 +1,128 @@
+"""Rows that are read forwards: a cursor that resumes, and starts again at an earlier row."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamgda import accumulate
+from streamgda.errors import ReadError
+from streamgda.rows.forward import ForwardRows
+from streamgda.rows.slabs import Slabs
+
+ROWS = np.arange(26.0).reshape(13, 2)
+
+
+@dataclass(frozen=True)
+class Scan(ForwardRows):
+    """Rows of an array in blocks of five, with a record of where each scan started and closed."""
+
+    starts: list[Any] = field(default_factory=list)
+
+    def _blocks(self, start: int) -> Iterator[np.ndarray]:
+        self.starts.append(start)
+        try:
+            for first in range(start, len(self.values), 5):
+                yield self.values[first : first + 5]
+        finally:
+            self.starts.append("closed")
+
+
+def scan(values: Any = ROWS, name: str = "X", n_rows: int | None = None) -> Scan:
+    shape = (len(values) if n_rows is None else n_rows, *values.shape[1:])
+    return Scan(values, shape, values.dtype, name)
+
+
+def test_blocks_are_cut_into_slabs_of_any_size_in_one_scan() -> None:
+    for n in (1, 2, 4, 5, 7, 13, 20):
+        rows = scan()
+        read = [block for _, (block,) in Slabs(n).read(rows)]
+        np.testing.assert_array_equal(np.concatenate(read), ROWS)
+        assert rows.starts == [0, "closed"]
+        assert [len(block) for block in read[:-1]] == [n] * (len(read) - 1)
+
+
+def test_a_scan_starts_again_at_other_rows_but_not_for_those_of_the_last_block() -> None:
+    rows = scan()
+    for start, stop in ((0, 1), (0, 4), (2, 7), (6, 6), (5, 9)):
+        np.testing.assert_array_equal(rows.read(start, stop), ROWS[start:stop])
+    assert rows.starts == [0]
+    for start in (12, 3):  # beyond the last block, and before it
+        np.testing.assert_array_equal(rows.read(start, start + 1), ROWS[start : start + 1])
+    assert rows.starts == [0, "closed", 12, "closed", 3]
+    rows.close()
+    rows.close()
+    assert rows.starts[-1] == "closed"
+    np.testing.assert_array_equal(rows.whole(), ROWS)
+    assert rows.starts[-2:] == [0, "closed"]
+
+
+def test_windows_and_mappings_scan_on_their_own() -> None:
+    rows = scan()
+    window = rows.window(4, 11)
+    doubled = rows.map(lambda block, first: block * 2 + first, float, 2)
+    np.testing.assert_array_equal(window.read(1, 3), ROWS[5:7])
+    np.testing.assert_array_equal(doubled.read(1, 3), ROWS[1:3] * 2 + 1)
+    np.testing.assert_array_equal(window.read(3, 20), ROWS[7:11])
+    assert rows.starts == [5, 1]
+
+
+def test_an_open_scan_is_pickled_as_one_that_is_not_open() -> None:
+    rows = scan()
+    rows.read(0, 2)
+    again = pickle.loads(pickle.dumps(rows))
+    np.testing.assert_array_equal(again.read(2, 4), ROWS[2:4])
+    assert (rows.starts, again.starts) == ([0], [0, 2])
+
+
+def test_strings_of_several_widths_are_joined() -> None:
+    names = np.array([["a"], ["bcd"]], "U3")[:, 0]
+
+    @dataclass(frozen=True)
+    class Names(ForwardRows):
+        def _blocks(self, start: int) -> Iterator[np.ndarray]:
+            yield from (np.array([name]) for name in self.values[start:].tolist())
+
+    assert Names(names, (2,), names.dtype, "y").whole().tolist() == ["a", "bcd"]
+
+
+def test_rows_that_end_early_or_fail_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ReadError, match="X ends after 13 rows; at least 15 were expected"):
+        scan(n_rows=15).read(10, 15)
+
+    failures: list[Exception] = [OSError("connection lost")]
+
+    class Failing(Scan):
+        def _blocks(self, start: int) -> Iterator[np.ndarray]:
+            for block in super()._blocks(start):
+                if failures and start == 5:
+                    raise failures.pop()
+                yield block
+
+    monkeypatch.setattr("streamgda.runtime.retry.PAUSES", (0.0,))
+    rows = Failing(ROWS, ROWS.shape, ROWS.dtype)
+    rows.read(0, 5)
+    rows.close()
+    np.testing.assert_array_equal(rows.read(5, 8), ROWS[5:8])  # at the second attempt
+    assert rows.starts == [0, "closed", 5, "closed", 5]
+    failures.append(ValueError("bad\npage"))
+    rows.close()
+    with pytest.raises(ReadError, match="X: rows 5 to 7 cannot be read: ValueError: bad page"):
+        rows.read(5, 8)
+    assert rows.starts[-1] == "closed"
+
+
+def test_moments_of_a_scan_are_those_of_the_array() -> None:
+    y = np.arange(13) % 2
+    rows, labels = scan(), scan(y, "y")
+    moments = accumulate(rows, labels)
+    whole = accumulate(ROWS, y)
+    np.testing.assert_array_equal(moments.means, whole.means)
+    np.testing.assert_array_equal(moments.covariance(), whole.covariance())
+    assert rows.starts == [0, "closed"]
+    assert labels.starts[-1] == "closed"
