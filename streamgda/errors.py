@@ -84,6 +84,10 @@ class SourceNotFoundError(StreamGDAError, FileNotFoundError):
     """A store or file that does not exist."""
 
 
+class MissingLibraryError(StreamGDAError, ImportError):
+    """An optional library that is not installed; the message names the extra that installs it."""
+
+
 class ClusterError(StreamGDAError, RuntimeError):
     """A cluster whose workers or scheduler died, or cannot reach a store."""
 

@@ -126,3 +126,20 @@ def test_moments_of_a_scan_are_those_of_the_array() -> None:
     np.testing.assert_array_equal(moments.covariance(), whole.covariance())
     assert rows.starts == [0, "closed"]
     assert labels.starts[-1] == "closed"
+
+
+def test_rows_within_a_file_are_reached_from_its_start() -> None:
+    class Files(Scan):
+        def _origin(self, row: int) -> int:
+            return row - row % 10
+
+    rows = Files(ROWS, ROWS.shape, ROWS.dtype)
+    for start, stop in ((3, 4), (8, 9), (11, 13), (7, 8)):
+        np.testing.assert_array_equal(rows.read(start, stop), ROWS[start:stop])
+    assert rows.starts == [0, "closed", 0]  # the second file follows the first one
+
+
+def test_masks_of_blocks_are_kept() -> None:
+    masked = np.ma.masked_equal(ROWS, 14)
+    rows = Scan(masked, ROWS.shape, ROWS.dtype)
+    np.testing.assert_array_equal(np.ma.getmaskarray(rows.read(3, 9)), ROWS[3:9] == 14)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import ReadError, StreamGDAError
+from streamgda.rows.masked import is_masked
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 
@@ -38,21 +39,25 @@ class Cursor:
     def _stop(self) -> int:
         return self._first + len(self._block)
 
-    def read(self, start: int, stop: int, restart: Callable[[int], Blocks]) -> list[np.ndarray]:
+    def read(
+        self, start: int, stop: int, origin: int, restart: Callable[[int], Blocks]
+    ) -> list[np.ndarray]:
         """Return rows ``start:stop`` in parts; fewer if the rows end before.
 
         Parameters
         ----------
         start, stop : int
+        origin : int
+            First row that has to be read to get at row `start`.
         restart : callable
-            Called with a row number; returns an iterator over the blocks from this row on. It is
-            called unless the row is in the last block or follows it.
+            Called with the origin; returns an iterator over the blocks from this row on. It is
+            called unless the row is in the last block, or rows that follow lead to it.
         """
         with self._lock:
             try:
-                if self._blocks is None or not self._first <= start <= self._stop:
+                if self._blocks is None or start < self._first or origin > self._stop:
                     self._close()
-                    self._blocks, self._first = restart(start), start
+                    self._blocks, self._first = restart(origin), origin
                 return list(self._parts(self._blocks, start, stop))
             except BaseException:
                 self._close()
@@ -91,8 +96,8 @@ class ForwardRows(RowSource):
     """Base of adapters for rows that are read forwards, block by block.
 
     A subclass implements `_blocks`. Reading resumes where the last read ended, and starts again
-    at any other row, except for rows of the last block. Rows are read again after temporary
-    failures. `close` closes the iterator.
+    at the `_origin` of any other row, except for rows of the last block. Rows are read again after
+    temporary failures. `close` closes the iterator.
 
     Sources made by `map` and `window`, copies and pickles have separate iterators.
     """
@@ -103,9 +108,14 @@ class ForwardRows(RowSource):
         """Return an iterator over consecutive blocks of rows, of any length, from a row on."""
         raise NotImplementedError
 
+    def _origin(self, row: int) -> int:
+        """Return the first row that has to be read to get at a row, such as that of its file."""
+        return row
+
     def _slice(self, start: int, stop: int) -> np.ndarray:
+        origin = self._origin(start) if start < stop else start
         try:
-            parts = with_retries(lambda: self._cursor.read(start, stop, self._blocks))
+            parts = with_retries(lambda: self._cursor.read(start, stop, origin, self._blocks))
         except (MemoryError, StreamGDAError):
             raise
         except Exception as error:  # each library has its own exceptions
@@ -120,7 +130,11 @@ class ForwardRows(RowSource):
             )
         if not parts:
             return np.empty((0, *self.shape[1:]), self.dtype)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(parts) == 1:
+            return parts[0]
+        join = np.ma.concatenate if any(map(is_masked, parts)) else np.concatenate
+        joined: np.ndarray = join(parts)
+        return joined
 
     def whole(self) -> np.ndarray:
         """Return all rows."""

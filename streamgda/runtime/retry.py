@@ -7,6 +7,8 @@ from collections.abc import Callable
 from traceback import walk_tb
 from typing import TypeVar
 
+from streamgda.errors import StreamGDAError
+
 Result = TypeVar("Result")
 
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
@@ -18,7 +20,8 @@ def is_temporary(error: BaseException) -> bool:
     """Return whether an error may be temporary: that of a network or a disk, not of the data.
 
     Errors of network clients are recognised by the package that defines or raises them: a client
-    with many requests may break down in many ways if one of them fails.
+    with many requests may break down in many ways if one of them fails. Errors of this package are
+    final: they say that retries have failed, or that none would help.
 
     Examples
     --------
@@ -29,7 +32,7 @@ def is_temporary(error: BaseException) -> bool:
     raised = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
     packages = {module.partition(".")[0] for module in (*modules, *raised[-1:])}
     failed = isinstance(error, OSError) or not packages.isdisjoint(_CLIENTS)
-    return failed and not isinstance(error, _FINAL)
+    return failed and not isinstance(error, (*_FINAL, StreamGDAError))
 
 
 def with_retries(call: Callable[[], Result]) -> Result:
