@@ -15,6 +15,7 @@ from streamgda.errors import (
     StreamGDAError,
     as_attribute_error,
 )
+from streamgda.estimators.export import SklearnExport
 from streamgda.estimators.learning import MomentLearner, check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
@@ -42,7 +43,7 @@ _MODEL_METHODS = {
 Kind = TypeVar("Kind", bound="MomentClassifier")
 
 
-class MomentClassifier(MomentLearner):
+class MomentClassifier(SklearnExport, MomentLearner):
     """Base of the estimators, which define the moments to keep and the model they determine."""
 
     _model_type: Any

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
+from streamgda.estimators import export
 from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
@@ -177,6 +178,9 @@ class BernoulliNB(MomentClassifier):
         """Ones of each class in each feature, or their weight, shape (n_classes, n_features)."""
         self.class_count_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
+
+    def _counterpart(self) -> export.Counterpart:
+        return export.bernoulli(self.model_, self.class_count_, self.feature_count_)
 
 
 def _binarised(

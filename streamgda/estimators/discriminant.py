@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from streamgda.errors import UnsupportedError
+from streamgda.estimators import export
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
+from streamgda.models import fisher
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.gaussian import GaussianModel
@@ -148,6 +151,32 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         """Value that `var_smoothing` adds to the variances, scaled ones with `standardize`."""
         return self._amounts[1]
 
+    def _counterpart(self) -> export.Counterpart:
+        settings, model = self._settings, self.model_
+        shrunk = settings.shrinkage is not None
+        match settings.covariance_type:
+            case "full":
+                solver = "eigen" if shrunk else "svd"
+                found = export.quadratic(model, settings.shrinkage, solver=solver)
+                if settings.store_covariance:
+                    found.attributes["covariance_"] = list(self.covariance_)
+                return found
+            case "tied":
+                amount = export.amount(settings.shrinkage, self.shrinkage_)
+                more = {"solver": "lsqr" if shrunk else "svd", "shrinkage": amount}
+                n_components = min(model.classes.size - 1, model.n_features)
+                directions = fisher.directions(model, settings.tol)
+                found = export.linear(model, model.linear, directions, n_components, **more)
+                if shrunk or settings.store_covariance:
+                    found.attributes["covariance_"] = self.covariance_
+                return found
+            case "diag":
+                return export.independent(model, self.class_count_, self.epsilon_)
+        raise UnsupportedError(
+            f"scikit-learn has no estimator of covariance type {settings.covariance_type!r}; "
+            f"'full', 'tied' and 'diag' are converted"
+        )
+
 
 class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
@@ -267,6 +296,12 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage of each covariance, shape (n_classes,)."""
         return self._amounts[0]
+
+    def _counterpart(self) -> export.Counterpart:
+        found = export.quadratic(self.model_, self._settings.shrinkage)
+        if self._settings.store_covariance:
+            found.attributes["covariance_"] = list(self._covariances.values)
+        return found
 
     @property
     def _axes(self) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
+from streamgda.estimators import export
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
 from streamgda.estimators.validation import calls_within
@@ -240,12 +241,7 @@ class LinearDiscriminantAnalysis(
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.model_
-        coefficients = np.zeros((model.classes.size, model.n_features))
-        coefficients[:, model.features], intercepts = model.discriminants
-        intercepts = intercepts - coefficients @ model.xbar
-        if model.classes.size == 2:
-            return np.diff(coefficients, axis=0), np.diff(intercepts)
-        return coefficients, intercepts
+        return linear.about_zero(model, *model.discriminants)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -316,6 +312,16 @@ class LinearDiscriminantAnalysis(
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
         return self._derived(as_integer, "n_components", wanted, expected, 1, most)
+
+    def _counterpart(self) -> export.Counterpart:
+        settings, model = self._settings, self.model_
+        more = {"shrinkage": export.amount(settings.shrinkage, self.shrinkage_)}
+        directions = None if settings.solver == "lsqr" else self._directions
+        n_components = self._components_wanted
+        found = export.linear(model, model.discriminants, directions, n_components, **more)
+        if settings.solver != "svd" or settings.store_covariance:
+            found.attributes["covariance_"] = self._covariances.values[0]
+        return found
 
     # --- scoring ------------------------------------------------------------------------------
 

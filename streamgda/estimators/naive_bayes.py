@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.estimators import export
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.single import SingleAsRows
 from streamgda.models.covariance import Regularisation
@@ -69,6 +70,9 @@ class GaussianNB(SingleAsRows):
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._amounts[1]
+
+    def _counterpart(self) -> export.Counterpart:
+        return export.independent(self.model_, self.class_count_, self.epsilon_)
 
     def _is_single_score(self, scorer: Scorer) -> bool:
         return scorer.name in ("posterior", "log_posterior", "joint_log_likelihood")

@@ -115,6 +115,31 @@ class LinearModel(GaussianModel):
         return replace(model, solver=solver, tol=check_number("tol", tol))
 
 
+def about_zero(
+    model: GaussianModel, coefficients: np.ndarray, intercepts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return discriminants about `xbar` as linear functions of the rows themselves.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    coefficients : ndarray, shape (n_classes, d)
+    intercepts : ndarray, shape (n_classes,)
+
+    Returns
+    -------
+    coefficients : ndarray, shape (n_classes, n_features); or (1, n_features) for two classes
+        The second class less the first one, if there are two.
+    intercepts : ndarray, shape (n_classes,), or (1,)
+    """
+    every = np.zeros((model.classes.size, model.n_features))
+    every[:, model.features] = coefficients
+    intercepts = intercepts - every @ model.xbar
+    if model.classes.size == 2:
+        return np.diff(every, axis=0), np.diff(intercepts)
+    return every, intercepts
+
+
 # --- covariances of the solvers ---------------------------------------------------------------
 
 

@@ -1,0 +1,242 @@
+"""`to_sklearn`: fitted estimators as estimators of scikit-learn with the same predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamgda.errors import UnsupportedError
+from streamgda.models.bernoulli import BernoulliModel
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.linear import about_zero
+
+_NO_DENSITY = 1 / (2 * np.pi)  # variance of a Gaussian whose log-density at its mean is zero
+
+
+class Counterpart(NamedTuple):
+    """A fitted estimator of scikit-learn, described.
+
+    Attributes
+    ----------
+    kind : type
+        Its class.
+    attributes : dict
+        Its fitted attributes, except those that all estimators have.
+    params : dict
+        Parameters that differ from those of our estimator.
+    """
+
+    kind: Any
+    attributes: dict[str, Any]
+    params: Mapping[str, Any]
+
+
+class SklearnExport:
+    """Base of the estimators that can be converted to those of scikit-learn."""
+
+    classes_: Any
+    n_features_in_: int
+    model_: Any
+    _settings: Any
+
+    def _counterpart(self) -> Counterpart:
+        """Return the estimator of scikit-learn that makes the same predictions."""
+        raise NotImplementedError
+
+    def to_sklearn(self) -> Any:
+        """Return a fitted estimator of scikit-learn with the same predictions.
+
+        Other libraries know it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
+        can be pickled for a machine without this package. It has the parameters of this estimator
+        as far as scikit-learn knows them, and no moments: continue learning with this estimator.
+
+        Features that are constant over all rows do not change its predictions, as they do not
+        change those of this estimator.
+
+        Returns
+        -------
+        sklearn.base.BaseEstimator
+            The estimator of scikit-learn of the same name; for `GaussianDiscriminantAnalysis` with
+            covariance type ``"full"``, ``"tied"`` or ``"diag"`` a `QuadraticDiscriminantAnalysis`,
+            a `LinearDiscriminantAnalysis` or a `GaussianNB`.
+
+        Raises
+        ------
+        UnsupportedError
+            If scikit-learn has no estimator with these predictions.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y).to_sklearn()
+        >>> lda
+        LinearDiscriminantAnalysis(n_components=1)
+        >>> type(lda).__module__, lda.predict(X[:2])
+        ('sklearn.discriminant_analysis', array([0, 0]))
+        """
+        self.model_  # noqa: B018  (raises an error before fit)
+        kind, attributes, params = self._counterpart()
+        exported = kind()
+        known = exported.get_params(deep=False)
+        given = {**self._settings.get_params(deep=False), **params}
+        exported.set_params(**{name: value for name, value in given.items() if name in known})
+        shared = {"classes_": self.classes_, "n_features_in_": self.n_features_in_}
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            shared["feature_names_in_"] = names
+        for name, value in {**shared, **attributes}.items():
+            # Copies: ours are read-only, and `partial_fit` of scikit-learn writes to its own.
+            setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
+        return exported
+
+
+def amount(shrinkage: Any, used: np.ndarray) -> Any:
+    """Return the shrinkage of one covariance; rules that scikit-learn lacks as the amount used."""
+    return shrinkage if shrinkage in (None, "auto") else float(used[0])
+
+
+def linear(
+    model: GaussianModel,
+    discriminants: tuple[np.ndarray, np.ndarray],
+    directions: tuple[np.ndarray, np.ndarray] | None,
+    n_components: int,
+    **more: Any,
+) -> Counterpart:
+    """Return the counterpart of a model with one covariance.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    discriminants : tuple of ndarray
+        Coefficients and intercepts about `xbar`.
+    directions : tuple of ndarray, optional
+        Scalings of `transform`, and the between-class variance along each.
+    n_components : int
+        Columns of `transform`.
+    **more
+        Parameters that differ from those of our estimator.
+    """
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # noqa: PLC0415
+
+    coefficients, intercepts = about_zero(model, *discriminants)
+    if model.classes.size == 1:  # the score of a single class would be read as log-odds
+        coefficients, intercepts = np.zeros_like(coefficients), np.zeros(1)
+    attributes = {
+        "priors_": model.priors,
+        "means_": model.means,
+        "coef_": coefficients,
+        "intercept_": intercepts,
+        "xbar_": model.xbar,
+        "_max_components": n_components,  # which `transform` reads
+        "_n_features_out": n_components,
+    }
+    if directions is not None:
+        scalings, variances = directions
+        used = np.zeros_like(scalings)
+        used[model.features] = scalings[model.features]
+        shares = variances / (variances.sum() or 1)
+        attributes |= {"scalings_": used, "explained_variance_ratio_": shares[:n_components]}
+    return Counterpart(LinearDiscriminantAnalysis, attributes, more)
+
+
+def quadratic(model: GaussianModel, shrinkage: Any, **more: Any) -> Counterpart:
+    """Return the counterpart of a model with a covariance matrix for each class.
+
+    Its rotations have a column for each feature that varies, and are zero for the others. A column
+    is what the features before do not predict of a feature, and its scaling the variance of that.
+    Principal axes would give the same scores, but mix features of different scales, and so lose
+    digits.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    shrinkage : float or str, optional
+        Parameter of our estimator. Rules that scikit-learn does not know by name are covariance
+        estimators there.
+    **more
+        Parameters that differ from those of our estimator.
+    """
+    from sklearn.covariance import OAS, LedoitWolf  # noqa: PLC0415
+    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis  # noqa: PLC0415
+
+    estimators = {"oas": OAS, "ledoit_wolf": LedoitWolf}
+    if isinstance(shrinkage, str) and shrinkage in estimators:
+        more |= {"shrinkage": None, "covariance_estimator": estimators[shrinkage]()}
+    rotations, scalings = [], []
+    for root in model.roots:
+        rotation = np.zeros((model.n_features, model.features.size))
+        rotation[model.features] = root.T / root.diagonal()
+        rotations.append(rotation)
+        scalings.append(root.diagonal() ** -2.0)
+    attributes = {
+        "priors_": model.priors,
+        "means_": np.nan_to_num(model.means),  # NaN for classes without rows
+        "rotations_": rotations,
+        "scalings_": scalings,
+    }
+    return Counterpart(QuadraticDiscriminantAnalysis, attributes, more)
+
+
+def independent(model: GaussianModel, class_count: np.ndarray, epsilon: float) -> Counterpart:
+    """Return the counterpart of a model with a variance for each class and feature.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    class_count : ndarray, shape (n_classes,)
+    epsilon : float
+        Value that smoothing added to the variances.
+    """
+    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415
+
+    means, variances = np.nan_to_num(model.means), np.full(model.means.shape, _NO_DENSITY)
+    variances[:, model.features] = 1 / model.roots
+    constant = np.setdiff1d(np.arange(model.n_features), model.features)
+    means[:, constant] = means[model.priors.argmax(), constant]
+    attributes = {
+        "theta_": means,
+        "var_": variances,
+        "class_prior_": model.priors,
+        "class_count_": class_count,
+        "epsilon_": epsilon,
+    }
+    return Counterpart(GaussianNB, attributes, {})
+
+
+def bernoulli(
+    model: BernoulliModel, class_count: np.ndarray, feature_count: np.ndarray
+) -> Counterpart:
+    """Return the counterpart of a model of zeros and ones.
+
+    Parameters
+    ----------
+    model : BernoulliModel
+    class_count : ndarray, shape (n_classes,)
+    feature_count : ndarray, shape (n_classes, n_features)
+
+    Raises
+    ------
+    UnsupportedError
+        For probabilities of zero and one.
+    """
+    from sklearn.naive_bayes import BernoulliNB  # noqa: PLC0415
+
+    log_one = np.where(np.isnan(model.log_one), -np.log(2.0), model.log_one)
+    with np.errstate(divide="ignore"):
+        log_zero = np.log(1 - np.exp(log_one))  # as scikit-learn computes it
+    if not (np.isfinite(log_one).all() and np.isfinite(log_zero).all()):
+        raise UnsupportedError(
+            "a class has a probability of zero or one, with which BernoulliNB of scikit-learn "
+            "predicts NaN; set alpha above 0"
+        )
+    attributes = {
+        "feature_log_prob_": log_one,
+        "class_log_prior_": model.log_priors,
+        "class_count_": class_count,
+        "feature_count_": feature_count,
+    }
+    return Counterpart(BernoulliNB, attributes, {})

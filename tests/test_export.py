@@ -1,0 +1,220 @@
+"""Estimators converted to those of scikit-learn, and further to ONNX, make the same predictions."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from samples import blobs
+from sklearn import datasets, discriminant_analysis, naive_bayes
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from streamgda import (
+    BernoulliNB,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+)
+from streamgda.errors import CollinearityWarning, ConstantFeatureWarning, UnsupportedError
+
+LETTERS = np.array(list("abcdefghij"))
+LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+GDA = GaussianDiscriminantAnalysis
+THEIR_LDA = discriminant_analysis.LinearDiscriminantAnalysis
+THEIR_QDA = discriminant_analysis.QuadraticDiscriminantAnalysis
+
+CONVERTED = [
+    (LDA(), THEIR_LDA),
+    (LDA("eigen", 0.1, n_components=1), THEIR_LDA),
+    (LDA("lsqr", "oas"), THEIR_LDA),
+    (QDA(reg_param=0.1, store_covariance=True), THEIR_QDA),
+    (QDA(solver="eigen", shrinkage="auto"), THEIR_QDA),
+    (GaussianNB(), naive_bayes.GaussianNB),
+    (BernoulliNB(binarize=3.0), naive_bayes.BernoulliNB),
+    (GDA(reg_param=0.1, ddof=1), THEIR_QDA),
+    (GDA("tied", shrinkage=0.2), THEIR_LDA),
+    (GDA("diag", var_smoothing=1e-3, standardize=True), naive_bayes.GaussianNB),
+]
+METHODS = ("predict_proba", "predict_log_proba", "decision_function", "transform")
+
+
+def assert_same(ours, theirs, X):
+    """Check all predictions to 1e-12, relative to values above one."""
+    np.testing.assert_array_equal(theirs.predict(X), ours.predict(X), strict=True)
+    for method in METHODS:
+        if not (hasattr(ours, method) and hasattr(theirs, method)):
+            continue
+        if method == "transform" and ours.solver == "lsqr":
+            continue
+        found, expected = getattr(theirs, method)(X), getattr(ours, method)(X)
+        if method == "predict_log_proba" and isinstance(theirs, THEIR_LDA):
+            found, expected = np.exp(found), np.exp(expected)  # they lose digits by the logarithm
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, strict=True)
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
+@pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
+@pytest.mark.parametrize("name", ["iris", "breast_cancer", "digits"])
+@pytest.mark.parametrize(("ours", "kind"), CONVERTED, ids=lambda case: getattr(case, "__name__", 0))
+def test_same_predictions(ours, kind, name):
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X, y = X[::3], LETTERS[y[::3]]
+    ours = clone(ours).fit(X, y, 1 + X[:, 0] % 2)
+    theirs = ours.to_sklearn()
+    assert type(theirs) is kind
+    assert_same(ours, theirs, X)
+    assert_same(ours, pickle.loads(pickle.dumps(theirs)), X[:5])
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        LDA(priors=[0.2, 0.3, 0.5], store_covariance=True),
+        LDA("lsqr", "oas"),
+        LDA("eigen", "auto", n_components=1),
+        QDA(reg_param=0.2, priors=[0.2, 0.3, 0.5]),
+        QDA(solver="eigen", shrinkage="oas"),
+        QDA(solver="eigen", shrinkage="ledoit_wolf"),
+        GDA("full", shrinkage="ledoit_wolf"),
+        GDA("tied", shrinkage="oas"),
+        GDA("diag", var_smoothing=1e-3),
+        GaussianNB(priors=[0.2, 0.3, 0.5], var_smoothing=1e-3),
+        BernoulliNB(alpha=0.5, fit_prior=False),
+    ],
+    ids=repr,
+)
+def test_parameters_are_those_that_fit_the_same_model(ours):
+    X, y = blobs()
+    theirs = ours.fit(X, y).to_sklearn()
+    again = clone(theirs).fit(X, y)
+    np.testing.assert_allclose(again.predict_proba(X), ours.predict_proba(X), atol=1e-9)
+    learnt = {name for name in vars(again) if name.endswith("_") and not name.startswith("_")}
+    assert learnt <= vars(theirs).keys()
+    learnt -= {"rotations_", "scalings_"}  # other axes, or signs
+    if isinstance(ours, GDA):
+        learnt -= {"coef_", "intercept_"}  # its discriminants are about the common mean
+    for name in learnt:
+        np.testing.assert_allclose(
+            getattr(theirs, name), getattr(again, name), atol=1e-9, err_msg=name
+        )
+
+
+def test_constant_features_change_no_prediction():
+    X, y = blobs()
+    X = np.column_stack([X, np.full(len(X), 7.0)])[:, [0, 4, 1, 2, 3]]
+    for ours in (LDA(), LDA("eigen", 0.1), QDA(), GDA("tied"), GaussianNB()):
+        with pytest.warns(ConstantFeatureWarning):
+            theirs = ours.fit(X, y).to_sklearn()
+        assert_same(ours, theirs, X)
+        elsewhere = X + np.array([0, 100.0, 0, 0, 0])  # of a value that was never learnt
+        np.testing.assert_allclose(
+            theirs.predict_proba(elsewhere), ours.predict_proba(X), atol=1e-10
+        )
+
+
+def test_directions_that_linear_discriminant_analysis_drops():
+    X, y = blobs()
+    X = np.column_stack([X, X[:, 0] - X[:, 2]])
+    for ours in (LDA(), LDA("lsqr")):
+        with pytest.warns(CollinearityWarning):
+            ours.fit(X, y)
+        assert_same(ours, ours.to_sklearn(), X)
+
+
+@pytest.mark.parametrize("ours", [LDA(), LDA("lsqr"), QDA(), GaussianNB(), BernoulliNB()], ids=repr)
+def test_numbers_of_classes(ours):
+    X, y = blobs()
+    two = ours.fit(X[y > 0], y[y > 0] == 1)
+    assert_same(two, two.to_sklearn(), X)
+    one = clone(ours).partial_fit(X, np.full(len(X), "a"))
+    theirs = one.to_sklearn()
+    np.testing.assert_array_equal(theirs.predict(X), one.predict(X))
+    if isinstance(ours, LDA):
+        np.testing.assert_array_equal(theirs.decision_function(X), one.decision_function(X))
+    else:
+        np.testing.assert_array_equal(theirs.predict_proba(X), 1)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")  # scikit-learn's logarithm of a prior
+@pytest.mark.parametrize("ours", [LDA(), LDA("lsqr"), QDA(), GaussianNB(), BernoulliNB()], ids=repr)
+def test_classes_without_rows(ours):
+    X, y = blobs()
+    ours = ours.partial_fit(X, y, classes=range(-1, 5))
+    theirs = ours.to_sklearn()
+    np.testing.assert_array_equal(theirs.predict(X), ours.predict(X))
+    np.testing.assert_allclose(theirs.predict_proba(X), ours.predict_proba(X), atol=1e-12)
+
+
+def test_feature_names_and_moments():
+    X, y = blobs()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    theirs = QDA().fit(frame, y).to_sklearn()
+    assert theirs.feature_names_in_.tolist() == list("abcd")
+    assert theirs.predict(frame).shape == y.shape  # without a warning
+    with pytest.raises(ValueError, match="feature names"):
+        theirs.predict(frame[list("dcba")])
+    moments = accumulate(X, y)
+    assert_same(QDA.from_moments(moments), QDA.from_moments(moments).to_sklearn(), X)
+
+
+def test_settings_of_the_last_learning_count():
+    X, y = blobs()
+    ours = QDA(reg_param=0.3).fit(X, y).set_params(reg_param=0.1)
+    assert ours.to_sklearn().reg_param == 0.3
+
+
+def test_learning_in_scikit_learn_leaves_ours_alone():
+    X, y = blobs()
+    ours, whole = GaussianNB().fit(X[:200], y[:200]), naive_bayes.GaussianNB().fit(X[:200], y[:200])
+    before = ours.predict_proba(X)
+    theirs = ours.to_sklearn().partial_fit(X[200:], y[200:])
+    np.testing.assert_allclose(theirs.var_, whole.partial_fit(X[200:], y[200:]).var_)
+    np.testing.assert_array_equal(ours.predict_proba(X), before)
+
+
+def test_what_scikit_learn_does_not_have_is_refused():
+    X, y = blobs()
+    for kind in ("spherical", "tied_spherical", "tied_diag"):
+        with pytest.raises(UnsupportedError, match=f"'{kind}'; 'full', 'tied' and 'diag' are"):
+            GDA(kind).fit(X, y).to_sklearn()
+    with pytest.raises(UnsupportedError, match="set alpha above 0"):
+        BernoulliNB(alpha=0.0).fit(np.eye(3), [0, 0, 1]).to_sklearn()
+    with pytest.raises(NotFittedError):
+        LDA().to_sklearn()
+
+
+# --- ONNX -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ours", [LDA(), QDA(), GaussianNB(), BernoulliNB()], ids=repr)
+def test_onnx(ours, dtype):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    skl2onnx = pytest.importorskip("skl2onnx")
+    X, y = blobs()
+    X, y = X.astype(dtype), LETTERS[y]
+    theirs = ours.fit(X, y).to_sklearn()
+    model = skl2onnx.to_onnx(theirs, X[:1], options={"zipmap": False})
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    labels, probabilities = session.run(None, {"X": X})
+    np.testing.assert_array_equal(np.ravel(labels), ours.predict(X))
+    exact = dtype is np.float64 and not isinstance(ours, BernoulliNB)  # which it rounds
+    np.testing.assert_allclose(probabilities, ours.predict_proba(X), atol=1e-12 if exact else 1e-5)
+
+
+def test_onnx_of_two_classes():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    skl2onnx = pytest.importorskip("skl2onnx")
+    X, y = blobs(n_classes=2)
+    ours = LDA().fit(X, y)
+    # Its probabilities of an LDA of two classes are wrong, of scikit-learn's own too.
+    model = skl2onnx.to_onnx(
+        ours.to_sklearn(), X[:1], options={"raw_scores": True, "zipmap": False}
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    labels, scores = session.run(None, {"X": X})
+    np.testing.assert_array_equal(labels, ours.predict(X))
+    np.testing.assert_allclose(scores[:, 1], ours.decision_function(X), atol=1e-12)
