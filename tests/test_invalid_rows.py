@@ -10,7 +10,7 @@ from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory
 
 from streamgda import ClassMoments, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.rows.validity import Invalid
+from streamgda.rows.rules import RowRule
 from streamgda.storage.saved import restore, state_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
@@ -87,7 +87,7 @@ def test_invalid_rows_are_found_at_any_width(n_features, order):
     rows[random.random(rows.shape) < 0.3 / n_features] = NODATA
     bad = (np.isnan(rows) | (rows == NODATA)).any(axis=1)
     assert 100 < bad.sum() < 400
-    found = Invalid("skip", NODATA).rows(rows)
+    found = RowRule("skip", NODATA).rows(rows)
     np.testing.assert_array_equal(found, np.flatnonzero(bad))
 
 
@@ -96,12 +96,15 @@ def test_nodata_is_compared_in_the_type_of_the_rows():
     assert accumulate(rows, [0, 0, 0], on_invalid="skip", nodata=0.1).n_skipped == 1
 
 
-def test_labels_that_are_missing_are_an_error_all_the_same():
+def test_rows_whose_labels_are_missing_are_skipped_or_named():
     rows, _ = rasters(np.float64)
     labels = Y.astype(float)
-    labels[31] = np.nan
-    with pytest.raises(InvalidDataError, match="nan"):
-        accumulate(rows, labels, on_invalid="skip")
+    labels[30] = np.nan
+    whole = accumulate(rows, Y, on_invalid="skip").n_skipped
+    assert accumulate(rows, labels, on_invalid="skip").n_skipped == whole + 1
+    match = r"y\[30\] is nan, and every label is needed.*on_invalid='skip' leaves such rows out"
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(np.nan_to_num(rows), labels)
 
 
 def test_nothing_is_left():
@@ -140,7 +143,7 @@ def test_a_failing_slab_is_not_counted_in_part(tmp_path):
     rows, _ = rasters(np.float64)
     path = tmp_path / "kept"
     labels = Y.astype(float)
-    labels[100] = np.nan  # in a slab all of whose rows are invalid
+    labels[100] = 0.5  # in a slab all of whose rows are invalid
     with pytest.raises(InvalidDataError):
         accumulate(rows, labels, on_invalid="skip", nodata=NODATA, checkpoint=path)
     found = accumulate(rows, Y * 1.0, on_invalid="skip", nodata=NODATA, checkpoint=path)

@@ -207,7 +207,7 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
-    from streamgda.rows.validity import Invalid  # noqa: PLC0415
+    from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
     estimator = recipe.estimator_class(**recipe.params)
     needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
@@ -225,8 +225,8 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
             **reading,
         )
         if not held:
-            invalid = Invalid(reading["on_invalid"], reading["nodata"])
-            options = {"max_memory": reading["max_memory"], "progress": True, "invalid": invalid}
+            rule = row_rule(reading["on_invalid"], reading["nodata"])
+            options = {"max_memory": reading["max_memory"], "progress": True, "rule": rule}
             read_again(estimator, moments, X, y, weight, **options)
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)

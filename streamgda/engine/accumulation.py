@@ -47,15 +47,17 @@ from streamgda.moments import (
     Moments,
     PairwiseMoments,
     add_and_decay,
+    add_rows,
 )
 from streamgda.moments.structures import structure_of
-from streamgda.rows import as_batches, as_sources
+from streamgda.rows import as_batches, as_rows, as_sources
 from streamgda.rows.batches import Batches, check_batch
 from streamgda.rows.labels import as_labels
+from streamgda.rows.rules import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource, check_rows, placing
-from streamgda.rows.validity import Invalid
 from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime.parameters import refuse
 
 
 @overload
@@ -83,6 +85,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     progress: Progress = False,
     on_invalid: str = "raise",
     nodata: float | None = None,
+    features: Any = None,
+    unlabelled: Any = None,
+    columns: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> Any:
@@ -109,10 +114,17 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     progress : bool or callable
         True shows progress on stderr; a callable gets ``(rows_done, rows_total or None)``.
     on_invalid : {"raise", "skip", "pairwise"}
-        Raise an error for rows with NaN, infinity or `nodata`; skip and count them; or keep
-        `PairwiseMoments`, for which NaN and `nodata` are missing values.
+        Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label;
+        skip and count them; or keep `PairwiseMoments`, for which all but infinity and a missing
+        label are missing values.
     nodata : int or float, optional
         Value that marks missing measurements.
+    features : str, optional
+        Name of the dimension that holds the features, if `X` is a DataArray.
+    unlabelled : label or sequence of labels, optional
+        Labels of rows that do not count, whatever they hold.
+    columns : sequence of str, optional
+        Names of rows, labels and perhaps weights, if batches are dicts.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes (see the notes of this module), and the minimum
         number of seconds between two writes of it.
@@ -141,19 +153,31 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     array([2, 1])
     """
     structure_of(covariance_type)
+    rule = row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)
     expected = None if classes is None else np.unique(as_labels(classes, "classes"))
     asked = Accumulation(
-        *(covariance_type, norms, Invalid(on_invalid, nodata), expected, max_memory, for_model),
+        *(covariance_type, norms, rule, expected, max_memory, for_model),
         *(progress, checkpoint, checkpoint_every),
     )
-    moments = _accumulated(asked, X, y, sample_weight)
+    if y is None:
+        batches = as_batches(X, sample_weight, features=features, columns=columns)
+        moments = _accumulated_batches(asked, batches)
+    elif columns is not None:
+        raise refuse("columns", columns, "None: X and y are given, not batches")
+    else:
+        moments = _accumulated(asked, as_rows(X, features), y, sample_weight)
     if expected is not None and moments.n_features is not None:
         moments.declare(expected)
     return moments
 
 
 def accumulate_into(
-    moments: ClassMoments, X: Any, y: Any, sample_weight: Any = None, decay: float | None = None
+    moments: ClassMoments,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    rule: RowRule = CHECK_SUMS,
+    decay: float | None = None,
 ) -> ClassMoments:
     """Add rows from any container to moments: all of them, or none if there is an error.
 
@@ -165,6 +189,8 @@ def accumulate_into(
         Rows in memory that need one slab are added in place.
     X, y, sample_weight
         See `accumulate`.
+    rule : RowRule
+        Which rows count.
     decay : float, optional
         Factor that all weights are multiplied by afterwards.
 
@@ -175,8 +201,8 @@ def accumulate_into(
     """
     rows = in_one_slab(X)
     if rows is not None:
-        return add_and_decay(moments, rows, y, sample_weight, decay)
-    asked = Accumulation(moments.covariance_type, moments.norms, for_model=True)
+        return add_and_decay(moments, rows, y, sample_weight, rule, decay)
+    asked = Accumulation(moments.covariance_type, moments.norms, rule, for_model=True)
     added: Any = _accumulated(asked, X, y, sample_weight)
     if moments.n_features is not None:
         added = moments + added
@@ -191,6 +217,7 @@ def accumulate_again(
     X: Any,
     y: Any,
     sample_weight: Any = None,
+    rule: RowRule = CHECK_SUMS,
     **options: Any,
 ) -> None:
     """Read rows again to sum fourth powers of scaled rows, and keep these with the moments.
@@ -203,6 +230,8 @@ def accumulate_again(
         Names of the scalings; see `streamgda.moments.fourth`.
     X, y, sample_weight
         The rows that the moments are of; see `accumulate`.
+    rule : RowRule
+        Which rows count.
     **options
         Fields of `Accumulation`.
 
@@ -214,21 +243,16 @@ def accumulate_again(
     again: Any = FourthMoments.of(moments, scalings)
     rows = None if options else in_one_slab(X)
     if rows is not None:
-        again.update(rows, y, sample_weight)
+        add_rows(again, rows, y, sample_weight, rule=rule)
     else:
-        asked = Accumulation("diag", again=again, **options)
+        asked = Accumulation("diag", rule=rule, again=again, **options)
         again = _accumulated(asked, X, y, sample_weight)
     again.keep(moments)
 
 
 def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Moments:
-    """Choose how rows are accumulated: the only place that does."""
+    """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments = asked.empty()
-    if y is None:
-        batches = as_batches(X, sample_weight)
-        if batches.executor == "dask":
-            return on_dask().accumulate_partitions(asked, batches.values)
-        return _accumulate_batches(asked, batches)
     sources = as_sources(X, y, sample_weight)
     if any(source.executor == "dask" for source in sources):
         return on_dask().accumulate(asked, *sources)
@@ -242,12 +266,18 @@ def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Mom
             *companions,
             moments=moments,
             allowed=allowed_bytes(asked.max_memory),
-            copies=int(asked.invalid.action == "skip"),
+            rule=asked.rule,
             model=structure_of(asked.covariance_type) if asked.for_model else None,
         )
         if read_by_workers(rows):
             return on_dask().accumulate_store(asked, plan, *sources)
     return _accumulate_slabs(asked, plan, rows, labels, *companions[1:])
+
+
+def _accumulated_batches(asked: Accumulation, batches: Batches) -> Moments:
+    if batches.executor == "dask":
+        return on_dask().accumulate_partitions(asked, batches.values)
+    return _accumulate_batches(asked, batches)
 
 
 def _accumulate_slabs(
@@ -305,6 +335,6 @@ def _journal(asked: Accumulation, rows: dict[str, str]) -> RowJournal:
     """Return the journal of a pass in this process, with what its file holds."""
     description = asked.description(**rows) | {"read by": "this process"}
     journal = RowJournal(asked.checkpoint, asked.checkpoint_every, description, asked.empty())
-    if asked.invalid.action == "raise":
+    if asked.rule.action == "raise":
         journal.refuse_skipped()
     return journal

@@ -13,7 +13,8 @@ from streamgda.moments import Moments, planned_bytes
 from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
-from streamgda.rows.labels import as_labels, encode
+from streamgda.rows.labels import encode
+from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
@@ -103,7 +104,7 @@ def plan_moments(
     *weights: RowSource,
     moments: Moments,
     allowed: int,
-    copies: int = 0,
+    rule: RowRule = CHECK_SUMS,
     model: Structure | None = None,
 ) -> tuple[Slabs, RowSource]:
     """Cut rows to be accumulated into slabs.
@@ -118,8 +119,8 @@ def plan_moments(
         Moments of the kind to which rows will be added.
     allowed : int
         The budget in bytes.
-    copies : int
-        See `plan_rows`.
+    rule : RowRule
+        Which rows count.
     model : Structure, optional
         Structure of a model of these moments, whose memory is planned, too.
 
@@ -139,7 +140,7 @@ def plan_moments(
         state, held = planned_bytes(moments, n_classes, rows.shape[1])
         least = held if model is None else _model_bytes(model, state, rows.shape[1])
         beside, held = (labels, *weights), held + labels_held
-        return plan_rows(rows, allowed, held, beside=beside, copies=copies, least=least)
+        return plan_rows(rows, allowed, held, beside=beside, copies=int(rule.selects), least=least)
 
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
@@ -150,9 +151,9 @@ def plan_moments(
             return best, labels
     size = labels.n_rows * labels.row_bytes
     if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
-        return plan(count_classes(labels), labels), labels
+        return plan(count_classes(labels, rule), labels), labels
     labels = as_source(labels.whole(), labels.name)
-    return plan(count_classes(labels), labels, size), labels
+    return plan(count_classes(labels, rule), labels, size), labels
 
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
@@ -175,9 +176,9 @@ def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
     return 4 * state + _MATRICES * threads.n_threads() * structure.group_bytes(n_features)
 
 
-def count_classes(labels: RowSource) -> int:
-    """Return the number of different labels; all of them are read."""
+def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
+    """Return the number of different labels of rows that may count; all of them are read."""
     classes = np.empty(0, np.int64)
     for start, (block,) in Slabs(_LABELS).read(labels):
-        classes = encode(as_labels(block, first_row=start), classes)[1]
+        classes = encode(rule.class_labels(block, start), classes)[1]
     return int(classes.size)

@@ -12,7 +12,7 @@ from streamgda.engine.journal import check_interval
 from streamgda.engine.progress import Progress
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments, FourthMoments, Moments, PairwiseMoments, add_rows
-from streamgda.rows.validity import CHECK_SUMS, Invalid
+from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.parameters import as_flag
 
 
@@ -24,8 +24,8 @@ class Accumulation:
     ----------
     covariance_type : str
     norms : bool
-    invalid : Invalid
-        Which rows are invalid, and the action taken on them.
+    rule : RowRule
+        Which rows count.
     expected : ndarray, sorted, optional
         Labels that may occur.
     max_memory : int or str, optional
@@ -39,7 +39,7 @@ class Accumulation:
 
     covariance_type: str = "full"
     norms: bool = False
-    invalid: Invalid = CHECK_SUMS
+    rule: RowRule = CHECK_SUMS
     expected: np.ndarray | None = None
     max_memory: int | str | None = None
     for_model: bool = False
@@ -56,7 +56,7 @@ class Accumulation:
         """Return moments without rows, of the requested kind."""
         if self.again is not None:
             return self.again.copy()
-        if self.invalid.action != "pairwise":
+        if self.rule.action != "pairwise":
             return ClassMoments(self.covariance_type, norms=self.norms)
         if self.covariance_type != "full" or self.norms:
             raise InvalidParameterError(
@@ -71,7 +71,7 @@ class Accumulation:
         add_rows(
             *(moments, X, y, *weight),
             first_row=first_row,
-            invalid=self.invalid,
+            rule=self.rule,
             expected=self.expected,
         )
 
@@ -86,10 +86,15 @@ class Accumulation:
             "moments": type(self.empty()).__name__,
             "covariance_type": self.covariance_type,
             "norms": str(self.norms),
-            "nodata": repr(self.invalid.nodata),
+            "nodata": repr(self.rule.nodata),
             "classes": str(expected),
+            **({} if self.rule.unlabelled is None else {"unlabelled": self._unlabelled}),
             **rows,
         }
+
+    @property
+    def _unlabelled(self) -> str:
+        return str(self.rule.unlabelled.tolist())
 
 
 @dataclass(frozen=True)

@@ -166,65 +166,101 @@ class MomentClassifier(SklearnExport, MomentLearner):
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any, *, out: Any = None) -> Any:
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the probability of each class.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Probabilities.
         """
-        return self._score_rows(self._scorer("predict_proba"), X, out)
+        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill)
 
-    def predict_log_proba(self, X: Any, *, out: Any = None) -> Any:
+    def predict_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Log-probabilities.
         """
-        return self._score_rows(self._scorer("predict_log_proba"), X, out)
+        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill)
 
-    def predict_joint_log_proba(self, X: Any, *, out: Any = None) -> Any:
+    def predict_joint_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the joint log-likelihood ln p(x, y=k) of each class.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Joint log-likelihoods.
         """
-        return self._score_rows(self._scorer("predict_joint_log_proba"), X, out)
+        return self._scored("predict_joint_log_proba", X, out, features, nodata, on_invalid, fill)
 
-    def score_samples(self, X: Any, *, out: Any = None) -> Any:
+    def score_samples(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the log-density ln p(x) of each row.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-densities.
         """
-        return self._score_rows(self._scorer("score_samples"), X, out)
+        return self._scored("score_samples", X, out, features, nodata, on_invalid, fill)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in _MODEL_METHODS or not hasattr(self, method) or options:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.estimators.scoring import DiscriminantMixin, Scorer
+from streamgda.estimators.scoring import DiscriminantMixin, Scorer, label_beside
 from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
-from streamgda.rows.labels import as_labels, find, join_labels
-from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, shown
+from streamgda.rows.labels import as_labels
+from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 
 
 class GaussianClassifier(MomentClassifier):
@@ -120,7 +120,16 @@ class GaussianClassifier(MomentClassifier):
         return self._left_out(self.model_)
 
     def predict(
-        self, X: Any, *, out: Any = None, reject: float = 0.0, reject_label: Any = -1
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        reject: float = 0.0,
+        reject_label: Any = -1,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
     ) -> Any:
         """Return the most probable class of each row, or a label for rejected rows.
 
@@ -138,6 +147,16 @@ class GaussianClassifier(MomentClassifier):
             `reject`. If the classes are Gaussian, about this share of their rows is rejected.
         reject_label : label
             Label of rejected rows, of the same kind as those of the classes and none of them.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "fill"}
+            Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
+            `fill` as their result.
+        fill : label or number, optional
+            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
+            default -1, an empty string or NaT; otherwise a number, by default NaN.
 
         Returns
         -------
@@ -147,10 +166,10 @@ class GaussianClassifier(MomentClassifier):
         Raises
         ------
         InvalidDataError, InvalidParameterError
-            For rows, an `out`, a `reject` or a `reject_label` that cannot be used.
+            For rows, an `out`, or a parameter that cannot be used.
         """
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
-        return self._score_rows(scorer, X, out)
+        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
@@ -159,44 +178,47 @@ class GaussianClassifier(MomentClassifier):
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
         if reject == 0:
             return super()._scorer(method)
-        label = self._check_rejection(options.get("reject_label", -1))
+        label = label_beside("reject_label", options.get("reject_label", -1), self.classes_)
         rule = {"reject": reject, "label": label}
         model = self.model_
         function = partial(model.predict_or_reject, **rule)
         labels = np.append(model.classes.astype(label.dtype), label)
         return Scorer("predict_or_reject", function, model, labels, None, rule)
 
-    def _check_rejection(self, label: Any) -> np.ndarray:
-        """Return the label of rejected rows, in a type that holds it and all classes."""
-        try:
-            own = as_labels([label], "reject_label")
-            if own.dtype.kind == "i":
-                own = own.astype(np.min_scalar_type(own[0]))
-            dtype = join_labels(self.classes_, own).dtype
-        except InvalidDataError as error:
-            raise InvalidParameterError(f"reject_label={shown(label)}: {error}") from None
-        if find(own, self.classes_)[0] >= 0:
-            raise InvalidParameterError(
-                f"reject_label={shown(label)} is a class; rows that are rejected need another label"
-            )
-        return own.astype(dtype)[0]
-
-    def mahalanobis(self, X: Any, *, out: Any = None) -> Any:
+    def mahalanobis(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the squared Mahalanobis distance to each class.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Squared distances.
         """
-        return self._score_rows(self._scorer("mahalanobis"), X, out)
+        return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill)
 
-    def p_values(self, X: Any, *, out: Any = None) -> Any:
+    def p_values(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the share of each class that is further from its mean than the row.
 
         It is the chi-square p-value of `mahalanobis` for Gaussian classes. A row whose p-values
@@ -204,15 +226,15 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             P-values.
         """
-        return self._score_rows(self._scorer("p_values"), X, out)
+        return self._scored("p_values", X, out, features, nodata, on_invalid, fill)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None

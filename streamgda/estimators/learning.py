@@ -19,7 +19,9 @@ from streamgda.models.base import check_classes
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments, read_twice
 from streamgda.moments.structures import structure_of
+from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
+from streamgda.rows.rules import RowRule, row_rule
 from streamgda.runtime.interruption import Lock
 
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
@@ -106,7 +108,17 @@ class MomentLearner(RowClassifier):
         """The model that the moments determine with the parameters of the last learning."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
         """Fit the model to rows, in one pass over them.
 
         There is a cheap second pass if standard deviations are needed first: for
@@ -124,6 +136,15 @@ class MomentLearner(RowClassifier):
             Class labels.
         sample_weight : array-like, shape (n_rows,), optional
             Non-negative weights; a row of weight zero is ignored.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        unlabelled : label or sequence of labels, optional
+            Labels of rows that do not count, whatever they hold.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "skip"}
+            Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label,
+            or leave them out; ``moments_.n_skipped`` counts them.
 
         Returns
         -------
@@ -139,8 +160,10 @@ class MomentLearner(RowClassifier):
         SingularCovarianceError
             If a covariance has no inverse.
         """
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        learnt = X, y, sample_weight, rule, True, True
         try:
-            return self._learn(self._accumulated, X, y, sample_weight, True, True, checked=True)
+            return self._learn(self._accumulated, *learnt, checked=True)
         except SingularCovarianceError as error:
             if getattr(X, "dtype", None) == np.float32:
                 error.args = (
@@ -152,7 +175,10 @@ class MomentLearner(RowClassifier):
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
         if self.moments_.n_features is None:
-            raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
+            raise InvalidDataError(
+                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
+                "left to fit to"
+            )
         check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
         self.model_  # noqa: B018
 
@@ -164,6 +190,10 @@ class MomentLearner(RowClassifier):
         sample_weight: Any = None,
         *,
         half_life: float | None = None,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
     ) -> Self:
         """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
 
@@ -184,6 +214,8 @@ class MomentLearner(RowClassifier):
             Number of rows after which a row counts half. Every row that is added with a half-life
             reduces the weight of all rows before it. Rows are in the order of their age, the
             oldest first. By default nothing is forgotten.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
 
         Returns
         -------
@@ -196,7 +228,8 @@ class MomentLearner(RowClassifier):
             See `fit`; the estimator is then unchanged. Problems of the model itself, such
             as a singular covariance, are reported when it is used.
         """
-        return self._learn(self._with_rows, X, y, classes, sample_weight, half_life)
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
 
     def _learn(
         self, learnt: Callable[..., ClassMoments], *arguments: Any, checked: bool = False
@@ -226,6 +259,7 @@ class MomentLearner(RowClassifier):
         classes: Any,
         sample_weight: Any,
         half_life: float | None,
+        rule: RowRule,
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
         first = not hasattr(self, "moments_")
@@ -238,19 +272,29 @@ class MomentLearner(RowClassifier):
         if half_life is not None:
             sample_weight, decay = half_life_weights(half_life, X, sample_weight)
         if first or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._accumulated(settings, X, y, sample_weight, first)
+            moments = self._accumulated(settings, X, y, sample_weight, rule, first)
             if not first:
                 moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
             if declared is not None:
                 moments.declare(declared)
             return moments
-        X, y = validate_labelled(self, X, y, reset=False)
+        X, y = validate_labelled(self, X, y, reset=False, rule=rule)
         if decay is not None:
             sample_weight = sample_weight / decay
         rows = settings._summed(X, sample_weight)
-        return engine.accumulate_into(self.moments_, rows, y, sample_weight, decay)
+        return engine.accumulate_into(self.moments_, rows, y, sample_weight, rule, decay)
 
-    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def forget(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
         """Remove rows: the model is then as if they had never been added.
 
         The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
@@ -264,6 +308,8 @@ class MomentLearner(RowClassifier):
             were added cannot be checked; whether there were as many of each class is.
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows; with a half-life, those that they have by now.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
 
         Returns
         -------
@@ -278,11 +324,14 @@ class MomentLearner(RowClassifier):
             For more rows of a class than were added.
         """
         check_is_fitted(self, "moments_")
-        return self._learn(self._without_rows, X, y, sample_weight)
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        return self._learn(self._without_rows, X, y, sample_weight, rule)
 
-    def _without_rows(self, settings: Self, X: Any, y: Any, sample_weight: Any) -> ClassMoments:
+    def _without_rows(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
         self._check_kept(settings)
-        return self.moments_ - self._accumulated(settings, X, y, sample_weight, False)
+        return self.moments_ - self._accumulated(settings, X, y, sample_weight, rule, False)
 
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.
@@ -313,7 +362,14 @@ class MomentLearner(RowClassifier):
         return self.moments_.drop_classes(labels)
 
     def _accumulated(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool, twice: bool = False
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        first: bool,
+        twice: bool = False,
     ) -> ClassMoments:
         """Return the moments of these rows alone, which may be read twice."""
         kept = settings._kept()
@@ -321,8 +377,8 @@ class MomentLearner(RowClassifier):
             settings._check_supported()
         else:
             kept["norms"] = self.moments_.norms
-        X, y = validate_labelled(self, X, y, reset=first)
-        rows = settings._summed(X, sample_weight), y, sample_weight
+        X, y = validate_labelled(self, X, y, reset=first, rule=rule)
+        rows = settings._summed(X, sample_weight), y, sample_weight, rule
         moments = engine.accumulate_into(ClassMoments(**kept), *rows)
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:

@@ -330,13 +330,22 @@ class LinearDiscriminantAnalysis(
             return self._settings.solver == "svd"
         return scorer.name in _SINGLE and self._single_discriminants
 
-    def transform(self, X: Any, *, out: Any = None) -> Any:
+    def transform(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Project rows on the directions that separate the classes best.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
@@ -358,4 +367,4 @@ class LinearDiscriminantAnalysis(
         options = {"directions": scalings} | ({} if solver == "svd" else {"centred": False})
         function = partial(model.project, **options)
         scorer = Scorer("project", function, model, columns=scalings.shape[1], options=options)
-        return self._score_rows(scorer, X, out)
+        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,18 @@ from sklearn.base import ClassifierMixin
 
 from streamgda import engine
 from streamgda.engine.fingerprints import fingerprint_method
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
-from streamgda.rows import as_source
+from streamgda.rows import as_rows, as_source
+from streamgda.rows.filling import Filled
 from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, row_rule
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.validity import as_weights
+from streamgda.runtime.parameters import as_numbers, refuse, shown
+
+_NO_LABEL = {"U": "", "S": b""}  # of invalid rows, by default
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,39 @@ class Scorer:
         """Bytes that the function needs for any number of rows."""
         return int(self.model.packed_bytes)
 
+    def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
+        """Return the function with a result for invalid rows, or an error if `rule` raises one.
+
+        Parameters
+        ----------
+        rule : RowRule
+        fill : label or number, optional
+            See `RowClassifier.predict`.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a `fill` that cannot be among the results.
+        """
+        if rule.action == "raise" and fill is not None:
+            raise InvalidParameterError(
+                f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
+                f"on_invalid='fill'"
+            )
+        if rule is CHECK_SUMS:
+            return self
+        labels, value = self.labels, np.zeros((), self.dtype)
+        options = {**self.options, "on_invalid": rule.action, "nodata": rule.nodata}
+        if rule.action == "fill":
+            if labels is None:
+                value = _fill_number(fill)
+            else:
+                value = label_beside("fill", _fill_label(fill, labels), self.model.classes, labels)
+                labels = np.append(labels.astype(value.dtype), value)
+        options["fill"] = value
+        function = Filled(self.function, rule, value)
+        return replace(self, function=function, labels=labels, options=options)
+
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the function and its model, as JSON."""
@@ -79,7 +117,22 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         """
         raise NotImplementedError
 
-    def _score_rows(self, scorer: Scorer, X: Any, out: Any = None) -> Any:
+    def _scored(self, method: str, X: Any, out: Any, *reading: Any) -> Any:
+        """Score rows by a method; `reading` is features, nodata, on_invalid and fill."""
+        return self._score_rows(self._scorer(method), X, out, *reading)
+
+    def _score_rows(
+        self,
+        scorer: Scorer,
+        X: Any,
+        out: Any,
+        features: str | None,
+        nodata: float | None,
+        on_invalid: str,
+        fill: Any,
+    ) -> Any:
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, actions=SCORING)
+        scorer = scorer.filling(rule, fill)
         return engine.score(
             scorer.function,
             validate_rows(self, X),
@@ -91,7 +144,16 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             held=scorer.held,
         )
 
-    def predict(self, X: Any, *, out: Any = None) -> Any:
+    def predict(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the most probable class of each row.
 
         Parameters
@@ -103,13 +165,28 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             result is lazy otherwise, block by block. On a cluster each chunk or shard is written
             by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
             far it has been written: if the process is stopped, the same call resumes there.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "fill"}
+            Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
+            `fill` as their result.
+        fill : label or number, optional
+            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
+            default -1, an empty string or NaT; otherwise a number, by default NaN.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
             Labels.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
         """
-        return self._score_rows(self._scorer("predict"), X, out)
+        return self._scored("predict", X, out, features, nodata, on_invalid, fill)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose predicted class is right.
@@ -152,20 +229,29 @@ class DiscriminantMixin(RowClassifier):
     scikit-learn prefers a `decision_function` to probabilities, for example to calibrate them.
     """
 
-    def decision_function(self, X: Any, *, out: Any = None) -> Any:
+    def decision_function(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the discriminants of the classes, or the log-odds of the second of two.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
             Discriminants.
         """
-        return self._score_rows(self._scorer("decision_function"), X, out)
+        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill)
 
 
 def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:
@@ -185,3 +271,56 @@ def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:
         For a method or an option that the estimator does not have.
     """
     return estimator._scorer(method, **options)
+
+
+def label_beside(
+    name: str, label: Any, classes: np.ndarray, labels: np.ndarray | None = None
+) -> np.ndarray:
+    """Return a label of rows that get none of the classes, in a type that holds it and all labels.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter in errors.
+    label : label, or array of one in the type of the classes
+    classes : ndarray
+    labels : ndarray, optional
+        All labels of the result, by default the classes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is a class, or of another kind than the classes.
+    """
+    labels = classes if labels is None else labels
+    if isinstance(label, np.ndarray):  # no time: it is no label that rows may have
+        return label
+    try:
+        own = as_labels([label], name)
+        if own.dtype.kind == "i":
+            own = own.astype(np.min_scalar_type(own[0]))
+        dtype = join_labels(labels, own).dtype
+    except InvalidDataError as error:
+        raise InvalidParameterError(f"{name}={shown(label)}: {error}") from None
+    if find(own, classes)[0] >= 0:
+        raise InvalidParameterError(
+            f"{name}={shown(label)} is a class; rows without a class need another label"
+        )
+    return np.asarray(own.astype(dtype)[0])
+
+
+def _fill_label(fill: Any, labels: np.ndarray) -> Any:
+    """Return the label of invalid rows, by default one that is natural for labels of that kind."""
+    kind = labels.dtype.kind
+    if kind in "mM" and (fill is None or (np.ndim(fill) == 0 and fill != fill)):  # noqa: PLR0124
+        return np.array("NaT", labels.dtype)
+    return _NO_LABEL.get(kind, -1) if fill is None else fill
+
+
+def _fill_number(fill: Any) -> np.ndarray:
+    """Return the result of invalid rows, by default NaN."""
+    expected = "one number, which may be NaN"
+    value = as_numbers("fill", np.nan if fill is None else fill, expected)
+    if value.ndim:
+        raise refuse("fill", fill, expected)
+    return value

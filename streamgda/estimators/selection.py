@@ -272,65 +272,109 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def predict(self, X: Any, *, out: Any = None) -> Any:
+    def predict(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the most probable class of each row, as the best estimator does.
 
         Parameters
         ----------
-        X, out : see `GaussianDiscriminantAnalysis.predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `GaussianDiscriminantAnalysis.predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array
             Labels.
         """
-        return self._best.predict(X, out=out)
+        return self._best.predict(
+            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+        )
 
-    def predict_proba(self, X: Any, *, out: Any = None) -> Any:
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the probability of each class, as the best estimator does.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Probabilities.
         """
-        return self._best.predict_proba(X, out=out)
+        return self._best.predict_proba(
+            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+        )
 
-    def predict_log_proba(self, X: Any, *, out: Any = None) -> Any:
+    def predict_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the logarithm of `predict_proba`, as the best estimator does.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Log-probabilities.
         """
-        return self._best.predict_log_proba(X, out=out)
+        return self._best.predict_log_proba(
+            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+        )
 
-    def decision_function(self, X: Any, *, out: Any = None) -> Any:
+    def decision_function(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the discriminants of the best estimator.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
             Discriminants, or log-odds of the second of two classes.
         """
-        return self._best.decision_function(X, out=out)
+        return self._best.decision_function(
+            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+        )
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the best estimator, whatever `scoring` is.

@@ -10,6 +10,7 @@ import numpy as np
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.scoring import Scorer
 from streamgda.moments import ClassMoments
+from streamgda.rows.rules import RowRule
 from streamgda.storage.saved import State
 
 
@@ -24,10 +25,17 @@ class SingleAsRows(GaussianClassifier):
     # --- learning -----------------------------------------------------------------------------
 
     def _accumulated(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool, *more: Any
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        first: bool,
+        *more: Any,
     ) -> ClassMoments:
         single = _is_single(X)
-        moments = super()._accumulated(settings, X, y, sample_weight, first, *more)
+        moments = super()._accumulated(settings, X, y, sample_weight, rule, first, *more)
         self._single = single and (first or self._single)
         return moments
 
@@ -46,8 +54,8 @@ class SingleAsRows(GaussianClassifier):
         """Return True if float32 rows have float32 scores of that kind."""
         return False
 
-    def _score_rows(self, scorer: Scorer, X: Any, out: Any = None) -> Any:
-        scores = super()._score_rows(scorer, X, out)
+    def _score_rows(self, scorer: Scorer, X: Any, out: Any, *reading: Any) -> Any:
+        scores = super()._score_rows(scorer, X, out, *reading)
         single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
         return scores.astype(np.float32) if single else scores
 

@@ -18,7 +18,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows import adapter_of
-from streamgda.rows.labels import as_labels
+from streamgda.rows.rules import RowRule, rows_to_count
 from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.saved import State
 
@@ -60,8 +60,7 @@ class GivenCovariances:
             return covariance
 
         classes = moments.classes
-        labels = as_labels(y)
-        values = np.array([fitted(X[labels == label]) for label in classes])
+        values = np.array([fitted(X[y == label]) for label in classes])
         each = Covariances(
             structure_of("full"),
             classes,
@@ -122,11 +121,18 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
     # --- learning -----------------------------------------------------------------------------
 
     def _accumulated(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, first: bool, *more: Any
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        first: bool,
+        *more: Any,
     ) -> ClassMoments:
-        moments = super()._accumulated(settings, X, y, sample_weight, first, *more)
+        moments = super()._accumulated(settings, X, y, sample_weight, rule, first, *more)
         if first:
-            self._given = settings._given_covariances(self, X, y, sample_weight, moments)
+            self._given = settings._given_covariances(self, X, y, sample_weight, rule, moments)
         return moments
 
     def _with_rows(self, settings: Self, X: Any, *arguments: Any) -> ClassMoments:
@@ -146,7 +152,13 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
         super()._check_kept(settings, rows_change)
 
     def _given_covariances(
-        self, owner: Any, X: Any, y: Any, sample_weight: Any, moments: ClassMoments
+        self,
+        owner: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        moments: ClassMoments,
     ) -> GivenCovariances | None:
         """Return the covariances that the covariance estimator finds, if there is one."""
         if self.covariance_estimator is None:
@@ -160,7 +172,8 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
             raise InvalidParameterError(
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
-        rows, labels = validate_labelled(owner, X, y, reset=False)
+        rows, labels = validate_labelled(owner, X, y, reset=False, rule=rule)
+        rows, labels, *_ = rows_to_count(rows, rule.as_labels(labels), None, rule)
         if rows.dtype.kind != "f":
             rows = rows.astype(np.float64)
         return GivenCovariances.of(self.covariance_estimator, rows, labels, moments)

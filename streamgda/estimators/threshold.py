@@ -197,20 +197,29 @@ class ThresholdClassifier(DiscriminantMixin):
         check_is_fitted(self, "estimator_")
         return self.estimator_.classes_
 
-    def decision_function(self, X: Any, *, out: Any = None) -> Any:
+    def decision_function(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+    ) -> Any:
         """Return the log-odds less the threshold; above zero, the second class is predicted.
 
         Parameters
         ----------
-        X, out : see `predict`
-            Rows, and the destination of the result.
+        X, out, features, nodata, on_invalid, fill : see `predict`
+            Rows, the destination of the result, and how rows are read.
 
         Returns
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-odds less the threshold.
         """
-        return super().decision_function(X, out=out)
+        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         check_is_fitted(self)

@@ -11,7 +11,9 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
-from streamgda.rows.masked import unmasked
+from streamgda.rows.labels import as_maskable_labels, refuse_missing
+from streamgda.rows.masked import is_masked, unmasked
+from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.validity import refuse_sparse
@@ -42,8 +44,13 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     return _validate_header(estimator, as_source(X), reset)
 
 
-def validate_labelled(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-    """Return rows and labels that fit the estimator and each other; see `validate_rows`."""
+def validate_labelled(
+    estimator: Any, X: Any, y: Any, *, reset: bool, rule: RowRule = CHECK_SUMS
+) -> tuple[Any, Any]:
+    """Return rows and labels that fit the estimator and each other; see `validate_rows`.
+
+    Labels are a masked array if some are missing and `rule` skips such rows.
+    """
     if _fit_already(estimator, X, y, reset):
         if reset:
             estimator.n_features_in_ = X.shape[1]
@@ -52,10 +59,22 @@ def validate_labelled(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[A
     if not adapter_of(X).in_memory:
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).in_memory:
-        y = unmasked(as_source(y, "y").whole(), "y")
+        y = as_source(y, "y").whole()
+    missing = None
+    if rule.action == "skip" and np.ndim(y) == 1:
+        labels = as_maskable_labels(y)
+        if is_masked(labels):
+            y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
+    else:
+        y = unmasked(y, "y")
     # Values are checked where they are summed: values that are not finite make such sums.
-    rows, labels = validate_data(estimator, X, y, reset=reset, **_accepted(estimator, X))
-    return rows, labels
+    try:
+        rows, y = validate_data(estimator, X, y, reset=reset, **_accepted(estimator, X))
+    except ValueError:
+        if missing is None and y is not None:
+            refuse_missing(np.asarray(y))  # its error names the row and the remedy
+        raise
+    return rows, y if missing is None else np.ma.array(y, mask=missing)
 
 
 def _accepted(estimator: Any, X: Any) -> dict[str, Any]:

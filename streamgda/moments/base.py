@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.rows.validity import CHECK_SUMS, Invalid
+from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.interruption import Lock
 from streamgda.storage.saved import Saved
 
@@ -73,7 +73,7 @@ class Moments(Saved):
         y: Any,
         sample_weight: Any = None,
         first_row: int = 0,
-        invalid: Invalid = CHECK_SUMS,
+        rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
     ) -> Self:
         """Add rows as `add_rows` does; a class documents its `update`."""
@@ -117,8 +117,6 @@ class Moments(Saved):
                 f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
                 f"samples); give one label a row"
             )
-        if not n_rows:
-            raise InvalidDataError("X has 0 rows (0 sample(s)); a batch needs at least one")
         if held is not None and width != held:
             raise InvalidDataError(
                 f"X has {width} features, but these moments have {held} features"
@@ -144,7 +142,7 @@ def add_rows(
     sample_weight: Any = None,
     *,
     first_row: int = 0,
-    invalid: Invalid = CHECK_SUMS,
+    rule: RowRule = CHECK_SUMS,
     expected: np.ndarray | None = None,
 ) -> None:
     """Add rows of a larger array to moments.
@@ -156,12 +154,12 @@ def add_rows(
         As for `Moments.update`.
     first_row : int
         Number of the first row in the larger array, from which errors count.
-    invalid : Invalid
-        Rule for invalid rows.
+    rule : RowRule
+        Which rows count.
     expected : ndarray, sorted, optional
         Labels that may occur; any other is an error.
     """
-    moments._update(X, y, sample_weight, first_row, invalid, expected)
+    moments._update(X, y, sample_weight, first_row, rule, expected)
 
 
 def planned_bytes(moments: Moments, n_classes: int, n_features: int) -> tuple[int, int]:

@@ -17,14 +17,8 @@ from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS
 from streamgda.rows.dtypes import row_type
-from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import (
-    CHECK_SUMS,
-    Invalid,
-    as_maskable_matrix,
-    refuse_not_finite,
-    rows_to_count,
-)
+from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
+from streamgda.rows.validity import as_maskable_matrix, refuse_not_finite
 from streamgda.runtime import threads
 from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
@@ -111,28 +105,28 @@ class ClassMoments(Views):
         y: Any,
         sample_weight: Any = None,
         first_row: int = 0,
-        invalid: Invalid = CHECK_SUMS,
+        rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
         X = as_maskable_matrix(X, sparse=not self._structure.matrix)
-        y = label_codes.as_labels(y, first_row=first_row)
+        y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)
+            if not y.size:
+                return self
             if self._norms is not None and self._sums is not None:
                 added = type(self)(self.covariance_type, norms=True)
-                added._update(X, y, sample_weight, first_row, invalid, expected)
+                added._update(X, y, sample_weight, first_row, rule, expected)
                 return self._add(added, decay)
             weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
-            if sample_weight is not None or invalid.needs_search(X):
-                weights, numbers, new = rows_to_count(X, sample_weight, invalid, first_row)
+            if sample_weight is not None or rule.selects or rule.needs_search(X):
+                kept = rows_to_count(X, y, sample_weight, rule, first_row)
+                X, y, weights, numbers, new = kept
                 n_skipped += new
-                if numbers is not None:
-                    X = X if type(X) is CompressedRows else np.asarray(X)
-                    X, y = X[numbers], y[numbers]
-                    if not y.size:
-                        self._n_skipped = n_skipped
-                        return self if decay is None else self.__imul__(decay)
+                if not y.size:
+                    self._n_skipped = n_skipped
+                    return self if decay is None else self.__imul__(decay)
             codes, classes = label_codes.encode(y, self._classes)
             if expected is not None and classes is not self._classes:
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
@@ -250,11 +244,16 @@ class ClassMoments(Views):
 
 
 def add_and_decay(
-    moments: ClassMoments, X: Any, y: Any, sample_weight: Any, decay: float | None
+    moments: ClassMoments,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    rule: RowRule,
+    decay: float | None,
 ) -> ClassMoments:
     """Add rows to moments, and multiply all weights by `decay`; return the moments.
 
     Both are done, or neither if there is an error or an interruption. Parameters and errors are
     those of `ClassMoments.update`.
     """
-    return moments._update(X, y, sample_weight, decay=decay)
+    return moments._update(X, y, sample_weight, rule=rule, decay=decay)

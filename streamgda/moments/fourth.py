@@ -22,7 +22,8 @@ from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.variances import between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
 from streamgda.rows.blocks import NO_WEIGHTS
-from streamgda.rows.validity import CHECK_SUMS, Invalid, as_maskable_matrix, rows_to_count
+from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
+from streamgda.rows.validity import as_maskable_matrix
 from streamgda.storage.saved import State
 
 CLASS, WITHIN, TOTAL = "class", "within", "total"
@@ -124,17 +125,15 @@ class FourthMoments(Moments):
         y: Any,
         sample_weight: Any = None,
         first_row: int = 0,
-        invalid: Invalid = CHECK_SUMS,
+        rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
     ) -> Self:
         X = as_maskable_matrix(X)
-        y = label_codes.as_labels(y, first_row=first_row)
+        y = rule.as_labels(y, first_row)
         self._check_shapes(X, y)
         weights = NO_WEIGHTS
-        if sample_weight is not None or invalid.needs_search(X):
-            weights, numbers, _ = rows_to_count(X, sample_weight, invalid, first_row)
-            if numbers is not None:
-                X, y = np.asarray(X)[numbers], y[numbers]
+        if sample_weight is not None or rule.selects or rule.needs_search(X):
+            X, y, weights, _, _ = rows_to_count(X, y, sample_weight, rule, first_row)
         if not y.size:
             return self
         codes = label_codes.find(y, self._classes)

@@ -17,7 +17,8 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
-from streamgda.rows.validity import Invalid, as_maskable_matrix, as_weights
+from streamgda.rows.rules import RowRule
+from streamgda.rows.validity import as_maskable_matrix, as_weights
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
@@ -33,7 +34,7 @@ _BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied before they change
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
 _MATRIX_NAMES = "pairs", "means", "products"
-_MISSING = Invalid("pairwise")
+_MISSING = RowRule("pairwise")
 
 
 class PairwiseMoments(Moments):
@@ -169,16 +170,16 @@ class PairwiseMoments(Moments):
         y: Any,
         sample_weight: Any = None,
         first_row: int = 0,
-        invalid: Invalid = _MISSING,
+        rule: RowRule = _MISSING,
         expected: np.ndarray | None = None,
     ) -> Self:
-        X, y = as_maskable_matrix(X), label_codes.as_labels(y, first_row=first_row)
+        X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
         self._check_shapes(X, y)
         if sample_weight is None:
             weights = np.ones(y.size)
         else:
             weights = as_weights(sample_weight, y.size, first_row)
-        seen = weights > 0
+        seen = (weights > 0) & rule.labelled(y)
         classes = np.unique(y[seen])
         codes = np.where(seen, label_codes.find(y, classes), -1)
         if expected is not None:
@@ -190,7 +191,7 @@ class PairwiseMoments(Moments):
         for start in range(0, y.size, step):
             rows = slice(start, start + step)
             block = np.array(X[rows], np.float64)
-            block[invalid.missing(X[rows]) | ~seen[rows, None]] = np.nan
+            block[rule.missing(X[rows]) | ~seen[rows, None]] = np.nan
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0].tolist()

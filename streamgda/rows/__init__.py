@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import ArrayRows, MaskedRows
 from streamgda.rows.batches import Batches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_maskable_labels
+from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
+from streamgda.runtime.parameters import refuse, shown
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
@@ -43,24 +45,44 @@ def adapter_of(X: Any) -> type[RowSource]:
     return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
 
 
-def as_source(X: Any, name: str = "X") -> RowSource:
+def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
     """Return a source of the rows of `X`: `X` itself if it is one already.
+
+    Parameters
+    ----------
+    X : array-like, memmap, zarr.Array, data frame, dask collection or DataArray
+    name : str
+        Name of the array in error messages.
+    features : str, optional
+        Name of the dimension of a DataArray that holds the features.
 
     Raises
     ------
     InvalidDataError
         If it is not an array and cannot be converted to one.
+    InvalidParameterError
+        For `features` of anything but a DataArray.
     SourceError
         If it is a zarr group.
     """
+    if features is not None:
+        return adapter_of(X).along(X, name, features)
     if isinstance(X, RowSource):
         return X
     return adapter_of(X).of(X, name)
 
 
+def as_rows(X: Any, features: Any) -> Any:
+    """Return rows as they were given, or a source of them if `features` names a dimension."""
+    return X if features is None else as_source(X, features=features)
+
+
 def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     """Return sources of rows, labels and, if they are given, weights."""
-    sources = [as_source(X), as_source(as_labels(y) if isinstance(y, list | tuple) else y, "y")]
+    if isinstance(y, list | tuple):
+        labels = as_maskable_labels(y)
+        y = np.array(y, object) if is_masked(labels) else labels
+    sources = [as_source(X), as_source(y, "y")]
     if sample_weight is not None:
         if np.isscalar(sample_weight):
             sample_weight = np.broadcast_to(sample_weight, sources[0].n_rows)
@@ -68,14 +90,24 @@ def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     return sources
 
 
-def as_batches(X: Any, sample_weight: Any = None) -> Batches:
+def as_batches(
+    X: Any, sample_weight: Any = None, *, features: Any = None, columns: Any = None
+) -> Batches:
     """Return the batches of `X`, each with its own weights.
 
     Raises
     ------
     InvalidDataError
         If `X` holds rows rather than batches, or weights are given besides.
+    InvalidParameterError
+        For `columns` of batches that are not dicts, and for `features`.
     """
+    if features is not None:
+        raise refuse("features", features, "None: batches are arrays of rows x features")
+    if columns is not None:
+        raise InvalidParameterError(
+            f"columns={shown(columns)} names entries of batches that are dicts; leave it out"
+        )
     batches = next(adapter for adapter in BATCH_ADAPTERS if adapter.accepts(X)).of(X)
     if sample_weight is not None:
         raise InvalidDataError(

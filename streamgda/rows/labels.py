@@ -56,24 +56,76 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
         bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
         bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
         if bad.size:
+            refuse_missing(labels, what, first_row)
             row = first_row + int(bad[0])
             raise InvalidDataError(
                 f"Unknown label type: continuous. {what}[{row}] is {labels[bad[0]]}; class labels "
                 f"are whole numbers, strings, booleans or dates (maybe you are trying to fit a "
-                f"classifier on a regression target; or input contains NaN)",
+                f"classifier on a regression target)",
                 *(what, row),
             )
         labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
     elif kind in "mM":
-        if np.isnat(labels).any():
-            row = first_row + int(np.flatnonzero(np.isnat(labels))[0])
-            raise InvalidDataError(f"{what}[{row}] is NaT", what, row)
+        refuse_missing(labels, what, first_row)
     elif kind not in "biuUS":
         raise InvalidDataError(
             f"{what} has dtype {labels.dtype}; class labels are whole numbers, strings, booleans "
             f"or dates"
         )
     return labels
+
+
+def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
+    """Return labels as `as_labels` does; as a masked array if, and only if, some are missing.
+
+    Masked values, None, NaN, NaT and the NA of pandas are missing labels.
+    """
+    labels = y if type(y) is np.ndarray else as_array(y, what)
+    if not hasattr(y, "dtype") and _may_have_changed(labels):
+        labels = np.asarray(y, object)
+    missing = _missing(labels)
+    if labels.ndim != 1 or not missing.any():
+        return as_labels(y, what, first_row)
+    values = np.array(np.ma.getdata(labels))
+    if missing.all():
+        values = np.zeros(values.shape, np.int64)
+    else:
+        values[missing] = values[~missing][0]  # any label, so that the others keep their numbers
+    return np.ma.array(as_labels(values, what, first_row), mask=missing)
+
+
+def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
+    """Raise `InvalidDataError` that names the first missing label, if there is one."""
+    missing = np.argwhere(_missing(labels))
+    if missing.size:
+        row = first_row + int(missing[0, 0])
+        remedy = "on_invalid='skip' leaves such rows out and counts them"
+        raise InvalidDataError(
+            f"{what}[{row}] is {labels[tuple(missing[0])]}, and every label is needed (input "
+            f"contains NaN or other missing labels); {remedy if what == 'y' else 'leave it out'}",
+            *(what, row),
+        )
+
+
+def _missing(labels: np.ndarray) -> np.ndarray:
+    """Return a boolean array that is True for labels that are missing."""
+    masked = np.ma.getmaskarray(labels)
+    values = np.ma.getdata(labels)
+    if values.dtype.kind == "f":
+        return masked | np.isnan(values)
+    if values.dtype.kind in "mM":
+        return masked | np.isnat(values)
+    if values.dtype.kind not in "OT":
+        return masked
+    found = [_is_missing(value) for value in values.astype(object, copy=False).ravel()]
+    return masked | np.array(found, bool).reshape(values.shape)
+
+
+def _is_missing(label: object) -> bool:
+    """Return whether a label is None, NaN, NaT or the NA of pandas."""
+    if label is None or type(label).__name__ == "NAType":
+        return True
+    return isinstance(label, float | np.generic | datetime.date) and label != label  # noqa: PLR0124
 
 
 def _may_have_changed(labels: np.ndarray) -> bool:
@@ -93,6 +145,7 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
             return as_labels(labels.astype(dtype), what, first_row)
     if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
         return as_labels(_from_numbers(labels, what), what, first_row)
+    refuse_missing(labels, what, first_row)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))
     row = first_row + next(others, 0)

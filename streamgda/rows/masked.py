@@ -8,12 +8,16 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 
+REMEDY = (
+    "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
+    "predicting)"
+)
 _MEANING = {
-    "X": "every value is needed; leave such rows out (accumulate with on_invalid='skip') or fill "
-    "them in",
+    "X": f"every value is needed; {REMEDY}",
+    "y": "every row needs a label; leave such rows out, as on_invalid='skip' does",
     "sample_weight": "every row needs a weight; give rows that do not count the weight zero",
 }
-_LABELS = "every row needs a label; leave such rows out"
+_LABELS = "every one is needed; leave out those that are masked"
 
 
 def is_masked(values: Any) -> bool:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.masked import as_slab
+from streamgda.runtime.parameters import shown
 
 _OBJECT_BYTES = 64  # of a label that is a separate Python object
 _CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
@@ -94,6 +95,20 @@ class RowSource:
     def of(cls, X: Any, name: str) -> Self:
         """Return a source of the rows of `X`, which the adapter accepts."""
         raise NotImplementedError
+
+    @classmethod
+    def along(cls, X: Any, name: str, features: Any) -> Self:
+        """Return a source of the rows of `X`, whose dimension `features` holds the features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a container whose dimensions have no names.
+        """
+        raise InvalidParameterError(
+            f"features={shown(features)} names the dimension of a DataArray that holds the "
+            f"features, and {name} is a {type(X).__name__}; leave it out"
+        )
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop`` of `values`, before any mapping."""

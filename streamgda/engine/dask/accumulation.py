@@ -91,7 +91,8 @@ def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
     blocks = blocks_of(X, *companions)
     parts = _parts_of_blocks("block", blocks, list(X.chunks[0]), row_bytes, state)
     merged = _accumulate_blocks(asked, parts, described)
-    if merged.n_features is None and len(sources) < 3:  # without weights, which could be zero
+    # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
+    if merged.n_features is None and len(sources) < 3 and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
 
@@ -106,7 +107,7 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
     unknown = [math.nan] * len(partitions)
     parts = _parts_of_blocks("partition", blocks_of(partitions), unknown, 0, 0)
     merged = _accumulate_blocks(asked, parts, described)
-    if merged.n_features is None:
+    if merged.n_features is None and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
 
@@ -214,7 +215,7 @@ def _journal(asked: Accumulation, reader: str, rows: Mapping[str, str]) -> TreeJ
     """Return the journal of a pass, with what its file holds."""
     description = asked.description(**{"read by": reader}, **rows)
     journal = TreeJournal(asked.checkpoint, asked.checkpoint_every, description)
-    if asked.invalid.action == "raise":
+    if asked.rule.action == "raise":
         journal.refuse_skipped()
     return journal
 

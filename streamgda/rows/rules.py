@@ -1,0 +1,256 @@
+"""`RowRule`: which rows of a pass count, and the action taken on invalid ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels.scoring import all_finite
+from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
+from streamgda.rows.dtypes import row_type
+from streamgda.rows.labels import as_labels, as_maskable_labels, find
+from streamgda.rows.masked import REMEDY, is_masked, unmasked
+from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.validity import as_weights
+from streamgda.runtime.parameters import as_numbers, refuse, shown
+
+# Actions on invalid rows that a function takes.
+LEARNING = ("raise", "skip")
+ACCUMULATING = (*LEARNING, "pairwise")
+SCORING = ("raise", "fill")
+_WIDE = 64  # features
+
+
+@dataclass(frozen=True, eq=False)
+class RowRule:
+    """Rule that determines which rows count.
+
+    A row is invalid if it holds NaN, infinity, a masked value, or `nodata`, the number that marks
+    missing measurements in rasters; or if its label is missing. Rows of weight zero and unlabelled
+    rows do not count, whatever they hold.
+
+    Attributes
+    ----------
+    action : {"raise", "skip", "pairwise", "fill"}
+        Invalid rows are an error, are left out, have missing values (all of these but infinity,
+        which is an error), or get a fill value as their score.
+    nodata : int or float, optional
+    unlabelled : ndarray, sorted, optional
+        Labels of rows that do not count, given as one label or a sequence of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        For other values.
+
+    Examples
+    --------
+    >>> RowRule("skip", nodata=-1).rows(np.array([[1, 2], [-1, 2], [3, 4]]))
+    array([1])
+    >>> RowRule("skip").rows(np.array([[1.0], [np.nan]]))
+    array([1])
+    """
+
+    action: str = "raise"
+    nodata: float | None = None
+    unlabelled: Any = None
+
+    def __post_init__(self) -> None:
+        if self.nodata is not None:
+            expected = "one number of at most 64 bits"
+            as_numbers("nodata", self.nodata, expected)
+            value = np.asarray(self.nodata)
+            if value.ndim or value.dtype.kind not in "iuf":
+                raise refuse("nodata", self.nodata, expected)
+            # A plain number is compared in the type of the rows: 0.1 equals its float32 value.
+            object.__setattr__(self, "nodata", value.item())
+        if self.unlabelled is not None:
+            object.__setattr__(self, "unlabelled", _as_unlabelled(self.unlabelled))
+
+    @property
+    def selects(self) -> bool:
+        """True if rows may be left out, and those that count are copied."""
+        return self.action == "skip" or self.unlabelled is not None
+
+    def as_labels(self, y: Any, first_row: int = 0) -> np.ndarray:
+        """Return labels, as a masked array if some are missing and that is no error."""
+        if self.action == "skip":
+            return as_maskable_labels(y, "y", first_row)
+        return as_labels(y, "y", first_row)
+
+    def class_labels(self, y: Any, first_row: int = 0) -> np.ndarray:
+        """Return the labels that are of classes: neither missing nor those of unlabelled rows."""
+        labels = self.as_labels(y, first_row)
+        if not self.selects:
+            return labels
+        return np.asarray(labels)[self.labelled(labels) & ~np.ma.getmaskarray(labels)]
+
+    def needs_search(self, X: Any) -> bool:
+        """Return True if rows are searched before they are summed; otherwise sums are checked."""
+        plain = type(X) in (np.ndarray, CompressedRows)
+        return self.action == "skip" or self.nodata is not None or not plain
+
+    def labelled(self, y: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is False for the unlabelled rows."""
+        if self.unlabelled is None:
+            return np.ones(y.shape, bool)
+        return (find(np.asarray(y), self.unlabelled) < 0) | np.ma.getmaskarray(y)
+
+    def missing(self, X: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the entries that are masked or `nodata`."""
+        masked = np.ma.getmaskarray(X)
+        if self.nodata is None:
+            return masked
+        with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
+            return masked | np.equal(np.asarray(X), self.nodata)
+
+    def rows(self, X: Any) -> np.ndarray:
+        """Return the numbers of the invalid rows, in order."""
+        if type(X) is CompressedRows:
+            return np.flatnonzero(self._sparse_rows(X))
+        found = [np.empty(0, np.intp)]
+        for part, block in blocks(X, row_type(X.dtype).dtype):
+            bad = np.zeros(len(block), bool)
+            if X.dtype.kind == "f" and not all_finite(block):
+                _mark_rows(~np.isfinite(block), bad)
+            if self.nodata is not None or is_masked(X):
+                _mark_rows(self.missing(X[part]), bad)
+            found.append(np.flatnonzero(bad) + part.start)
+        return np.concatenate(found)
+
+    def _sparse_rows(self, X: CompressedRows) -> np.ndarray:
+        """Return a boolean array that is True for the invalid rows."""
+        hit = ~np.isfinite(X.values)
+        if self.nodata is None:
+            return X.rows_with(hit)
+        bad = X.rows_with(hit | self.missing(X.values))
+        return bad | (X.last - X.first < X.n_features) if self.nodata == 0 else bad
+
+    def refuse(self, X: Any, at: int, row: int) -> None:
+        """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
+        values = X.row(at) if type(X) is CompressedRows else X[at]
+        unmasked(values[None], "X", row)
+        bad = values == self.nodata
+        if values.dtype.kind == "f":
+            bad = bad | ~np.isfinite(values)
+        column = int(bad.argmax())
+        raise InvalidDataError(
+            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
+            f"first in column {column}; {REMEDY}",
+            *("X", row, column),
+        )
+
+
+def _mark_rows(hit: np.ndarray, rows: np.ndarray) -> None:
+    """Mark each row in which any entry is True."""
+    d = hit.shape[1]
+    if d > _WIDE:
+        rows |= hit.any(axis=1)
+    else:  # numpy has a large overhead for each row
+        rows[np.flatnonzero(hit) // d] = True
+
+
+def _as_unlabelled(given: Any) -> np.ndarray:
+    """Return labels of rows that do not count, sorted."""
+    try:
+        return np.unique(as_labels([given] if np.ndim(given) == 0 else given, "unlabelled"))
+    except InvalidDataError as error:
+        raise InvalidParameterError(f"unlabelled={shown(given)}: {error}") from None
+
+
+CHECK_SUMS = RowRule()  # rows are not searched: a sum that is not finite is an error
+
+
+def row_rule(
+    on_invalid: Any,
+    nodata: Any = None,
+    unlabelled: Any = None,
+    actions: tuple[str, ...] = LEARNING,
+) -> RowRule:
+    """Return the rule that the keywords of a function describe.
+
+    Parameters
+    ----------
+    on_invalid, nodata, unlabelled
+        See `RowRule`.
+    actions : tuple of str
+        What `on_invalid` may be.
+
+    Raises
+    ------
+    InvalidParameterError
+        For other values.
+    """
+    if nodata is None and unlabelled is None and on_invalid == "raise":
+        return CHECK_SUMS
+    if not isinstance(on_invalid, str) or on_invalid not in actions:
+        raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
+    return RowRule(on_invalid, nodata, unlabelled)
+
+
+def rows_to_count(
+    X: Any, y: np.ndarray, sample_weight: Any, rule: RowRule, first_row: int = 0
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None, int]:
+    """Separate the rows that count from rows of weight zero, unlabelled rows and invalid rows.
+
+    Parameters
+    ----------
+    X, y : ndarray or CompressedRows, and ndarray
+        Rows, and labels as `RowRule.as_labels` returns them.
+    sample_weight : array-like, optional
+    rule : RowRule
+    first_row : int
+        Number of the first row in a larger array, from which errors count.
+
+    Returns
+    -------
+    X, y : ndarray or CompressedRows, and ndarray
+        Rows that count, and their labels.
+    weights : ndarray of float64
+        Weights of the rows that count; empty without weights.
+    numbers : ndarray of int or None
+        Numbers of the rows that count; None if all do.
+    n_skipped : int
+        Rows left out as invalid; rows of weight zero and unlabelled ones are not included.
+
+    Raises
+    ------
+    InvalidDataError
+        For weights that cannot be used, or an invalid row if that is an error.
+    """
+    n = X.shape[0]
+    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
+    counts = rule.labelled(y)
+    if weights.size:
+        counts &= weights > 0
+    n_skipped = 0
+    if is_masked(y):  # labels are missing
+        n_skipped = int(np.count_nonzero(counts & np.ma.getmaskarray(y)))
+        counts &= ~np.ma.getmaskarray(y)
+    y = np.asarray(y)
+    numbers = None if counts.all() else np.flatnonzero(counts)
+    if numbers is not None and 2 * numbers.size <= n:  # copies are of half the rows at most
+        X, counts = X[numbers], np.ones(numbers.size, bool)
+        selected = numbers
+    else:
+        selected = None
+    if rule.needs_search(X):
+        bad = rule.rows(X)
+        bad = bad[counts[bad]]
+        if bad.size and rule.action == "raise":
+            at = int(bad[0])
+            rule.refuse(X, at, first_row + int(at if selected is None else selected[at]))
+        counts[bad] = False
+        n_skipped += bad.size
+    kept = None if counts.all() else np.flatnonzero(counts)
+    if kept is not None:
+        X = X[kept]
+        numbers = kept if selected is None else selected[kept]
+    if numbers is not None:
+        y = y[numbers]
+    if weights.size:
+        weights = as_rows(weights if numbers is None else weights[numbers], weights.dtype)
+    return X if type(X) is CompressedRows else np.asarray(X), y, weights, numbers, n_skipped
