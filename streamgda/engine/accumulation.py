@@ -109,25 +109,18 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     max_memory : int or str, optional
         Bytes, or a text such as ``"512MB"``, for rows in flight and moments; by default half of
         the available memory. Smaller slabs may change the last bits of sums of floats.
-    for_model : bool
-        Plan the memory of a model of the moments, too.
-    progress : bool or callable
-        True shows progress on stderr; a callable gets ``(rows_done, rows_total or None)``.
+    for_model, progress : bool, bool or callable
+        Plan the memory of a model, too; show progress, or call with ``(rows_done, rows_total)``.
     on_invalid : {"raise", "skip", "pairwise"}
         Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label;
-        skip and count them; or keep `PairwiseMoments`, for which all but infinity and a missing
-        label are missing values.
-    nodata : int or float, optional
-        Value that marks missing measurements.
-    features : str, optional
-        Name of the dimension that holds the features, if `X` is a DataArray.
-    unlabelled : label or sequence of labels, optional
-        Labels of rows that do not count, whatever they hold.
-    columns : sequence of str, optional
-        Names of rows, labels and perhaps weights, if batches are dicts.
+        skip and count them; or keep `PairwiseMoments`, where only infinity and missing labels are
+        errors.
+    nodata, unlabelled : number; label or sequence of labels; optional
+        Value that marks missing measurements, and labels of rows that do not count at all.
+    features, columns : str; sequence of str; optional
+        Dimension of a DataArray that holds the features; names of X and y in batches of dicts.
     checkpoint, checkpoint_every : path, float
-        File from which the same call resumes (see the notes of this module), and the minimum
-        number of seconds between two writes of it.
+        File from which the same call resumes, and the least number of seconds between two writes.
 
     Returns
     -------
@@ -136,14 +129,10 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
 
     Raises
     ------
-    InvalidDataError, ReadError
-        For rows, labels or weights that are invalid or cannot be read.
-    MemoryBudgetError
-        If `max_memory` is too small.
-    CheckpointError
-        If the checkpoint is damaged or belongs to other data or parameters.
-    ClusterError
-        If the cluster fails.
+    InvalidDataError, ReadError, ClusterError
+        For rows, labels or weights that are invalid or cannot be read; if the cluster fails.
+    MemoryBudgetError, CheckpointError
+        If `max_memory` is too small, or the checkpoint is damaged or belongs to other data.
 
     Examples
     --------
@@ -152,23 +141,17 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     >>> accumulate(X, y).class_count
     array([2, 1])
     """
-    structure_of(covariance_type)
-    rule = row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)
-    expected = None if classes is None else np.unique(as_labels(classes, "classes"))
     asked = Accumulation(
-        *(covariance_type, norms, rule, expected, max_memory, for_model),
-        *(progress, checkpoint, checkpoint_every),
+        *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
+        *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
+        *(for_model, progress, checkpoint),
+        checkpoint_every=checkpoint_every,
     )
-    if y is None:
-        batches = as_batches(X, sample_weight, features=features, columns=columns)
-        moments = _accumulated_batches(asked, batches)
-    elif columns is not None:
-        raise refuse("columns", columns, "None: X and y are given, not batches")
+    if columns is not None or y is None:
+        moments = _accumulated_batches(asked, X, y, sample_weight, features, columns)
     else:
         moments = _accumulated(asked, as_rows(X, features), y, sample_weight)
-    if expected is not None and moments.n_features is not None:
-        moments.declare(expected)
-    return moments
+    return asked.declared(moments)
 
 
 def accumulate_into(
@@ -274,7 +257,12 @@ def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Mom
     return _accumulate_slabs(asked, plan, rows, labels, *companions[1:])
 
 
-def _accumulated_batches(asked: Accumulation, batches: Batches) -> Moments:
+def _accumulated_batches(
+    asked: Accumulation, X: Any, y: Any, sample_weight: Any, features: Any, columns: Any
+) -> Moments:
+    if y is not None:
+        raise refuse("columns", columns, "None, because y is given, and X holds no batches")
+    batches = as_batches(X, sample_weight, features=features, columns=columns)
     if batches.executor == "dask":
         return on_dask().accumulate_partitions(asked, batches.values)
     return _accumulate_batches(asked, batches)

@@ -12,6 +12,7 @@ from streamgda.engine.journal import check_interval
 from streamgda.engine.progress import Progress
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments, FourthMoments, Moments, PairwiseMoments, add_rows
+from streamgda.moments.structures import structure_of
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.parameters import as_flag
 
@@ -49,6 +50,7 @@ class Accumulation:
     again: FourthMoments | None = None
 
     def __post_init__(self) -> None:
+        structure_of(self.covariance_type)
         as_flag("norms", self.norms)
         check_interval(self.checkpoint_every, "checkpoint_every")
 
@@ -74,6 +76,12 @@ class Accumulation:
             rule=self.rule,
             expected=self.expected,
         )
+
+    def declared(self, moments: Moments) -> Moments:
+        """Return moments among whose classes are all labels that may occur."""
+        if self.expected is not None and moments.n_features is not None:
+            moments.declare(self.expected)
+        return moments
 
     def description(self, **rows: str) -> dict[str, str]:
         """Return what a checkpoint compares, together with what it compares of the rows.
