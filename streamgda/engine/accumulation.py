@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -237,6 +238,7 @@ def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Mom
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments = asked.empty()
     sources = as_sources(X, y, sample_weight)
+    asked = replace(asked, feature_names=sources[0].feature_names)
     if any(source.executor == "dask" for source in sources):
         return on_dask().accumulate(asked, *sources)
     rows, *companions = sources
@@ -323,6 +325,7 @@ def _journal(asked: Accumulation, rows: dict[str, str]) -> RowJournal:
     """Return the journal of a pass in this process, with what its file holds."""
     description = asked.description(**rows) | {"read by": "this process"}
     journal = RowJournal(asked.checkpoint, asked.checkpoint_every, description, asked.empty())
+    journal.name_features(asked.feature_names)
     if asked.rule.action == "raise":
         journal.refuse_skipped()
     return journal

@@ -16,6 +16,7 @@ import numpy as np
 from streamgda.errors import CheckpointError
 from streamgda.rows import as_source
 from streamgda.rows.masked import is_masked
+from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.checks import check_whole
@@ -73,6 +74,7 @@ def fingerprint_method(
 ) -> dict[str, Any]:
     """Return the fingerprint of a method of a model: its name, and a checksum of the model."""
     attributes, arrays = state_of(model)
+    attributes.pop(ATTRIBUTE, None)  # names make no difference to scores
     arrays = {**arrays, **(options or {})}
     value = zlib.crc32(json.dumps(attributes, sort_keys=True).encode())
     for name in sorted(arrays):

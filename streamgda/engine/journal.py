@@ -26,8 +26,9 @@ from streamgda.errors import (
     FormatError,
     InvalidDataError,
     InvalidParameterError,
+    MergeError,
 )
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments
+from streamgda.moments import ClassMoments, Moments, PairwiseMoments, name_features
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.replacing import remove_left_overs, replacing, try_place
@@ -183,6 +184,16 @@ class Journal:
                 f"{self} was started with on_invalid: skip, and {n_skipped} rows were left out; "
                 f"now it is raise. {REMEDY}"
             )
+
+    def name_features(self, names: tuple[str, ...] | None) -> None:
+        """Give moments from the checkpoint these names; raise CheckpointError if they differ."""
+        for moments in self.held.values():
+            try:
+                name_features(moments, names)
+            except MergeError as error:
+                raise CheckpointError(
+                    f"{self} was started with other features: {error}. {REMEDY}"
+                ) from None
 
     @property
     def keeps(self) -> bool:

@@ -11,7 +11,14 @@ import numpy as np
 from streamgda.engine.journal import check_interval
 from streamgda.engine.progress import Progress
 from streamgda.errors import InvalidParameterError
-from streamgda.moments import ClassMoments, FourthMoments, Moments, PairwiseMoments, add_rows
+from streamgda.moments import (
+    ClassMoments,
+    FourthMoments,
+    Moments,
+    PairwiseMoments,
+    add_rows,
+    name_features,
+)
 from streamgda.moments.structures import structure_of
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.parameters import as_flag
@@ -36,6 +43,8 @@ class Accumulation:
     checkpoint_every : float
     again : FourthMoments, optional
         Sums without rows, to which the rows are added in a second pass over them.
+    feature_names : tuple of str, optional
+        Names of the features of the rows.
     """
 
     covariance_type: str = "full"
@@ -48,6 +57,7 @@ class Accumulation:
     checkpoint: Any = None
     checkpoint_every: float = 60.0
     again: FourthMoments | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
@@ -76,6 +86,7 @@ class Accumulation:
             rule=self.rule,
             expected=self.expected,
         )
+        name_features(moments, self.feature_names)
 
     def declared(self, moments: Moments) -> Moments:
         """Return moments among whose classes are all labels that may occur."""

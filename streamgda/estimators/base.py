@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -19,12 +20,13 @@ from streamgda.estimators.export import SklearnExport
 from streamgda.estimators.learning import MomentLearner, check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.validation import names_in
 from streamgda.models.base import check_priors
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, name_features
 from streamgda.rows.labels import as_labels
+from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import as_integer, check_type, refuse
-from streamgda.storage.checks import check_texts
 from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 # Methods of the model behind those of the estimators, and whether they return a column per class.
@@ -85,6 +87,8 @@ class MomentClassifier(SklearnExport, MomentLearner):
             moments.fourth  # noqa: B018  (reports missing norms)
         estimator._adopt(moments.reduce(kept["covariance_type"]))
         estimator.n_features_in_ = int(moments.n_features or 0)
+        if moments.feature_names is not None:
+            estimator.feature_names_in_ = np.array(moments.feature_names, object)
         check_fitted(estimator)
         return estimator
 
@@ -337,16 +341,17 @@ class MomentClassifier(SklearnExport, MomentLearner):
         # those that it depends on; any that were set since then are saved beside them.
         check_is_fitted(self, "moments_")
         kept_by(self)  # refuses parameters that could not be loaded
-        names = getattr(self, "feature_names_in_", None)
+        names = names_in(self)
         parts: dict[str, Saved] = {"moments": self.moments_}
         if self._fitted_model is not None:
             parts["model"] = self._fitted_model
         states, arrays = nested(parts)
-        names = None if names is None else [str(name) for name in names]
+        for state in states.values() if names else ():
+            state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
         fitted, present = describe(self._settings), describe(self)["params"]
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
         since = {"set_params": later} if later else {}
-        return {**fitted, **since, "feature_names": names, **states}, arrays
+        return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
 
     @classmethod
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -355,10 +360,10 @@ class MomentClassifier(SklearnExport, MomentLearner):
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         estimator._adopt(moments, unfitted(cls, attributes))
         estimator.n_features_in_ = int(moments.n_features or 0)
-        names = attributes["feature_names"]
+        names = restored_names(attributes, moments.n_features)
         if names is not None:
-            check_texts("feature_names", names, estimator.n_features_in_)
             estimator.feature_names_in_ = np.array(names, object)
+            name_features(moments, names)
         if "model" in attributes:
             model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
             same = model.classes.dtype == moments.classes.dtype
@@ -366,7 +371,7 @@ class MomentClassifier(SklearnExport, MomentLearner):
                 raise ValueError("its model and its moments have different classes")
             if model.n_features != estimator.n_features_in_:
                 raise ValueError("its model and its moments have different features")
-            estimator._fitted_model = model
+            estimator._fitted_model = replace(model, feature_names=moments.feature_names)
         return estimator
 
 

@@ -279,7 +279,8 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     ) -> GaussianModel:
         priors = self._priors_of(moments)
         covariances = self._estimate(moments, given=given)
-        return GaussianModel.of(covariances, moments.means, priors, self._regularisation())
+        how, names = self._regularisation(), moments.feature_names
+        return GaussianModel.of(covariances, moments.means, priors, how, feature_names=names)
 
     def _estimate(
         self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any

@@ -14,10 +14,10 @@ from streamgda import engine
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
-from streamgda.estimators.validation import validate_labelled
+from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
 from streamgda.models.shrinkage import TWO_PASSES
-from streamgda.moments import ClassMoments, read_twice
+from streamgda.moments import ClassMoments, name_features, read_twice
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
@@ -380,6 +380,7 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=first, rule=rule)
         rows = settings._summed(X, sample_weight), y, sample_weight, rule
         moments = engine.accumulate_into(ClassMoments(**kept), *rows)
+        name_features(moments, names_in(self))
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
             engine.accumulate_again(moments, scalings, *rows)

@@ -179,6 +179,7 @@ class LinearDiscriminantAnalysis(
         covariances = self._estimate(moments, given=given)
         priors, how = self._priors_of(moments), self._regularisation()
         own = {"solver": self.solver, "tol": float(self.tol)}
+        own["feature_names"] = moments.feature_names
         return LinearModel.of(covariances, moments.means, priors, how, **own)
 
     def _compute_model(self) -> LinearModel:

@@ -24,9 +24,9 @@ from streamgda.estimators.candidates import (
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.learning import check_one_pass, kept_by
 from streamgda.estimators.splits import splitting
-from streamgda.estimators.validation import validate_labelled
+from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, name_features
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
 
@@ -217,6 +217,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         if total.n_features is None:
             raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
         check_classes(total.classes, total.class_count, least=2)
+        name_features(total, names_in(template))
         splits = CandidateScores(candidates, rows)
         at_once = [list(range(len(candidates)))]
         if self.scoring != LIKELIHOOD:
@@ -238,7 +239,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         state = dict(vars(self))
         state.pop("feature_names_in_", None)
         if hasattr(template, "feature_names_in_"):
-            learnt["feature_names_in_"] = chosen.feature_names_in_ = template.feature_names_in_
+            learnt["feature_names_in_"] = template.feature_names_in_
         self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
         return self
 

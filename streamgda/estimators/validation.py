@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,13 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.labels import as_maskable_labels, refuse_missing
 from streamgda.rows.masked import is_masked, unmasked
+from streamgda.rows.names import Names
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.validity import refuse_sparse
+
+_SHOWN = 5  # names in a message, as in scikit-learn's
 
 
 def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
@@ -90,8 +94,53 @@ def _accepted(estimator: Any, X: Any) -> dict[str, Any]:
 def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:
     if len(rows.shape) != 2:
         raise InvalidDataError(f"X has shape {rows.shape}; expected a 2D array of rows x features")
-    validate_data(estimator, rows.header, reset=reset, skip_check_array=True)
+    _check_names(estimator, rows.feature_names, reset)
+    width = int(rows.shape[1])
+    if reset:
+        estimator.n_features_in_ = width
+    elif width != estimator.n_features_in_:
+        raise InvalidDataError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
     return rows
+
+
+def _check_names(estimator: Any, names: Names | None, reset: bool) -> None:
+    """Check names of features as scikit-learn does, which knows those of frames only."""
+    if reset:
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, object)
+        return
+    held, kind = names_in(estimator), type(estimator).__name__
+    if names is None and held is not None:
+        _warn(f"X does not have valid feature names, but {kind} was fitted with feature names")
+    elif names is not None and held is None:
+        _warn(f"X has feature names, but {kind} was fitted without feature names")
+    elif names != held and names is not None and held is not None:
+        message = "The feature names should match those that were passed during fit.\n"
+        message += _bulleted("unseen at fit time", set(names) - set(held))
+        message += _bulleted("seen at fit time, yet now missing", set(held) - set(names))
+        if set(names) == set(held):
+            message += "Feature names must be in the same order as they were in fit.\n"
+        raise InvalidDataError(message)
+
+
+def _bulleted(heading: str, names: set[str]) -> str:
+    lines = [f"- {name}\n" for name in sorted(names)[:_SHOWN]]
+    more = "- ...\n" if len(names) > _SHOWN else ""
+    return f"Feature names {heading}:\n{''.join(lines)}{more}" if names else ""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=calls_within() + 1)
+
+
+def names_in(estimator: Any) -> Names | None:
+    """Return the names of the features that an estimator was fitted with."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
 
 
 def _fit_already(estimator: Any, X: Any, y: Any, reset: bool) -> bool:

@@ -15,6 +15,7 @@ from streamgda.kernels import scoring
 from streamgda.models.scores import (
     Finish,
     by_chunks,
+    check_names,
     check_width,
     copied,
     difference,
@@ -41,10 +42,13 @@ class Model(Saved):
     ----------
     classes : ndarray, shape (n_classes,)
     priors : ndarray of float64, shape (n_classes,)
+    feature_names : tuple of str or None
+        Names of the features. Rows with other names are refused; those without names fit any.
     """
 
     classes: np.ndarray
     priors: np.ndarray
+    feature_names: tuple[str, ...] | None
 
     def __post_init__(self) -> None:
         # Estimators return these as fitted attributes. Kernels get them as copies only.
@@ -115,6 +119,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`."""
+        check_names(X, self.feature_names)
         X = as_matrix(X, first_row, self._takes_sparse)
         check_width(X, self.n_features)
         return by_chunks(

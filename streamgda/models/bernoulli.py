@@ -18,6 +18,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import exact_sums
 from streamgda.moments.structures.packing import PackedVectors, packed_rows
 from streamgda.rows.blocks import as_rows
+from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import as_matrix, refuse_not_finite
 from streamgda.storage.checks import check_array, check_names, check_number
@@ -107,6 +108,8 @@ class BernoulliModel(Model):
         :math:`\ln p` and :math:`\ln (1-p)`; NaN for a class without rows, whose prior is zero.
     threshold : float or None
         Threshold at which rows are binarised.
+    feature_names : tuple of str or None
+        Names of the features. Rows with other names are refused; those without names fit any.
     """
 
     _kind = "bernoulli"
@@ -116,6 +119,7 @@ class BernoulliModel(Model):
     log_one: np.ndarray
     log_zero: np.ndarray
     threshold: float | None
+    feature_names: tuple[str, ...] | None = None
 
     @classmethod
     def from_moments(
@@ -159,7 +163,8 @@ class BernoulliModel(Model):
                 np.log(logarithms, out=logarithms)
                 np.subtract(logarithms, total, out=logarithms)
         shares = check_priors(priors, moments.classes, count, "class_prior")
-        return cls(moments.classes, shares, log_one, log_zero, threshold)
+        names = moments.feature_names
+        return cls(moments.classes, shares, log_one, log_zero, threshold, names)
 
     # --- derived attributes -------------------------------------------------------------------
 
@@ -257,7 +262,7 @@ class BernoulliModel(Model):
 
     def _state(self) -> State:
         attributes = {"classes": storage.pack_labels(self.classes), "threshold": self.threshold}
-        return attributes, {
+        return attributes | saved_names(self.feature_names), {
             "priors": self.priors,
             "log_one": self.log_one,
             "log_zero": self.log_zero,
@@ -269,7 +274,9 @@ class BernoulliModel(Model):
         check_names(arrays, ("priors", "log_one", "log_zero"))
         if attributes["threshold"] is not None:
             check_number("threshold", attributes["threshold"])
-        model = cls(classes=classes, threshold=attributes["threshold"], **arrays)
+        names = restored_names(attributes, arrays["log_one"].shape[1])
+        threshold = attributes["threshold"]
+        model = cls(classes=classes, threshold=threshold, feature_names=names, **arrays)
         model._check()
         return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.structures.packing import PackedVectors, multiply
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import refuse_not_finite
 from streamgda.runtime.parameters import check_type
@@ -61,6 +62,8 @@ class GaussianModel(Model):
         Roots of the inverse covariances; see `streamgda.models.covariance.factorise`.
     log_determinants : ndarray of float64, shape (groups,)
         Log-determinants of the covariances, in the directions that were kept.
+    feature_names : tuple of str, optional
+        Names of the features. Rows with other names are refused; those without names fit any.
     """
 
     _kind = "model"
@@ -72,6 +75,7 @@ class GaussianModel(Model):
     features: np.ndarray
     roots: np.ndarray
     log_determinants: np.ndarray
+    feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_moments(
@@ -113,7 +117,8 @@ class GaussianModel(Model):
         check_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)
         covariances = estimate(moments, covariance_type, how, priors=priors)
-        return cls.of(covariances, moments.means, shares, how)
+        names = moments.feature_names
+        return cls.of(covariances, moments.means, shares, how, feature_names=names)
 
     @classmethod
     def of(
@@ -137,7 +142,7 @@ class GaussianModel(Model):
         how : Regularisation
             Determines which covariances are singular, and whether these are refused.
         **attributes
-            Attributes that subclasses add.
+            Names of the features, and attributes that subclasses add.
 
         Returns
         -------
@@ -446,6 +451,7 @@ class GaussianModel(Model):
         attributes = {
             "covariance_type": self.structure.name,
             "classes": storage.pack_labels(self.classes),
+            **saved_names(self.feature_names),
         }
         names = ("priors", "means", "features", "roots", "log_determinants")
         arrays = {name: getattr(self, name) for name in names}
@@ -457,7 +463,8 @@ class GaussianModel(Model):
         structure = structure_of(attributes["covariance_type"])
         classes = storage.unpack_labels(attributes["classes"])
         arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
-        model = cls(structure, classes, **arrays)
+        names = restored_names(attributes, arrays["means"].shape[1])
+        model = cls(structure, classes, **arrays, feature_names=names)
         model._check()
         return model
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
+from streamgda.rows import names_of
+from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
@@ -74,6 +76,12 @@ def labelled(classes: np.ndarray) -> Finish:
         np.take(classes, codes, out=out, mode="clip")  # other modes make a copy
 
     return finish
+
+
+def check_names(X: Any, names: tuple[str, ...] | None) -> None:
+    """Raise `InvalidDataError` for rows whose features have other names than those of the model."""
+    if names is not None and type(X) is not np.ndarray:
+        join_names(names, names_of(X), "this model", InvalidDataError)
 
 
 def check_width(X: np.ndarray, n_features: int) -> None:

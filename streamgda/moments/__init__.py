@@ -1,6 +1,6 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
-from streamgda.moments.base import Moments, add_rows, planned_bytes
+from streamgda.moments.base import Moments, add_rows, name_features, planned_bytes
 from streamgda.moments.class_moments import ClassMoments, add_and_decay
 from streamgda.moments.class_state import read_twice
 from streamgda.moments.fourth import FourthMoments
@@ -15,6 +15,7 @@ __all__ = [
     "SlidingWindow",
     "add_and_decay",
     "add_rows",
+    "name_features",
     "planned_bytes",
     "read_twice",
 ]

@@ -13,6 +13,7 @@ from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import NormsOfPart, merge_norms
 from streamgda.rows import labels as label_codes
+from streamgda.rows.names import Names
 from streamgda.runtime.parameters import as_number
 
 
@@ -27,7 +28,7 @@ class Algebra(ClassState):
 
     def _add(self, other: Algebra, decay: float | None = None) -> Self:
         """Add other moments, and multiply all weights by `decay`, in one step."""
-        self._check_mergeable(other)
+        names = self._check_mergeable(other)
         n_skipped = self._n_skipped + other._n_skipped
         theirs: Any = other._sums
         if theirs is None:
@@ -45,6 +46,7 @@ class Algebra(ClassState):
             mine.add(theirs, at)
             state = scaled(mine, norms, decay)
             self._classes, self._sums, self._norms, self._n_skipped = classes, *state, n_skipped
+            self._feature_names = names
 
         mine: Any = self._with_classes(classes)
         if mine is None:
@@ -63,12 +65,12 @@ class Algebra(ClassState):
         Raises
         ------
         MergeError
-            If the widths or the covariance types differ, or `other` holds rows that these moments
-            do not.
+            If the features or the covariance types differ, or `other` holds rows that these
+            moments do not.
         """
         if not isinstance(other, Algebra):
             return NotImplemented
-        self._check_mergeable(other)
+        names = self._check_mergeable(other)
         if other._sums is None or not other._sums.count.any():
             return self.copy()
         at = self._check_contains(other)
@@ -85,6 +87,7 @@ class Algebra(ClassState):
             left, theirs = left.centred(), theirs.centred()
         left.subtract(theirs, at)
         result = self._with_sums(self._classes, left, norms)
+        result._feature_names = names
         result._n_skipped = max(0, self._n_skipped - other._n_skipped)
         emptied = np.zeros(self._classes.size, bool)
         emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
@@ -157,7 +160,8 @@ class Algebra(ClassState):
             return []
         return [(sign, self._norms, self._sums.centred(), at)]
 
-    def _check_mergeable(self, other: Algebra) -> None:
+    def _check_mergeable(self, other: Algebra) -> Names | None:
+        """Raise `MergeError` unless both moments combine; return the names of the features."""
         if self.covariance_type != other.covariance_type:
             raise MergeError(
                 f"moments of covariance_type={self.covariance_type!r} and "
@@ -170,6 +174,7 @@ class Algebra(ClassState):
                 f"norms=True, or both without"
             )
         self._check_width(other)
+        return self._names_with(other)
 
     def _check_contains(self, other: Algebra) -> np.ndarray:
         """Return the numbers here of the other's classes; refuse rows that are not included."""

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
+from streamgda.rows.names import Names, join_names
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.interruption import Lock
 from streamgda.storage.saved import Saved
@@ -20,6 +21,7 @@ class Moments(Saved):
 
     def __init__(self) -> None:
         self._lock = Lock()  # held while the moments change or are copied
+        self._feature_names: Names | None = None
 
     @property
     @abstractmethod
@@ -35,6 +37,25 @@ class Moments(Saved):
     @abstractmethod
     def n_features(self) -> int | None:
         """Number of features; None before the first row."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features; None if no rows had any.
+
+        They are those of the columns of data frames and of other containers whose columns have
+        names. Rows and moments of other names, or of the same names in another order, are refused;
+        those without names fit any.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamgda import accumulate
+        >>> frame = pd.DataFrame({"length": [1.0, 3.0, 2.0], "width": [0.5, 0.7, 0.9]})
+        >>> moments = accumulate(frame, ["ant", "ant", "bee"])
+        >>> moments.feature_names
+        ('length', 'width')
+        """
+        return self._feature_names
 
     @property
     @abstractmethod
@@ -131,6 +152,14 @@ class Moments(Saved):
                 f"combine; both must describe the same columns"
             )
 
+    def _names_with_rows(self, found: Names | None) -> Names | None:
+        """Return the names of the features once rows are added whose features have these names."""
+        return join_names(self._feature_names, found, "these moments", InvalidDataError)
+
+    def _names_with(self, other: Moments) -> Names | None:
+        """Return the names of the features of these moments and others together."""
+        return join_names(self._feature_names, other._feature_names, "these moments", MergeError)
+
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")
 
@@ -160,6 +189,19 @@ def add_rows(
         Labels that may occur; any other is an error.
     """
     moments._update(X, y, sample_weight, first_row, rule, expected)
+
+
+def name_features(moments: Moments, names: Names | None) -> None:
+    """Give the features of moments names, if these are known and the moments have rows.
+
+    Raises
+    ------
+    MergeError
+        If the moments have other names.
+    """
+    if names is not None and moments.n_features is not None:
+        held = moments._feature_names
+        moments._feature_names = join_names(held, names, "these moments", MergeError)
 
 
 def planned_bytes(moments: Moments, n_classes: int, n_features: int) -> tuple[int, int]:

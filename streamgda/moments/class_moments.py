@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
+from streamgda.moments.base import name_features
 from streamgda.moments.centred import CentredSums, NotFinite
 from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
@@ -15,8 +16,10 @@ from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
+from streamgda.rows import names_of
 from streamgda.rows.blocks import NO_WEIGHTS
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
 from streamgda.rows.validity import as_maskable_matrix, refuse_not_finite
 from streamgda.runtime import threads
@@ -109,15 +112,18 @@ class ClassMoments(Views):
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
+        named = None if type(X) is np.ndarray else names_of(X)
         X = as_maskable_matrix(X, sparse=not self._structure.matrix)
         y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)
+            names = self._feature_names if named is None else self._names_with_rows(named)
             if not y.size:
                 return self
             if self._norms is not None and self._sums is not None:
                 added = type(self)(self.covariance_type, norms=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
+                name_features(added, named)
                 return self._add(added, decay)
             weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
             if sample_weight is not None or rule.selects or rule.needs_search(X):
@@ -144,7 +150,7 @@ class ClassMoments(Views):
                 centred = sums.centred()
                 norms = norms_of_rows(X, codes, weights, centred.mean, centred.mean_low)
             self._classes, self._sums, self._norms = classes, sums, norms
-            self._n_skipped = n_skipped
+            self._n_skipped, self._feature_names = n_skipped, names
         return self
 
     def _summable(
@@ -195,6 +201,7 @@ class ClassMoments(Views):
             "classes": storage.pack_labels(self._classes),
             "n_skipped": self._n_skipped,
         }
+        attributes |= saved_names(self._feature_names)
         if self.norms:
             attributes["norms"] = True
         if self._sums is None:
@@ -238,7 +245,8 @@ class ClassMoments(Views):
             check_squares("norms", held[:, -1])
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
-        moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped)
+        named = restored_names(attributes, sums.n_features)
+        moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped, named)
         keep_fourth(moments, scaled)
         return moments
 

@@ -12,6 +12,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures import structure_of
+from streamgda.rows.names import Names
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import as_number
 
@@ -57,7 +58,8 @@ class ClassState(Moments):
     ) -> Self:
         """Return other moments of the same rows."""
         covariance_type = covariance_type or self.covariance_type
-        return from_sums(type(self), covariance_type, classes, sums, norms, self._n_skipped)
+        skipped, names = self._n_skipped, self._feature_names
+        return from_sums(type(self), covariance_type, classes, sums, norms, skipped, names)
 
     @property
     def covariance_type(self) -> str:
@@ -195,11 +197,12 @@ def from_sums(
     sums: CentredSums | ExactSums | None,
     norms: np.ndarray | None = None,
     n_skipped: int = 0,
+    feature_names: Names | None = None,
 ) -> _State:
     """Return class moments that hold these sums, with one entry a class."""
     moments = kind(covariance_type)
     moments._classes, moments._sums = classes, sums
-    moments._norms, moments._n_skipped = norms, n_skipped
+    moments._norms, moments._n_skipped, moments._feature_names = norms, n_skipped, feature_names
     if sums is not None:
         sums.structure = moments._structure
     return moments

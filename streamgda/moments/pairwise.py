@@ -17,6 +17,8 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
+from streamgda.rows import names_of
+from streamgda.rows.names import Names, restored_names, saved_names
 from streamgda.rows.rules import RowRule
 from streamgda.rows.validity import as_maskable_matrix, as_weights
 from streamgda.runtime import threads
@@ -173,8 +175,10 @@ class PairwiseMoments(Moments):
         rule: RowRule = _MISSING,
         expected: np.ndarray | None = None,
     ) -> Self:
+        named = names_of(X)
         X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
         self._check_shapes(X, y)
+        self._names_with_rows(named)
         if sample_weight is None:
             weights = np.ones(y.size)
         else:
@@ -206,6 +210,7 @@ class PairwiseMoments(Moments):
             raise InvalidDataError(
                 "Input X contains values whose sums or squares overflow float64; scale them down"
             )
+        added._feature_names = named
         return self.__iadd__(added) if k else self
 
     def declare(self, classes: Any) -> Self:
@@ -268,10 +273,10 @@ class PairwiseMoments(Moments):
         with self._lock:
             if other._arrays is not None:
                 self._check_width(other)
-                self._add(other)
+                self._add(other, self._names_with(other))
         return self
 
-    def _add(self, other: PairwiseMoments) -> None:
+    def _add(self, other: PairwiseMoments, names: Names | None) -> None:
         classes = label_codes.join_labels(self._classes, other._classes)
         grown = self
         if self._arrays is None or classes.size > self._classes.size:
@@ -285,6 +290,7 @@ class PairwiseMoments(Moments):
         else:
             grown._place(other)
             self._classes, self._arrays = classes, grown._arrays
+        self._feature_names = names
 
     def _place(self, other: PairwiseMoments) -> None:
         """Add `other`, whose classes are all included here."""
@@ -305,7 +311,7 @@ class PairwiseMoments(Moments):
         """
         with self._lock:
             copied = type(self)()
-            copied._classes = self._classes
+            copied._classes, copied._feature_names = self._classes, self._feature_names
             if self._arrays is not None:
                 copied._arrays = {name: array.copy() for name, array in self._arrays.items()}
             return copied
@@ -362,12 +368,15 @@ class PairwiseMoments(Moments):
         sums = CentredSums(
             STRUCTURES["full"], held["count"].copy(), mean, mean_low, np.tril(scatter)
         )
-        return from_sums(ClassMoments, "full", self._classes, sums).reduce(covariance_type)
+        names = self._feature_names
+        moments = from_sums(ClassMoments, "full", self._classes, sums, feature_names=names)
+        return moments.reduce(covariance_type)
 
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        return {"classes": storage.pack_labels(self._classes)}, dict(self._arrays or {})
+        attributes = {"classes": storage.pack_labels(self._classes)}
+        return attributes | saved_names(self._feature_names), dict(self._arrays or {})
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -388,6 +397,7 @@ class PairwiseMoments(Moments):
         if (arrays["pairs"] > arrays["count"][:, None, None] * (1 + 1e-9)).any():
             raise ValueError("there are more pairs than rows")
         moments._classes, moments._arrays = classes, dict(arrays)
+        moments._feature_names = restored_names(attributes, d)
         return moments
 
     def __repr__(self) -> str:

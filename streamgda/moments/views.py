@@ -16,6 +16,7 @@ from streamgda.moments.structures import check_covers, structure_of
 from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
 from streamgda.rows.masked import as_slab, unmasked
+from streamgda.rows.names import feature_numbers
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type
 
 
@@ -56,17 +57,32 @@ class Views(Algebra):
 
         Parameters
         ----------
-        index : array-like of int or of bool, or slice
-            Features to keep.
+        index : str, array-like of str, int or bool, or slice
+            Features to keep, by name or by number.
 
         Returns
         -------
         ClassMoments
             Moments of these features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For features that the moments do not have.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamgda import ClassMoments
+        >>> frame = pd.DataFrame({"length": [1.0, 3.0], "width": [0.5, 0.7], "mass": [2.0, 4.0]})
+        >>> moments = ClassMoments().update(frame, ["ant", "ant"])
+        >>> moments.select_features(["mass", "length"]).means
+        array([[3., 2.]])
         """
         if self._sums is None:
             self._refuse_empty()
-        d = self._sums.n_features
+        d, names = self._sums.n_features, self._feature_names
+        index = feature_numbers(index, names, d, "index")
         try:
             if not isinstance(index, slice):
                 index = unmasked(as_slab(index, "index"), "index")
@@ -79,7 +95,9 @@ class Views(Algebra):
                 f"index has shape {index.shape}; expected one feature or more"
             )
         scatter = self._structure.select_features(self._sums.scatter, index)
-        return self._with_sums(self._classes, self._sums.with_features(index, scatter))
+        selected = self._with_sums(self._classes, self._sums.with_features(index, scatter))
+        selected._feature_names = None if names is None else tuple(names[i] for i in index)
+        return selected
 
     def select_classes(self, labels: Any) -> Self:
         """Return the moments of some of the classes.
@@ -224,4 +242,6 @@ class Views(Algebra):
             self._structure.project(sums.scatter, components),
             None if sums.squares is None else sums.squares.copy(),
         )
-        return self._with_sums(self._classes, projected)
+        result = self._with_sums(self._classes, projected)
+        result._feature_names = None  # a component is no column
+        return result

@@ -73,6 +73,11 @@ class SlidingWindow(Saved):
         return self._total.copy()
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features; None if no rows in the window had any."""
+        return self._total.feature_names
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the arrays that hold the window."""
         held = [self._total, self._newer_total, *self._older, *self._newer]
@@ -106,7 +111,7 @@ class SlidingWindow(Saved):
         InvalidDataError
             For rows, labels or weights that cannot be used. The window stays as it was.
         MergeError
-            For rows with another number of features.
+            For rows with other features.
         """
         return self._append(ClassMoments(self.covariance_type).update(X, y, sample_weight))
 
@@ -128,7 +133,7 @@ class SlidingWindow(Saved):
         TypeError
             For anything but `ClassMoments`. The window stays as it was.
         MergeError
-            For moments of another covariance type or number of features.
+            For moments of another covariance type or of other features.
         """
         check_type("block", block, ClassMoments, "ClassMoments")
         return self._append(block.copy())

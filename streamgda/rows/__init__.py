@@ -77,6 +77,16 @@ def as_rows(X: Any, features: Any) -> Any:
     return X if features is None else as_source(X, features=features)
 
 
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a container; None if it has none."""
+    if isinstance(X, np.ndarray | list | tuple):
+        return None
+    adapter = adapter_of(X)
+    if adapter.feature_names is RowSource.feature_names:  # the property that has no names
+        return None
+    return as_source(X).feature_names
+
+
 def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     """Return sources of rows, labels and, if they are given, weights."""
     if isinstance(y, list | tuple):

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.rows.masked import as_slab
+from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredArray, StoredRows
 
@@ -40,13 +41,9 @@ class DaskRows(RowSource):
         return as_slab(self.values)
 
     @property
-    def header(self) -> Any:
-        """The collection, or an empty pandas data frame with its columns."""
-        if not hasattr(self.values, "to_dask_array"):
-            return self.values
-        import pandas as pd  # noqa: PLC0415  (scikit-learn takes names from pandas' frames only)
-
-        return pd.DataFrame(columns=self.values.columns)
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of a data frame, if all are strings."""
+        return as_names(getattr(self.values, "columns", ()))
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the name and the block that holds the row."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
 
 
@@ -32,5 +33,4 @@ class FrameRows(RowSource):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, if all are strings."""
-        names = tuple(getattr(self.values, "columns", ()))
-        return names if names and all(isinstance(name, str) for name in names) else None
+        return as_names(getattr(self.values, "columns", ()))

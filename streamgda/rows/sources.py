@@ -120,11 +120,6 @@ class RowSource:
         return self.name
 
     @property
-    def header(self) -> Any:
-        """An object from which scikit-learn takes the names of the features."""
-        return self.values
-
-    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features, if the container has them and all are strings."""
         return None

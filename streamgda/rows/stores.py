@@ -12,6 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError
 from streamgda.rows.masked import as_slab
+from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import open_node
@@ -50,6 +51,11 @@ class StoredRows(RowSource):
     def title(self) -> str:
         """The name, with the path of the array or the type of the store."""
         return f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, in the attribute ``feature_names`` of a zarr array."""
+        return names_of_array(self.values, self.title)
 
     @property
     def shareable(self) -> bool:

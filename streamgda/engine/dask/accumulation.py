@@ -215,6 +215,7 @@ def _journal(asked: Accumulation, reader: str, rows: Mapping[str, str]) -> TreeJ
     """Return the journal of a pass, with what its file holds."""
     description = asked.description(**{"read by": reader}, **rows)
     journal = TreeJournal(asked.checkpoint, asked.checkpoint_every, description)
+    journal.name_features(asked.feature_names)
     if asked.rule.action == "raise":
         journal.refuse_skipped()
     return journal

@@ -1,0 +1,150 @@
+"""Names of the features: from the columns of a container to moments, models and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.runtime.parameters import shown
+from streamgda.storage.checks import check_texts
+
+Names = tuple[str, ...]
+
+ATTRIBUTE = "feature_names"  # of saved objects, and of a zarr array of rows: a list of strings
+_SHOWN = 5  # names in a message
+
+
+def as_names(columns: Any) -> Names | None:
+    """Return the labels of columns as names of features; None unless all are strings."""
+    names = tuple(columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def join_names(held: Names | None, found: Names | None, what: str, kind: type[Exception]) -> Any:
+    """Return the names of features that two sets of rows have in common.
+
+    Parameters
+    ----------
+    held, found : tuple of str or None
+        Names that are expected and those that came. Rows without names fit any names.
+    what : str
+        The object that expects names, in an error: for example, "these moments".
+    kind : type of exception
+        Type of the error.
+
+    Returns
+    -------
+    tuple of str or None
+
+    Raises
+    ------
+    kind
+        If the names differ, or their order does.
+    """
+    if found is None or found == held:
+        return held
+    if held is None:
+        return found
+    if sorted(held) == sorted(found):
+        raise kind(
+            f"the features are {_listed(found)}; {what} expected the same names in another order, "
+            f"{_listed(held)}. Reorder the columns"
+        )
+    others, missing = Counter(found) - Counter(held), Counter(held) - Counter(found)
+    differing = [f"unexpected: {_listed(list(others))}"] if others else []
+    differing += [f"missing: {_listed(list(missing))}"] if missing else []
+    raise kind(
+        f"the features are {_listed(found)}; {what} expected {_listed(held)} "
+        f"({'; '.join(differing)}). Select or rename the columns"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", ... ({len(names)} names)" if len(names) > _SHOWN else ""
+    return f"{', '.join(map(repr, names[:_SHOWN]))}{more}"
+
+
+def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str) -> Any:
+    """Return the numbers of features that are given by name; anything else as it is.
+
+    Parameters
+    ----------
+    chosen : str or sequence of str, or anything else
+    names : tuple of str or None
+        Names of all features.
+    n_features : int
+    what : str
+        Name of the parameter, in an error.
+
+    Raises
+    ------
+    InvalidParameterError
+        For names that no feature or several features have.
+    """
+    given = [chosen] if isinstance(chosen, str) else chosen
+    if isinstance(given, slice) or getattr(given, "ndim", 1) != 1 or not _are_texts(given):
+        return chosen
+    if names is None:
+        raise InvalidParameterError(
+            f"{what}={shown(chosen)}, but the features have no names; give numbers from 0 to "
+            f"{n_features - 1}"
+        )
+    counts = Counter(names)
+    wrong = [name for name in given if counts[name] != 1]
+    if wrong:
+        raise InvalidParameterError(
+            f"{what} names {_listed(wrong)}; expected names that one feature has, among "
+            f"{_listed(names)}"
+        )
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[name] for name in given])
+
+
+def _are_texts(values: Any) -> bool:
+    try:
+        return len(values) > 0 and all(isinstance(value, str) for value in values)
+    except TypeError:  # not a sequence
+        return False
+
+
+# --- saving ---------------------------------------------------------------------------------------
+
+
+def saved_names(names: Names | None) -> dict[str, Any]:
+    """Return the attribute that holds names; none without names, as in files of older versions."""
+    return {} if names is None else {ATTRIBUTE: [*names]}
+
+
+def restored_names(attributes: Mapping[str, Any], n_features: int | None) -> Names | None:
+    """Return the names that `saved_names` has saved.
+
+    Raises
+    ------
+    ValueError
+        Unless there is a name for each feature.
+    """
+    if attributes.get(ATTRIBUTE) is None:
+        return None
+    return tuple(check_texts(ATTRIBUTE, attributes[ATTRIBUTE], n_features or 0))
+
+
+def names_of_array(array: Any, title: str) -> Names | None:
+    """Return the names in the attribute of a stored array of rows; None if it has no such list.
+
+    Raises
+    ------
+    SourceError
+        If there are names, but not one for each column.
+    """
+    held = getattr(array, "attrs", {}).get(ATTRIBUTE)
+    names = as_names(held) if isinstance(held, list) else None
+    if names is not None and array.shape[1:] != (len(names),):
+        raise SourceError(
+            f"{title} has {len(names)} names in its attribute {ATTRIBUTE!r} and shape "
+            f"{array.shape}; expected a name for each column: correct or delete the attribute"
+        )
+    return names
