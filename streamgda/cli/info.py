@@ -15,6 +15,7 @@ from streamgda.cli.paths import stored_bytes
 from streamgda.errors import FormatError
 
 _MOST_CLASSES = 50  # listed in the table
+_MOST_NAMES = 10
 
 
 def info(
@@ -37,6 +38,8 @@ def info(
     for name in ("bytes", "bytes_stored"):
         if described.get(name) is not None:
             described[name] = readable(described[name])
+    if described.get("feature_names"):
+        described["feature_names"] = _listed(described["feature_names"])
     if described.get("parameters"):
         described["parameters"] = ", ".join(f"{k}={v}" for k, v in described["parameters"].items())
     if "groups" in described:
@@ -150,6 +153,7 @@ def _of_moments(moments: Any) -> dict[str, Any]:
     return {
         "covariance_type": getattr(moments, "covariance_type", None),
         "features": moments.n_features,
+        "feature_names": moments.feature_names,
         "rows": moments.class_count.sum().item(),
         "skipped": getattr(moments, "n_skipped", 0) or None,
         "bytes": moments.nbytes,
@@ -165,6 +169,7 @@ def _model(path: str) -> dict[str, Any]:
         "kind": "model",
         "covariance_type": model.structure.name,
         "features": model.n_features,
+        "feature_names": model.feature_names,
         "constant_features": model.n_features - model.features.size,
         "classes": _priors(model),
     }
@@ -178,8 +183,20 @@ def _bernoulli(path: str) -> dict[str, Any]:
         "kind": "Bernoulli model",
         "threshold": model.threshold,
         "features": model.n_features,
+        "feature_names": model.feature_names,
         "classes": _priors(model),
     }
+
+
+def _names(array: Any) -> tuple[str, ...] | None:
+    from streamgda.rows import as_source  # noqa: PLC0415
+
+    return as_source(array).feature_names
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f", ... ({len(names):,} names)" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _priors(model: Any) -> list[dict[str, Any]]:
@@ -195,7 +212,11 @@ def _data(node: Any) -> dict[str, Any]:
     if isinstance(node, zarr.Array):
         mark = mark_of(node)
         if mark is None:
-            return {"kind": "zarr array", "arrays": [_array("/", node)]}
+            return {
+                "kind": "zarr array",
+                "feature_names": _names(node),
+                "arrays": [_array("/", node)],
+            }
         made_of = mark.get("made_of", {})
         return {
             "kind": "predictions" if mark.get("complete") else "predictions, half-written",
@@ -208,6 +229,7 @@ def _data(node: Any) -> dict[str, Any]:
     return {
         "kind": "zarr group",
         "labels": "y" if "y" in names else None,
+        "feature_names": _names(node["X"]) if "X" in names else None,
         "groups": sorted(node.group_keys()),
         "arrays": [_array(name, node[name]) for name in names],
     }

@@ -285,7 +285,8 @@ TestStore = Annotated[
 Features = Annotated[
     str | None,
     typer.Option(
-        metavar="I,J", help="boundary: indices of two features, 0,1 by default; densities: one."
+        metavar="I,J",
+        help="boundary: numbers or names of two features, 0,1 by default; densities: of one.",
     ),
 ]
 AlongDirections = Annotated[

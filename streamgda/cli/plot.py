@@ -36,7 +36,7 @@ def plot(
     """Draw a picture of a saved estimator, or the learning curve of a similar one on a store."""
     if store is None and picture in (Picture.CONFUSION, Picture.LEARNING):
         raise typer.BadParameter(f"{picture} needs rows and labels", param_hint="--store")
-    indices, image = _integers(features, "--features"), _integers(shape, "--shape")
+    chosen, image = _features(features), _integers(shape, "--shape")
     refuse_occupied(out, overwrite)
     plt = _pyplot()
 
@@ -57,7 +57,7 @@ def plot(
             held_out = None if test is None else open_both(model, test, x, y, missing)[1:]
             drawn = _learning(estimator, X, labels, held_out, 20 if n is None else n, max_memory)
         case Picture.BOUNDARY | Picture.DENSITIES:
-            drawn = _projection(picture, estimator, X, labels, indices, directions)
+            drawn = _projection(picture, estimator, X, labels, chosen, directions)
         case Picture.SPECTRA:
             drawn = plots.plot_spectra(estimator, n=n)
         case Picture.MEANS:
@@ -97,7 +97,7 @@ def _projection(
     estimator: Any,
     X: Any,
     labels: Any,
-    features: list[int] | None,
+    features: list[Any] | None,
     along: Along | None,
 ) -> Any:
     """Draw boundaries in a plane or densities along a line, with some of the rows."""
@@ -138,6 +138,17 @@ def _learning(estimator: Any, X: Any, y: Any, test: Any, n: int, max_memory: str
     # With twice as many batches as points, a batch ends near every point.
     stream = Stream(estimator, X, y, 2 * n, test is None, max_memory)
     return plots.plot_learning_curve(clone(estimator), stream, *(test or stream.held_out()), n=n)
+
+
+def _features(text: str | None) -> list[Any] | None:
+    """Return features by number, or by name unless all are numbers."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        return [int(part) for part in parts]
+    except ValueError:
+        return parts
 
 
 def _integers(text: str | None, option: str) -> list[int] | None:

@@ -7,6 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -88,6 +89,10 @@ def open_table(
         table = column_table(features)
         if own and found is not None:
             table = with_labels(table, found)
+        if not (_is_path(source) or _is_zarr(source)) and table.feature_names is None:
+            from streamgda.rows import names_of  # noqa: PLC0415  (it needs Numba)
+
+            table = replace(table, feature_names=names_of(source))
     if not own and labels is not False:
         column, found = _columns(labels, names, stack, "y")
         table = with_labels(table, column if found is None else found)

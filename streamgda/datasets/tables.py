@@ -12,6 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 
+Names = tuple[str, ...]
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 _WIDEST = {"i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
 
@@ -92,6 +93,11 @@ class Slices:
         """Rows per chunk of the array; 1 if it has no chunks."""
         return self._source.unit
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if the array has them."""
+        return self._source.feature_names
+
 
 def column_table(column: Column) -> Table:
     """Return a table without labels; all dimensions but the first are flattened."""
@@ -103,8 +109,8 @@ def column_table(column: Column) -> Table:
         for values in column.blocks(rows):
             yield (values.reshape(len(values), width),)
 
-    unit = getattr(column, "unit", 1)
-    return Table(column.shape[0], width, column.dtype, None, blocks, unit)
+    unit, names = getattr(column, "unit", 1), getattr(column, "feature_names", None)
+    return Table(column.shape[0], width, column.dtype, None, blocks, unit, names)
 
 
 def with_labels(table: Table, labels: Column) -> Table:
@@ -127,18 +133,21 @@ def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -
     Numeric labels become int64 or float64, because a later batch may have values that do not fit
     the dtype of the first. If `labelled` is false, the labels are left out.
     """
-    parts = (_batch(batch, labelled) for batch in batches)
-    first = next(parts, None)
-    if first is None:
+    waiting = iter(batches)
+    head = next(waiting, None)
+    if head is None:
         raise InvalidDataError(
             "no batches; expected at least one, which determines the number of features"
         )
-    X, *y = first
+    X, *y = first = _batch(head, labelled)
+    names = _names(head)
     label_dtype = y[0].dtype if y else None
     if label_dtype is not None and label_dtype != np.uint64:
         label_dtype = _WIDEST.get(label_dtype.kind, label_dtype)
 
-    def checked(block: Block) -> Block:
+    def checked(batch: Any) -> Block:
+        _check_names(names, batch)
+        block = _batch(batch, labelled)
         if len(block) != len(first) or block[0].shape[1] != X.shape[1]:
             raise InvalidDataError(
                 f"a batch with {_described(block)} after one with {_described(first)}"
@@ -146,9 +155,21 @@ def batch_table(batches: Iterable[Any], n_rows: int | None, *, labelled: bool) -
         return block
 
     def blocks(_: int) -> Iterator[Block]:
-        return map(checked, itertools.chain([first], parts))
+        return itertools.chain([first], map(checked, waiting))
 
-    return Table(n_rows, X.shape[1], X.dtype, label_dtype, blocks)
+    return Table(n_rows, X.shape[1], X.dtype, label_dtype, blocks, feature_names=names)
+
+
+def _names(batch: Any) -> Names | None:
+    from streamgda.rows import names_of  # noqa: PLC0415  (it needs Numba)
+
+    return names_of(batch[0] if isinstance(batch, tuple | list) and batch else batch)
+
+
+def _check_names(names: Names | None, batch: Any) -> None:
+    from streamgda.rows.names import join_names  # noqa: PLC0415  (as above)
+
+    join_names(names, _names(batch), "the first batch", InvalidDataError)
 
 
 def _batch(batch: Any, labelled: bool) -> Block:

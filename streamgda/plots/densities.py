@@ -30,7 +30,7 @@ def plot_densities(
     y: Any = None,
     ax: Axes | None = None,
     *,
-    feature: int | None = None,
+    feature: int | str | None = None,
     direction: Any = None,
     bins: int = 40,
     **kwargs: Any,
@@ -50,8 +50,8 @@ def plot_densities(
         Labels of the rows; required with `X`.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; those of a new figure by default.
-    feature : int, optional
-        Feature to show; the first by default.
+    feature : int or str, optional
+        Number or name of the feature to show; the first by default.
     direction : array-like, shape (n_features,), optional
         Direction instead, such as ``FisherDiscriminant.from_moments(moments).components[0]``.
     bins : int

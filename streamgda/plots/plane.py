@@ -44,7 +44,7 @@ def plot_decision_boundary(
     y: Any = None,
     ax: Axes | None = None,
     *,
-    features: Sequence[int] | None = None,
+    features: Sequence[int | str] | None = None,
     directions: Any = None,
     at: Any = None,
     deviations: Sequence[float] = (1, 2),
@@ -67,8 +67,9 @@ def plot_decision_boundary(
         Labels, for the colours of the points.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; those of a new figure by default.
-    features : (int, int), optional
-        Features along the horizontal and the vertical axis; the first two by default.
+    features : (int, int) or (str, str), optional
+        Numbers or names of the features along the horizontal and the vertical axis; the first two
+        by default.
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)`` or Fisher's.
     at : array-like, shape (n_features,), optional

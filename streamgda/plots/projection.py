@@ -10,6 +10,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
+from streamgda.rows import names_of
+from streamgda.rows.names import feature_numbers, join_names
 from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
 
@@ -24,16 +26,19 @@ class Directions:
         Linearly independent directions.
     names : tuple of str
         Labels of the axes.
+    feature_names : tuple of str or None
+        Names of the features of the rows.
     """
 
     vectors: np.ndarray
     names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None
 
     @classmethod
     def of(
         cls,
         estimator: GaussianClassifier,
-        features: Sequence[int] | None,
+        features: Sequence[int | str] | None,
         vectors: Any,
         default: Sequence[int],
     ) -> Directions:
@@ -47,15 +52,19 @@ class Directions:
         """
         check_gaussian(estimator)
         n, width = len(default), estimator.n_features_in_
+        held = estimator.moments_.feature_names
         if features is not None and vectors is not None:
             raise InvalidParameterError("features and directions were given; expected one of them")
         if vectors is None:
             expected = f"{n} different indices from 0 to {width - 1}"
-            given = default if features is None else np.atleast_1d(np.asarray(features, object))
+            chosen = default if features is None else features
+            chosen = feature_numbers(chosen, held, width, "features")
+            given = np.atleast_1d(np.asarray(chosen, object))
             numbers = [as_integer("features", f, expected, 0, width - 1) for f in given]
             if len(set(numbers)) != n or len(numbers) != n:
                 raise refuse("features", numbers, expected)
-            return cls(np.eye(width)[numbers], tuple(_name(estimator, f) for f in numbers))
+            names = tuple(f"feature {f}" if held is None else held[f] for f in numbers)
+            return cls(np.eye(width)[numbers], names, held)
         vectors = as_numbers("directions", vectors, f"{n} of {width} finite numbers")
         if vectors.shape != (n, width) or not np.isfinite(vectors).all():
             raise InvalidParameterError(
@@ -67,10 +76,11 @@ class Directions:
                 "directions are zero or linearly dependent; expected independent directions"
             )
         names = ("direction",) if n == 1 else tuple(f"direction {i}" for i in range(1, n + 1))
-        return cls(vectors, names)
+        return cls(vectors, names, held)
 
     def project(self, rows: Any) -> np.ndarray:
         """Return the inner products of rows with the directions, shape (n_rows, n)."""
+        join_names(self.feature_names, names_of(rows), "the estimator", InvalidDataError)
         rows = as_matrix(rows)
         if rows.shape[1] != self.vectors.shape[1]:
             raise InvalidDataError(
@@ -141,8 +151,3 @@ def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
     """Return the regularised covariances or variances, one entry for each class or for all."""
     check_gaussian(estimator)
     return covariances_of(estimator).values
-
-
-def _name(estimator: GaussianClassifier, number: int) -> str:
-    names = getattr(estimator, "feature_names_in_", None)
-    return f"feature {number}" if names is None else str(names[number])
