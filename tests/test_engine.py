@@ -148,7 +148,8 @@ def test_no_batches_are_no_moments():
 def test_a_frame_with_columns_of_several_types():
     X, y = blobs(FEW_ROWS, 3)
     frame = pd.DataFrame({"a": X[:, 0], "b": (10 * X[:, 1]).astype(np.int8), "c": X[:, 2] > 0})
-    expected = ClassMoments().update(frame.to_numpy(np.float64), y)
+    floats = pd.DataFrame(frame.to_numpy(np.float64), columns=frame.columns)
+    expected = ClassMoments().update(floats, y)
     assert_same_moments(accumulate(frame, y), expected)
 
 
