@@ -1,0 +1,410 @@
+"""Names of the features: from columns to moments, models, files and stores, and checked there."""
+
+import warnings
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from matplotlib.figure import Figure
+from samples import ESTIMATORS, blobs, make
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Theirs
+
+import streamgda
+from streamgda import (
+    FisherDiscriminant,
+    GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
+    GaussianModel,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    LinearDiscriminants,
+    PairwiseMoments,
+    SlidingWindow,
+    ThresholdClassifier,
+    accumulate,
+    storage,
+)
+from streamgda.errors import (
+    CheckpointError,
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    SourceError,
+)
+from streamgda.models.bernoulli import BernoulliModel
+from streamgda.moments import ClassMoments
+from streamgda.plots import plot_decision_boundary, plot_densities
+
+ROWS, LABELS = blobs(60, 3)
+FRAME = pd.DataFrame(ROWS, columns=["length", "width", "mass"])
+TURNED = FRAME[["mass", "width", "length"]]
+OTHERS = FRAME.rename(columns={"mass": "weight"})
+NAMES = tuple(FRAME.columns)
+EVERY_KIND = pytest.mark.parametrize("kind", [ClassMoments, PairwiseMoments])
+
+
+def stored(frame, attribute=None):
+    """Return rows as a zarr array, by default with the names of their columns."""
+    names = list(map(str, frame.columns)) if attribute is None else attribute
+    attributes = {"feature_names": names} if names else None
+    return zarr.create_array(
+        zarr.storage.MemoryStore(), data=frame.to_numpy(), chunks=(16, 3), attributes=attributes
+    )
+
+
+def lazily(frame):
+    return dd.from_pandas(frame, npartitions=3)
+
+
+def batches(frame):
+    return [(frame[:20], LABELS[:20]), (frame.to_numpy()[20:], LABELS[20:])]
+
+
+def halves(frame):
+    return [dask.delayed((frame[i : i + 30], LABELS[i : i + 30])) for i in (0, 30)]
+
+
+# --- moments ------------------------------------------------------------------------------------
+
+SOURCES = {
+    "frame": lambda frame: (frame, LABELS),
+    "zarr": lambda frame: (stored(frame), LABELS),
+    "dask frame": lambda frame: (lazily(frame), lazily(pd.Series(LABELS))),
+    "batches": lambda frame: (batches(frame),),
+    "delayed": lambda frame: (halves(frame),),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("action", ["raise", "pairwise"])
+def test_moments_have_the_names_of_the_columns(source, action):
+    moments = accumulate(*SOURCES[source](FRAME), on_invalid=action)
+    assert moments.feature_names == NAMES
+    np.testing.assert_allclose(moments.means[0], ROWS[LABELS == 0].mean(axis=0))
+
+
+def test_rows_without_names_give_none():
+    numbered = FRAME.set_axis([0, 1, 2], axis=1)
+    assert accumulate(numbered, LABELS).feature_names is None
+    assert accumulate(ROWS, LABELS).feature_names is None
+    assert accumulate(da.from_array(ROWS), da.from_array(LABELS)).feature_names is None
+    assert accumulate(stored(FRAME, []), LABELS).feature_names is None
+    assert ClassMoments().feature_names is PairwiseMoments().feature_names is None
+
+
+@pytest.mark.parametrize("attribute", ["length", [1, 2, 3], {"a": 1}, ["length", "width", 3]])
+def test_other_attributes_of_stores_are_no_names(attribute):
+    assert accumulate(stored(FRAME, attribute), LABELS).feature_names is None
+
+
+def test_a_store_has_a_name_for_each_column():
+    with pytest.raises(SourceError, match=r"2 names in its attribute .* and shape \(60, 3\); exp"):
+        accumulate(stored(FRAME, ["length", "width"]), LABELS)
+
+
+def random_frame(random, names):
+    X = random.normal(size=(6, len(names))) + random.normal(size=len(names))
+    return pd.DataFrame(X, columns=list(names)), random.integers(0, 2, 6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_algebra_keeps_names_with_their_columns(seed):
+    """Rows in a plain frame, with weights, are the oracle: its columns are found by name."""
+    random = np.random.default_rng(seed)
+    rows, y = random_frame(random, "abcde")
+    rows, moments = rows.assign(weight=1.0, y=y), ClassMoments().update(rows, y)
+    for step in random.permutation(
+        ["add", "without", "decay", "select", "reduce", "save", "relabel"]
+    ):
+        names = moments.feature_names
+        if step in ("add", "without"):
+            more, y = random_frame(random, names)
+            added = ClassMoments(moments.covariance_type)
+            added.update(more if step == "add" else more.to_numpy(), y)
+            first = step == "add" and random.random() < 0.5
+            moments = added + moments if first else moments + added
+            rows = pd.concat([rows, more.assign(weight=1.0, y=y)])
+        elif step == "decay":
+            moments, rows = moments * 0.5, rows.assign(weight=rows["weight"] / 2)
+        elif step == "select":
+            chosen = [*random.permutation(names)[: random.integers(2, 5)]]
+            moments = moments.select_features(chosen)
+            assert moments.feature_names == tuple(chosen)
+        elif step == "reduce":
+            moments = moments.reduce("diag")
+        elif step == "save":
+            store = zarr.storage.MemoryStore()
+            moments.save(store)
+            moments = ClassMoments.load(store)
+        else:
+            moments, rows = moments.relabel({0: 1, 1: 0}), rows.assign(y=1 - rows["y"])
+        for k, means in zip(moments.classes, moments.means, strict=True):
+            mine = rows[rows["y"] == k]
+            expected = np.average(mine[[*moments.feature_names]], axis=0, weights=mine["weight"])
+            np.testing.assert_allclose(means, expected, rtol=1e-9)
+
+
+def test_every_view_has_the_right_names():
+    moments = accumulate(FRAME, LABELS)
+    for same in (
+        moments.copy(),
+        moments.select_classes([0, 2]),
+        moments.drop_classes([0]),
+        moments - accumulate(FRAME[:20], LABELS[:20]),
+        accumulate(ROWS, LABELS) + moments,
+        moments.reduce("spherical"),
+    ):
+        assert same.feature_names == NAMES
+    assert (accumulate(ROWS, LABELS) - accumulate(FRAME, LABELS)).feature_names == NAMES
+    assert moments.project(moments.pca(2)).feature_names is None
+    for index in (["mass", "length"], [2, 0], np.array(["mass", "length"]), slice(None, None, -2)):
+        assert moments.select_features(index).feature_names == ("mass", "length")
+    assert moments.select_features("width").feature_names == ("width",)
+    assert moments.select_features([True, False, True]).feature_names == ("length", "mass")
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (TURNED, "'mass', 'width', 'length'; these moments expected the same names in another ord"),
+        (OTHERS, r"these moments expected .* \(unexpected: 'weight'; missing: 'mass'\)"),
+    ],
+)
+def test_other_names_are_refused(kind, other, message):
+    moments, before = kind().update(FRAME, LABELS), kind().update(FRAME, LABELS)
+    with pytest.raises(InvalidDataError, match=message):
+        moments.update(other, LABELS)
+    with pytest.raises(MergeError, match=message):
+        moments += kind().update(other, LABELS)
+    assert moments.feature_names == NAMES
+    np.testing.assert_array_equal(moments.class_count, before.class_count)
+    if kind is ClassMoments:
+        with pytest.raises(MergeError, match=message):
+            moments - kind().update(other, LABELS)
+
+
+def test_long_lists_of_names_are_shortened():
+    wide = pd.DataFrame(np.zeros((2, 400)), columns=[f"band {i}" for i in range(400)])
+    moments = ClassMoments("diag").update(wide, [0, 1])
+    with pytest.raises(InvalidDataError, match=r"'band 395', \.\.\. \(400 names\)") as error:
+        moments.update(wide[wide.columns[::-1]], [0, 1])
+    assert len(str(error.value)) < 300
+
+
+def test_features_that_no_name_identifies_are_refused():
+    twice = FRAME.set_axis(["length", "width", "width"], axis=1)
+    moments = accumulate(twice, LABELS)
+    with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
+        moments.select_features(["height", "length", "width"])
+    with pytest.raises(InvalidParameterError, match="no names; give numbers from 0 to 2"):
+        accumulate(ROWS, LABELS).select_features(["length"])
+
+
+def test_a_window_has_the_names_of_its_blocks():
+    window = SlidingWindow(2).update(FRAME, LABELS).update(ROWS, LABELS)
+    assert window.feature_names == window.moments.feature_names == NAMES
+    with pytest.raises(MergeError, match="in another order"):
+        window.append(accumulate(TURNED, LABELS))
+    assert len(window) == 2
+    assert window.update(ROWS, LABELS).feature_names is None
+
+
+def test_corrected_moments_have_the_names_of_pairs():
+    assert PairwiseMoments().update(FRAME, LABELS).to_moments("tied").feature_names == NAMES
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        ClassMoments("tied").update(FRAME, LABELS),
+        PairwiseMoments().update(FRAME, LABELS),
+        SlidingWindow(2).update(FRAME, LABELS),
+        LinearDiscriminantAnalysis().fit(FRAME, LABELS).model_,
+        make("BernoulliNB").fit(FRAME, LABELS).model_,
+    ],
+    ids=lambda saved: type(saved).__name__,
+)
+def test_files_keep_names(saved):
+    store = zarr.storage.MemoryStore()
+    saved.save(store)
+    loaded = type(saved).load(store)
+    assert loaded.feature_names == NAMES
+    attributes, arrays = storage.read(store, type(saved)._kind)
+    if "feature_names" in attributes:
+        damaged = attributes | {"feature_names": ["length", "width"]}
+        storage.write(store, type(saved)._kind, damaged, arrays)
+        with pytest.raises(FormatError, match="list of 3 strings"):
+            type(saved).load(store)
+
+
+@pytest.mark.parametrize("name", ["QDA", "LDA", "GaussianNB", "BernoulliNB"])
+def test_an_estimator_is_saved_with_its_names_once(name, tmp_path):
+    fitted = make(name).fit(FRAME, LABELS)
+    fitted.save(tmp_path / "fitted.zip")
+    loaded = streamgda.load(tmp_path / "fitted.zip")
+    assert tuple(loaded.feature_names_in_) == loaded.moments_.feature_names == NAMES
+    assert loaded.model_.feature_names == NAMES
+    attributes, _ = storage.read(tmp_path / "fitted.zip", "estimator")
+    assert str(attributes).count("length") == 1
+    np.testing.assert_array_equal(loaded.predict(FRAME), fitted.predict(FRAME))
+
+
+@pytest.mark.parametrize("source", ["frame", "zarr", "dask frame"])
+def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
+    path = tmp_path / "pass.zip"
+    accumulate(*SOURCES[source](FRAME), checkpoint=path)
+    message = "was started with (other features: .*unexpected: 'weight'|X, by the name)"
+    with pytest.raises(CheckpointError, match=message):
+        accumulate(*SOURCES[source](FRAME.set_axis(OTHERS.columns, axis=1)), checkpoint=path)
+    assert accumulate(*SOURCES[source](FRAME), checkpoint=path).feature_names == NAMES
+
+
+def test_a_checkpoint_without_names_is_resumed(tmp_path):
+    """Checkpoints of earlier versions have none."""
+    path = tmp_path / "pass.zip"
+    accumulate(stored(FRAME, []), LABELS, checkpoint=path)
+    assert accumulate(stored(FRAME), LABELS, checkpoint=path).feature_names == NAMES
+
+
+# --- estimators ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [FRAME, stored(FRAME), lazily(FRAME)], ids=type)
+def test_estimators_take_names_from_every_container(container):
+    y = lazily(pd.Series(LABELS)) if isinstance(container, dd.DataFrame) else LABELS
+    fitted = GaussianNB().fit(container, y)
+    again = GaussianNB.from_moments(fitted.moments_)
+    for estimator in (fitted, again, GaussianNB().partial_fit(container, y)):
+        assert estimator.feature_names_in_.tolist() == [*NAMES]
+        assert estimator.feature_names_in_.dtype == object
+        assert estimator.moments_.feature_names == estimator.model_.feature_names == NAMES
+    fitted.partial_fit(FRAME, LABELS).forget(FRAME[:9], LABELS[:9]).retire([0])
+    assert fitted.moments_.feature_names == NAMES
+    assert not hasattr(fitted.fit(ROWS, LABELS), "feature_names_in_")
+
+
+@pytest.mark.parametrize("frame", [TURNED, OTHERS, OTHERS.set_axis([*"wxy"], axis=1)])
+@pytest.mark.parametrize("container", [stored, lazily, lambda frame: frame])
+def test_messages_are_those_of_scikit_learn(frame, container):
+    with pytest.raises(ValueError, match="feature names should match") as theirs:
+        Theirs().fit(FRAME, LABELS).predict(frame)
+    ours = LinearDiscriminantAnalysis().fit(stored(FRAME), LABELS)
+    rows = container(frame)
+    y = lazily(pd.Series(LABELS)) if isinstance(rows, dd.DataFrame) else LABELS
+    for call in (ours.predict, ours.predict_proba, ours.transform, ours.decision_function):
+        with pytest.raises(ValueError, match="feature names should match") as error:
+            call(rows)
+        assert str(error.value) == str(theirs.value)
+    for call in (ours.partial_fit, ours.forget, ours.score):
+        with pytest.raises(ValueError, match="feature names should match"):
+            call(rows, y)
+    assert ours.class_count_.sum() == len(ROWS)
+
+
+@pytest.mark.parametrize("container", [stored, lazily, lambda frame: frame])
+def test_missing_names_are_warned_of_as_in_scikit_learn(container):
+    named, plain = (LinearDiscriminantAnalysis().fit(X, LABELS) for X in (FRAME, ROWS))
+    with pytest.warns(UserWarning, match="X has feature names, but LinearDisc.* without feature n"):
+        plain.predict(container(FRAME))
+    unnamed = container(FRAME.set_axis([0, 1, 2], axis=1)) if container is lazily else ROWS
+    unnamed = stored(FRAME, []) if container is stored else unnamed
+    with pytest.warns(UserWarning, match="X does not have valid feature names, but Lin") as caught:
+        named.predict(unnamed)
+    assert {w.filename for w in caught} == {__file__} or container(FRAME) is FRAME
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named.predict(container(FRAME))
+        named.model_.predict(ROWS)
+        plain.model_.predict(FRAME)
+
+
+def test_searches_and_thresholds_have_the_names():
+    two = LABELS < 2
+    search = GaussianDiscriminantCV({"covariance_type": ["tied"]}, cv=2)
+    search.fit(stored(FRAME[two]), LABELS[two])
+    assert search.best_estimator_.moments_.feature_names == NAMES
+    threshold = ThresholdClassifier().fit(FRAME[two], LABELS[two])
+    for fitted in (search, search.best_estimator_, threshold, threshold.estimator_):
+        assert fitted.feature_names_in_.tolist() == [*NAMES]
+        with pytest.raises(ValueError, match="same order"):
+            fitted.predict(TURNED)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_models_refuse_rows_of_other_names(name):
+    fitted = make(name).fit(FRAME, LABELS)
+    for method in ("predict", "posterior", "log_density"):
+        score = getattr(fitted.model_, method)
+        np.testing.assert_array_equal(score(FRAME), score(ROWS))
+        with pytest.raises(InvalidDataError, match="this model expected the same names in another"):
+            score(TURNED)
+    assert isinstance(fitted.model_, GaussianModel | BernoulliModel)
+
+
+def test_discriminants_refuse_rows_of_other_names():
+    lda = GaussianDiscriminantAnalysis("tied").fit(FRAME, LABELS)
+    fisher = FisherDiscriminant.from_moments(lda.moments_)
+    for function in (fisher.transform, LinearDiscriminants.of(lda)):
+        np.testing.assert_allclose(function(FRAME), function(ROWS))
+        with pytest.raises(InvalidDataError, match="in another order"):
+            function(TURNED)
+    assert fisher.project(lda.moments_).feature_names is None
+
+
+# --- stores, commands and plots -----------------------------------------------------------------
+
+
+@pytest.fixture
+def stores(tmp_path):
+    """Return the paths of stores with the columns of a model, and with them in another order."""
+    paths = tmp_path / "rows", tmp_path / "turned"
+    for path, frame in zip(paths, (FRAME, TURNED), strict=True):
+        group = zarr.create_group(path)
+        attributes = {"feature_names": [*frame.columns]}
+        group.create_array("X", data=frame.to_numpy(), attributes=attributes)
+        group.create_array("y", data=LABELS)
+    return paths
+
+
+def test_commands_show_and_check_names(command, stores, tmp_path):
+    rows, turned = stores
+    model, moments = tmp_path / "model.zip", tmp_path / "moments.zip"
+    assert command("fit", rows, "--model", model, "--moments", moments).code == 0
+    streamgda.load(model).model_.save(tmp_path / "gaussians.zip")
+    for path in (rows, rows / "X", model, moments, tmp_path / "gaussians.zip"):
+        assert "length, width, mass" in command("info", path).out
+        assert '"width"' in command("info", path, "--json").out
+    for arguments in (
+        ("predict", model, turned, "--out", tmp_path / "y"),
+        ("evaluate", model, turned),
+    ):
+        code, _, err = command(*arguments)
+        assert code == 1
+        assert (
+            "model.zip expected the same names in another order, 'length', 'width', 'mass'" in err
+        )
+    picture = tmp_path / "plane.png"
+    options = "--out", picture, "--features", "mass,length"
+    assert command("plot", "boundary", model, *options).code == 0
+    assert picture.exists()
+
+
+def test_plots_take_names():
+    qda = make("QDA").fit(FRAME, LABELS)
+    axes = Figure().subplots()
+    plot_decision_boundary(qda, FRAME, LABELS, axes, features=["mass", "length"], resolution=5)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "length")
+    assert plot_densities(qda, ax=Figure().subplots(), feature="width").get_xlabel() == "width"
+    with pytest.raises(InvalidDataError, match="in another order"):
+        plot_decision_boundary(qda, TURNED, LABELS, Figure().subplots())
+    with pytest.raises(InvalidParameterError, match="names 'height'; expected names"):
+        plot_densities(qda, feature="height")
