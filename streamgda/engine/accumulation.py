@@ -52,7 +52,7 @@ from streamgda.moments import (
 )
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_batches, as_rows, as_sources
-from streamgda.rows.batches import Batches, check_batch
+from streamgda.rows.batches import Batches
 from streamgda.rows.labels import as_labels
 from streamgda.rows.rules import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
 from streamgda.rows.slabs import Slabs
@@ -118,8 +118,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         errors.
     nodata, unlabelled : number; label or sequence of labels; optional
         Value that marks missing measurements, and labels of rows that do not count at all.
-    features, columns : str; sequence of str; optional
-        Dimension of a DataArray that holds the features; names of X and y in batches of dicts.
+    features, columns : str; tuple; optional
+        Dimension of a DataArray that holds the features; names ``("image", "label")`` in batches
+        that are dicts or tables (also of weights, and a list of names for X).
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
 
@@ -306,7 +307,6 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
         journal or contextlib.nullcontext(),
     ):
         for number, batch in enumerate(waiting, first):
-            check_batch(batch, f"batch {number}")
             try:
                 with journal.adding(number + 1, *batch) if journal else _NOT_KEPT:
                     asked.add(moments, *batch)

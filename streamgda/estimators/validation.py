@@ -18,6 +18,7 @@ from streamgda.rows.names import Names
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
+from streamgda.rows.tensors import as_numpy
 from streamgda.rows.validity import refuse_sparse
 
 _SHOWN = 5  # names in a message, as in scikit-learn's
@@ -43,6 +44,7 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     InvalidDataError, ValueError, TypeError
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
+    X = as_numpy(X)
     if adapter_of(X).in_memory:
         return validate_data(estimator, X, reset=reset, **_accepted(estimator, X))
     return _validate_header(estimator, as_source(X), reset)
@@ -60,6 +62,7 @@ def validate_labelled(
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
+    X, y = as_numpy(X), as_numpy(y)
     if not adapter_of(X).in_memory:
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).in_memory:

@@ -13,7 +13,7 @@ from streamgda.errors import (
 )
 from streamgda.estimators.base import MomentClassifier
 from streamgda.plots.figures import axes_of
-from streamgda.rows.batches import check_batch
+from streamgda.rows import as_batches
 from streamgda.runtime.parameters import as_integer, check_type
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def _curve(
     accuracy: list[float] = []
     next_point = 0.0
     reason = "there were no batches"
-    for number, batch in enumerate(batches):
-        check_batch(batch, f"batch {number}")
-        learned, labels, *weight = batch
+    for learned, labels, *weight in as_batches(batches):
         estimator.partial_fit(learned, labels, sample_weight=weight[0] if weight else None)
         seen = float(estimator.class_count_.sum())
         if seen < next_point:

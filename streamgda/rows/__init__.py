@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import ArrayRows, MaskedRows
-from streamgda.rows.batches import Batches, Partitions
+from streamgda.rows.batches import Batches, Columns, DatasetBatches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
 from streamgda.rows.labels import as_maskable_labels
@@ -20,7 +20,7 @@ from streamgda.rows.memmaps import MemmapRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import refuse
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
@@ -34,6 +34,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
 )
 BATCH_ADAPTERS: tuple[type[Batches], ...] = (
     Partitions,
+    DatasetBatches,
     Batches,
 )
 
@@ -105,20 +106,26 @@ def as_batches(
 ) -> Batches:
     """Return the batches of `X`, each with its own weights.
 
+    Parameters
+    ----------
+    X : iterable
+        Batches.
+    sample_weight, features : None
+        Others are refused.
+    columns : tuple, optional
+        Names ``(X, y)`` or ``(X, y, weight)`` of the columns of batches that are dicts or tables.
+
     Raises
     ------
     InvalidDataError
         If `X` holds rows rather than batches, or weights are given besides.
     InvalidParameterError
-        For `columns` of batches that are not dicts, and for `features`.
+        For other `columns`, and for `features`.
     """
     if features is not None:
         raise refuse("features", features, "None: batches are arrays of rows x features")
-    if columns is not None:
-        raise InvalidParameterError(
-            f"columns={shown(columns)} names entries of batches that are dicts; leave it out"
-        )
-    batches = next(adapter for adapter in BATCH_ADAPTERS if adapter.accepts(X)).of(X)
+    adapter = next(adapter for adapter in BATCH_ADAPTERS if adapter.accepts(X))
+    batches = adapter.of(X, None if columns is None else Columns.of(columns))
     if sample_weight is not None:
         raise InvalidDataError(
             "sample_weight belongs to rows and labels; batches hold their own weights: "

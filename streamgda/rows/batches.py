@@ -1,14 +1,99 @@
-"""Iterables of batches, each with its rows, labels and perhaps weights."""
+"""Iterables of batches, each with its rows, labels and perhaps weights.
+
+Batches are tuples, or dicts and tables whose columns are named. Arrays may be those of numpy, or
+tensors. They are converted one batch at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.masked import as_slab, is_masked
+from streamgda.rows.tensors import as_numpy
+
+_DATASET_ROWS = 1000  # of a batch of a dataset
+_EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
+
+
+class Columns(NamedTuple):
+    """Names of the columns of a batch.
+
+    Attributes
+    ----------
+    X : str, or list of str
+        A column of rows, or columns of features.
+    y : str
+        Column of labels.
+    weight : str or None
+        Column of weights.
+    """
+
+    X: Any
+    y: str
+    weight: str | None = None
+
+    @classmethod
+    def of(cls, names: Any) -> Self:
+        """Return the names, given as ``(X, y)`` or ``(X, y, weight)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            For anything else.
+        """
+        found = tuple(names) if isinstance(names, Sequence) and not isinstance(names, str) else ()
+        if len(found) in (2, 3) and all(isinstance(name, str) for name in found[1:]):
+            X = found[0]
+            several = isinstance(X, list | tuple) and len(X) > 0
+            if isinstance(X, str) or (several and all(isinstance(name, str) for name in X)):
+                return cls(*found)
+        raise InvalidParameterError(f"columns={names!r}; expected {_EXPECTED}")
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the columns of rows."""
+        return [self.X] if isinstance(self.X, str) else list(self.X)
+
+    @property
+    def all(self) -> list[str]:
+        """All names, each once."""
+        weight = [] if self.weight is None else [self.weight]
+        return list(dict.fromkeys([*self.features, self.y, *weight]))
+
+    def read(self, batch: Any, name: str) -> tuple[Any, ...]:
+        """Return rows, labels and perhaps weights of a dict or a table.
+
+        Raises
+        ------
+        InvalidDataError
+            If the batch is neither, or lacks a column.
+        """
+        available = names_of(batch)
+        if available is None:
+            raise InvalidDataError(
+                f"{name} is a {type(batch).__name__}, and columns={tuple(self)!r} are of dicts and "
+                f"tables; leave out columns for batches (X, y)"
+            )
+        missing = [column for column in self.all if column not in available]
+        if missing:
+            raise InvalidDataError(
+                f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
+            )
+        parts = [as_slab(batch[feature], feature) for feature in self.features]
+        if any(values.shape[:1] != parts[0].shape[:1] or not values.ndim for values in parts):
+            shapes = ", ".join(str(values.shape) for values in parts)
+            raise InvalidDataError(
+                f"{name} has columns of shapes {shapes}; expected one value a row in each"
+            )
+        module: Any = np.ma if any(map(is_masked, parts)) else np
+        X = module.concatenate([_flat(values[:, None]) for values in parts], axis=1)
+        return (X, batch[self.y], *([] if self.weight is None else [batch[self.weight]]))
 
 
 @dataclass(frozen=True)
@@ -18,9 +103,12 @@ class Batches:
     Attributes
     ----------
     values : iterable
+    columns : Columns, optional
+        Names of the columns of batches that are dicts or tables.
     """
 
     values: Iterable[Any]
+    columns: Columns | None = None
 
     executor: ClassVar[str] = "process"
 
@@ -30,21 +118,61 @@ class Batches:
         return True
 
     @classmethod
-    def of(cls, X: Any) -> Self:
+    def of(cls, X: Any, columns: Columns | None = None) -> Self:
         """Return the batches; raise `InvalidDataError` for rows without labels."""
         if isinstance(X, np.ndarray) or hasattr(X, "dtype") or hasattr(X, "iloc"):
             raise InvalidDataError(
                 f"y is missing: X is a {type(X).__name__} of rows; pass accumulate(X, y), or an "
                 f"iterable of (X, y) batches"
             )
+        if isinstance(X, Mapping):
+            raise InvalidDataError(
+                f"X is a {type(X).__name__} of {', '.join(map(str, X))}; without y, an iterable of "
+                f"(X, y) batches is expected: pass one of its entries, or [X] for a single batch"
+            )
         if not isinstance(X, Iterable):
             raise InvalidDataError(
                 f"X is a {type(X).__name__}; without y, an iterable of (X, y) batches is expected"
             )
-        return cls(X)
+        return cls(X, columns)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.values)
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for number, batch in enumerate(self.values):
+            yield read_batch(batch, f"batch {number}", self.columns)
+
+
+@dataclass(frozen=True)
+class DatasetBatches(Batches):
+    """Batches of a dataset that is cut into them on request, such as those of Hugging Face."""
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept datasets with a method that iterates over batches, and formats."""
+        return callable(getattr(X, "iter", None)) and hasattr(X, "with_format")
+
+    @classmethod
+    def of(cls, X: Any, columns: Columns | None = None) -> Self:
+        """Return the batches; raise `InvalidDataError` without the names of columns."""
+        if columns is None:
+            names = ", ".join(names_of(X) or ()) or "not known"
+            raise InvalidDataError(
+                f"X is a {type(X).__name__}, whose columns are {names}; name those of rows and "
+                f"labels: {_EXPECTED}"
+            )
+        available = names_of(X)
+        if available is None or set(columns.all) <= set(available):
+            X = X.select_columns(columns.all)  # so that others are not decoded
+            if getattr(X, "format", {}).get("type", X) is None:
+                # Without a type they would be rounded to float32, and labels to floats with one.
+                double = any("float64" in str(X.features[name]) for name in columns.features)
+                options: dict[str, Any] = {"dtype": np.float64} if double else {}
+                options |= {"columns": columns.features, "output_all_columns": True}
+                X = X.with_format("numpy", **options)
+        return cls(X, columns)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        values: Any = self.values
+        return iter(Batches(values.iter(batch_size=_DATASET_ROWS), self.columns))
 
 
 @dataclass(frozen=True)
@@ -59,14 +187,55 @@ class Partitions(Batches):
         return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
 
     @classmethod
-    def of(cls, X: Any) -> Self:
+    def of(cls, X: Any, columns: Columns | None = None) -> Self:
         """Return the partitions."""
-        return cls(list(X))
+        if columns is None:
+            return cls(list(X))
+        from dask import delayed  # noqa: PLC0415
+
+        read = delayed(read_batch, pure=True)  # the same names in every process
+        return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)])
 
 
-def check_batch(batch: Any, name: str) -> None:
-    """Raise `InvalidDataError` unless this is ``(X, y)`` or ``(X, y, sample_weight)``."""
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+def read_batch(batch: Any, name: str, columns: Columns | None = None) -> tuple[Any, ...]:
+    """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
+
+    Rows with several axes, such as images, are flattened.
+
+    Raises
+    ------
+    InvalidDataError
+        If the batch is anything else.
+    """
+    if columns is not None:
+        batch = columns.read(batch, name)
+    elif not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        available = names_of(batch)
+        advice = "" if not available else f"; its columns are {', '.join(available)}: pass columns="
         raise InvalidDataError(
-            f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight)"
+            f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight){advice}"
         )
+    try:
+        X, *labels = map(as_numpy, batch)
+        return (_flat(as_slab(X) if isinstance(X, list | tuple) else X), *labels)
+    except InvalidDataError as error:
+        error.place(name)
+        raise
+
+
+def _flat(X: Any) -> Any:
+    """Return an array of rows with its axes after the first two joined with the second."""
+    if not isinstance(X, np.ndarray) or X.ndim <= 2:
+        return X
+    return X.reshape(len(X), math.prod(X.shape[1:]))
+
+
+def names_of(batch: Any) -> list[str] | None:
+    """Return the names of the columns of a dict or a table; None for anything else."""
+    if isinstance(batch, Mapping):
+        return [str(name) for name in batch]
+    for attribute in ("column_names", "columns"):  # of Arrow and Hugging Face, of data frames
+        names = getattr(batch, attribute, None)
+        if names is not None and not callable(names):
+            return [str(name) for name in names]
+    return None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.tensors import as_numpy
 
 REMEDY = (
     "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
@@ -30,6 +31,7 @@ def as_slab(values: Any, name: str = "X") -> np.ndarray:
     """Return values as an array, which is a masked one only if some of them are masked.
 
     Collections of dask are evaluated; as an argument of `numpy.asarray` they would lose the mask.
+    Tensors are copied from their device.
 
     Raises
     ------
@@ -41,7 +43,7 @@ def as_slab(values: Any, name: str = "X") -> np.ndarray:
     if is_masked(values):
         return values
     try:
-        return np.asarray(values)
+        return np.asarray(as_numpy(values))
     except ValueError as error:
         raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
 

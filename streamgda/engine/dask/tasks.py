@@ -26,7 +26,7 @@ from streamgda.engine.requests import Accumulation
 from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.moments import Moments
 from streamgda.rows import as_source
-from streamgda.rows.batches import check_batch
+from streamgda.rows.batches import read_batch
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
@@ -268,6 +268,4 @@ def _arrays(name: str, block: Block, given: dict[Any, Any]) -> Sequence[Any]:
     if len(block.keys) > 1:
         return values
     (batch,) = values
-    check_batch(batch, name)
-    arrays: Sequence[Any] = batch
-    return arrays
+    return read_batch(batch, name)
