@@ -235,7 +235,7 @@ def check_rows(rows: RowSource, *companions: RowSource) -> None:
     if len(rows.shape) != 2:
         raise InvalidDataError(
             f"X has shape {rows.shape}; expected a 2D array of rows x features (one row: "
-            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
+            f"X.reshape(1, -1), one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
         )
     check_lengths(rows, *companions)
 

@@ -56,7 +56,7 @@ def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
     if X.ndim != 2:
         raise InvalidDataError(
             f"X has shape {X.shape}; expected a 2D array of rows x features (one row: "
-            f"X.reshape(1, -1), one feature: X.reshape(-1, 1))"
+            f"X.reshape(1, -1), one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
         )
     return X
 

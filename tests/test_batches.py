@@ -1,0 +1,276 @@
+"""Batches as other libraries make them: tensors, dicts, tables, datasets and images.
+
+The stand-ins have the protocols of PyTorch, TensorFlow, CuPy and Hugging Face's datasets, which
+are too heavy for the tests.
+"""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from dask import delayed
+from samples import blobs
+from sklearn.utils import gen_batches
+
+from streamgda import GaussianNB, accumulate
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.plots.learning import plot_learning_curve
+
+X, y = blobs()
+WEIGHTS = 1.0 + np.arange(len(y)) % 2
+PARTS = list(gen_batches(len(y), 70))
+
+
+class Torch:
+    """A tensor of PyTorch on a device, with a gradient, perhaps of bfloat16."""
+
+    def __init__(self, values, steps=("grad", "device"), narrow=False):
+        self.values, self.steps, self.narrow = values, set(steps), narrow
+        self.shape, self.dtype = values.shape, f"torch.{values.dtype}"
+
+    def without(self, step):
+        return Torch(self.values, self.steps - {step}, self.narrow)
+
+    def detach(self):
+        return self.without("grad")
+
+    def cpu(self):
+        return self.without("device")
+
+    def float(self):
+        return Torch(np.asarray(self.values, np.float32), self.steps)
+
+    def numpy(self):
+        if self.steps:
+            raise RuntimeError(f"use Tensor.detach() and Tensor.cpu(): {self.steps}")
+        if self.narrow:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.numpy()
+
+    def __len__(self):
+        return len(self.values)
+
+
+class Eager:
+    """An eager tensor of TensorFlow."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def numpy(self):
+        return self.values
+
+
+class Cuda:
+    """An array of CuPy, which numpy may not convert by itself."""
+
+    __cuda_array_interface__ = None
+
+    def __init__(self, values):
+        self.values = values
+
+    def get(self):
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
+class Exchanged:
+    """An array of any library that exchanges data by DLPack only."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+class Hub:
+    """A dataset of Hugging Face: python lists unless another format is asked for."""
+
+    def __init__(self, columns, form=None, options=None):
+        self.columns, self.format, self.options = columns, {"type": form}, options or {}
+        self.column_names = list(columns)
+        self.features = {name: f"Value('{np.asarray(v).dtype}')" for name, v in columns.items()}
+
+    def set_format(self, form):
+        raise AssertionError("the caller's dataset stays as it is")
+
+    def select_columns(self, names):
+        return Hub({name: self.columns[name] for name in names}, self.format["type"])
+
+    def with_format(self, form, columns=None, output_all_columns=False, **options):
+        return Hub(self.columns, form, {"columns": columns, **options})
+
+    def formatted(self, name, values):
+        chosen = self.options.get("columns") or self.column_names
+        if self.format["type"] != "numpy" or name not in chosen:
+            return values.tolist()
+        if values.dtype.kind == "U":
+            return values
+        default = np.float32 if values.dtype.kind == "f" else np.int64
+        return np.asarray(values, self.options.get("dtype", default))
+
+    def iter(self, batch_size):
+        for part in gen_batches(len(next(iter(self.columns.values()))), batch_size):
+            yield {name: self.formatted(name, v[part]) for name, v in self.columns.items()}
+
+
+def assert_same(moments, expected):
+    np.testing.assert_array_equal(moments.classes, expected.classes)
+    np.testing.assert_array_equal(moments.class_count, expected.class_count)
+    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-12)
+    np.testing.assert_allclose(moments.covariance(), expected.covariance(), rtol=1e-9)
+
+
+EVERY_TENSOR = pytest.mark.parametrize("kind", [Torch, Eager, Cuda, Exchanged])
+
+
+@EVERY_TENSOR
+def test_tensors(kind):
+    batches = ([kind(X[part]), kind(y[part]), kind(WEIGHTS[part])] for part in PARTS)
+    assert_same(accumulate(batches), accumulate(X, y, sample_weight=WEIGHTS))
+
+
+def test_bfloat16_is_read_as_float32():
+    narrow = X.astype(np.float16).astype(np.float64)
+    batches = [(Torch(narrow, narrow=True), Torch(y))]
+    assert_same(accumulate(batches), accumulate(narrow.astype(np.float32), y))
+
+
+@EVERY_TENSOR
+def test_tensors_outside_of_batches(kind):
+    ours, expected = GaussianNB().partial_fit(kind(X), kind(y)), GaussianNB().partial_fit(X, y)
+    np.testing.assert_array_equal(ours.predict(kind(X)), expected.predict(X))
+    np.testing.assert_array_equal(ours.predict_proba(kind(X)), expected.predict_proba(X))
+    assert ours.score(kind(X), kind(y)) == expected.score(X, y)
+    assert_same(accumulate(kind(X), kind(y)), accumulate(X, y))
+
+
+def test_tensors_that_no_array_can_hold_are_refused():
+    class Sparse(Torch):
+        def detach(self):
+            raise TypeError("can't convert Sparse layout tensor to numpy")
+
+    with pytest.raises(InvalidDataError, match=r"^batch 1: a Sparse cannot be conv"):
+        accumulate([(X, y), (Sparse(X), y)])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, Torch, Eager, np.ndarray.tolist])
+def test_images_are_flattened(kind):
+    images = np.random.default_rng(0).integers(0, 255, (300, 2, 3, 3), np.uint8)
+    expected = accumulate(images.reshape(300, -1), y)
+    found = accumulate((kind(images[part]), y[part]) for part in PARTS)
+    assert_same(found, expected)
+    named = ({"image": kind(images[part]), "label": y[part]} for part in PARTS)
+    assert_same(accumulate(named, columns=("image", "label")), expected)
+    with pytest.raises(InvalidDataError, match=r"images: X\.reshape\(len\(X\), -1\)"):
+        accumulate(images, y)
+
+
+def table(kind, part):
+    columns = {name: X[part, j] for j, name in enumerate("abcd")}
+    return kind(columns | {"label": y[part], "weight": WEIGHTS[part], "text": ["x"] * len(y[part])})
+
+
+TABLES = [dict, pd.DataFrame, pl.DataFrame, pa.table, pa.RecordBatch.from_pydict]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_columns_by_name(kind):
+    names = (list("abcd"), "label", "weight")
+    batches = (table(kind, part) for part in PARTS)
+    found = accumulate(batches, columns=names)
+    assert_same(found, accumulate(X, y, sample_weight=WEIGHTS))
+    one = accumulate([table(kind, slice(None))], columns=("b", "label"))
+    assert_same(one, accumulate(X[:, 1:2], y))
+
+
+def test_columns_of_several_widths_side_by_side():
+    batches = [{"pixels": X[:, :3].reshape(-1, 1, 3), "age": X[:, 3], "label": y}]
+    assert_same(accumulate(batches, columns=(("pixels", "age"), "label")), accumulate(X, y))
+
+
+def test_masked_columns_stay_masked():
+    masked = np.ma.array(X[:, 0], mask=np.arange(300) == 7)
+    batches = [{"a": masked, "b": X[:, 1], "label": y}]
+    with pytest.raises(InvalidDataError, match="batch 0: row 7, column 0 of X is masked"):
+        accumulate(batches, columns=(["a", "b"], "label"))
+
+
+def test_columns_of_delayed_batches():
+    parts = [delayed(table, pure=True)(dict, part) for part in PARTS]
+    found = accumulate(parts, columns=(list("abcd"), "label", "weight"))
+    assert_same(found, accumulate(X, y, sample_weight=WEIGHTS))
+    with pytest.raises(
+        InvalidDataError, match=r"partition \d has no column .e.; its columns are a,"
+    ):
+        accumulate(parts, columns=("e", "label"))
+    tensors = [delayed((Torch(X[part]), Torch(y[part]))) for part in PARTS]
+    assert_same(accumulate(tensors), accumulate(X, y))
+
+
+@pytest.mark.parametrize("form", [None, "numpy"])
+def test_datasets(form):
+    single = X.astype(np.float32).astype(np.float64)  # what the format numpy would keep
+    rows = X if form is None else single
+    columns = {name: rows[:, j] for j, name in enumerate("abcd")}
+    dataset = Hub(columns | {"label": y, "text": np.full(len(y), "x")}, form)
+    found = accumulate(dataset, columns=(list("abcd"), "label"))
+    assert_same(found, accumulate(rows, y))
+    assert found.classes.dtype.kind == "i"
+    assert_same(accumulate(dataset.iter(90), columns=(list("abcd"), "label")), accumulate(rows, y))
+    with pytest.raises(InvalidDataError, match=r"X is a Hub, whose columns are a, .*columns=\('im"):
+        accumulate(dataset)
+    with pytest.raises(InvalidDataError, match="batch 0 has no column 'e'"):
+        accumulate(dataset, columns=("e", "label"))
+
+
+def test_checkpoints_of_tensors(tmp_path):
+    def batches(bad=None):
+        for number, part in enumerate(PARTS):
+            labels = y[part].tolist() if number != bad else [None]
+            yield {"image": Torch(X[part]), "label": labels}
+
+    options = {"columns": ("image", "label"), "checkpoint": tmp_path / "kept"}
+    with pytest.raises(InvalidDataError, match=r"^batch 3: "):
+        accumulate(batches(3), checkpoint_every=0, **options)
+    assert_same(accumulate(batches(), **options), accumulate(X, y))
+
+
+def test_learning_curve():
+    from matplotlib.figure import Figure
+
+    batches = [[Torch(X[part]), Torch(y[part])] for part in PARTS]
+    ax = plot_learning_curve(GaussianNB(), batches, X, y, Figure().subplots())
+    assert ax.lines[0].get_xdata()[-1] == len(y)
+
+
+@pytest.mark.parametrize(
+    "columns", ["label", ("image",), ("a", "b", "c", "d"), ("a", 1), ([], "b"), ([1], "b"), 3]
+)
+def test_columns_that_are_no_names_are_refused(columns):
+    with pytest.raises(InvalidParameterError, match=r"columns=.*expected columns=\('image', 'la"):
+        accumulate([{"a": X, "b": y}], columns=columns)
+
+
+def test_batches_without_names_are_refused():
+    named = {"image": X, "label": y}
+    with pytest.raises(InvalidDataError, match=r"batch 0 is a dict; .* columns are image, la"):
+        accumulate([named])
+    with pytest.raises(InvalidDataError, match=r"batch 0 is a tuple, .* leave out columns"):
+        accumulate([(X, y)], columns=("image", "label"))
+    with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .*\[X\] for"):
+        accumulate(named, columns=("image", "label"))
+    with pytest.raises(InvalidDataError, match=r"batch 0 has columns of shapes \(300,\), \(299,\)"):
+        accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
+    with pytest.raises(InvalidDataError, match=r"batch 0 has columns of shapes \(\);"):
+        accumulate([{"a": 1.0, "y": 0}], columns=("a", "y"))
