@@ -192,11 +192,8 @@ def test_columns_by_name(kind):
     assert_same(found, accumulate(X, y, sample_weight=WEIGHTS))
     one = accumulate([table(kind, slice(None))], columns=("b", "label"))
     assert_same(one, accumulate(X[:, 1:2], y))
-
-
-def test_columns_of_several_widths_side_by_side():
-    batches = [{"pixels": X[:, :3].reshape(-1, 1, 3), "age": X[:, 3], "label": y}]
-    assert_same(accumulate(batches, columns=(("pixels", "age"), "label")), accumulate(X, y))
+    assert found.feature_names == tuple("abcd")
+    assert one.feature_names is None
 
 
 def test_masked_columns_stay_masked():
@@ -210,6 +207,7 @@ def test_columns_of_delayed_batches():
     parts = [delayed(table, pure=True)(dict, part) for part in PARTS]
     found = accumulate(parts, columns=(list("abcd"), "label", "weight"))
     assert_same(found, accumulate(X, y, sample_weight=WEIGHTS))
+    assert found.feature_names == tuple("abcd")
     with pytest.raises(
         InvalidDataError, match=r"partition \d has no column .e.; its columns are a,"
     ):
@@ -270,7 +268,7 @@ def test_batches_without_names_are_refused():
         accumulate([(X, y)], columns=("image", "label"))
     with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .*\[X\] for"):
         accumulate(named, columns=("image", "label"))
-    with pytest.raises(InvalidDataError, match=r"batch 0 has columns of shapes \(300,\), \(299,\)"):
+    with pytest.raises(InvalidDataError, match=r"batch 0 has a column 'b' of shape \(299,\)"):
         accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
-    with pytest.raises(InvalidDataError, match=r"batch 0 has columns of shapes \(\);"):
+    with pytest.raises(InvalidDataError, match=r"a column 'a' of shape \(\); expected a va"):
         accumulate([{"a": 1.0, "y": 0}], columns=("a", "y"))

@@ -118,9 +118,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         errors.
     nodata, unlabelled : number; label or sequence of labels; optional
         Value that marks missing measurements, and labels of rows that do not count at all.
-    features, columns : str; tuple; optional
-        Dimension of a DataArray that holds the features; names ``("image", "label")`` in batches
-        that are dicts or tables (also of weights, and a list of names for X).
+    features, columns : str; tuple of names; optional
+        Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
 
@@ -266,6 +265,7 @@ def _accumulated_batches(
     if y is not None:
         raise refuse("columns", columns, "None, because y is given, and X holds no batches")
     batches = as_batches(X, sample_weight, features=features, columns=columns)
+    asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
         return on_dask().accumulate_partitions(asked, batches.values)
     return _accumulate_batches(asked, batches)

@@ -27,7 +27,7 @@ class Columns(NamedTuple):
     Attributes
     ----------
     X : str, or list of str
-        A column of rows, or columns of features.
+        A column whose entries are rows, or a column for each feature.
     y : str
         Column of labels.
     weight : str or None
@@ -86,13 +86,15 @@ class Columns(NamedTuple):
                 f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
             )
         parts = [as_slab(batch[feature], feature) for feature in self.features]
-        if any(values.shape[:1] != parts[0].shape[:1] or not values.ndim for values in parts):
-            shapes = ", ".join(str(values.shape) for values in parts)
-            raise InvalidDataError(
-                f"{name} has columns of shapes {shapes}; expected one value a row in each"
-            )
+        several = not isinstance(self.X, str)
+        for feature, values in zip(self.features, parts, strict=True):
+            if not values.ndim or (several and values.shape != parts[0].shape[:1]):
+                raise InvalidDataError(
+                    f"{name} has a column {feature!r} of shape {values.shape}; expected a value "
+                    f"for each of its rows"
+                )
         module: Any = np.ma if any(map(is_masked, parts)) else np
-        X = module.concatenate([_flat(values[:, None]) for values in parts], axis=1)
+        X = module.column_stack(parts) if several or parts[0].ndim == 1 else parts[0]
         return (X, batch[self.y], *([] if self.weight is None else [batch[self.weight]]))
 
 
@@ -135,6 +137,12 @@ class Batches:
                 f"X is a {type(X).__name__}; without y, an iterable of (X, y) batches is expected"
             )
         return cls(X, columns)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, if a list names the columns of each."""
+        several = self.columns is not None and not isinstance(self.columns.X, str)
+        return tuple(self.columns.X) if self.columns is not None and several else None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for number, batch in enumerate(self.values):
@@ -194,7 +202,7 @@ class Partitions(Batches):
         from dask import delayed  # noqa: PLC0415
 
         read = delayed(read_batch, pure=True)  # the same names in every process
-        return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)])
+        return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)], columns)
 
 
 def read_batch(batch: Any, name: str, columns: Columns | None = None) -> tuple[Any, ...]:
@@ -224,7 +232,7 @@ def read_batch(batch: Any, name: str, columns: Columns | None = None) -> tuple[A
 
 
 def _flat(X: Any) -> Any:
-    """Return an array of rows with its axes after the first two joined with the second."""
+    """Return an array of rows with all axes but the first joined."""
     if not isinstance(X, np.ndarray) or X.ndim <= 2:
         return X
     return X.reshape(len(X), math.prod(X.shape[1:]))
