@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from streamgda.errors import InvalidParameterError
+from streamgda.rows.arrow import open_table
+from streamgda.rows.arrow_files import is_table
 from streamgda.rows.stores import open_arrays
 
 
@@ -33,6 +35,7 @@ class FileKind(NamedTuple):
 
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
+    FileKind(is_table, open_table, ("label", "features", "storage_options")),
     FileKind(lambda path: True, open_arrays, ("missing", "storage_options")),
 )
 

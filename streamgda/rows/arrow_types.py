@@ -1,0 +1,141 @@
+"""Columns of Arrow as arrays of NumPy: numbers, and labels of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
+
+
+def number_type(kind: Any) -> np.dtype | None:
+    """Return the data type of the numbers in a column of this Arrow type; None for others."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.uint8)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return np.dtype(np.float64)
+    return None
+
+
+def label_type(kind: Any) -> np.dtype | None:
+    """Return the data type of the labels in a column of this Arrow type; None for others.
+
+    That of text is object: its width is unknown.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_boolean(kind):
+        return np.dtype(bool)
+    if _is_text(kind):
+        return np.dtype(object)
+    if pa.types.is_date32(kind):
+        return np.dtype("M8[D]")
+    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
+        return np.dtype(f"M8[{getattr(kind, 'unit', 'ms')}]")
+    return number_type(kind)
+
+
+def common_type(kinds: Iterable[Any], type_of: Callable[[Any], np.dtype | None]) -> np.dtype | None:
+    """Return the data type that holds the values of columns of these Arrow types.
+
+    It is None if one of them has no data type, or they are of kinds that do not mix.
+    """
+    found = {type_of(kind) for kind in kinds}
+    families = {None if dtype is None else _family(dtype) for dtype in found}
+    return None if None in found or len(families) > 1 else np.result_type(*found)
+
+
+def _family(dtype: np.dtype) -> str:
+    return "n" if dtype.kind in "biuf" else dtype.kind
+
+
+def as_matrix(columns: list[Any], dtype: np.dtype) -> np.ndarray:
+    """Return columns of numbers as a matrix: missing floats are NaN, missing integers masked."""
+    n_rows = len(columns[0])
+    matrix = np.empty((n_rows, len(columns)), dtype)
+    mask: np.ndarray | None = None
+    for number, column in enumerate(columns):
+        values, missing = _numbers(column)
+        if missing is None or values.dtype.kind == "f":
+            matrix[:, number] = values
+            continue
+        matrix[:, number] = np.where(missing, np.nan if dtype.kind == "f" else 0, values)
+        if dtype.kind != "f":
+            mask = np.zeros(matrix.shape, bool) if mask is None else mask
+            mask[:, number] = missing
+    return matrix if mask is None else np.ma.array(matrix, mask=mask)
+
+
+def as_label_array(column: Any) -> np.ndarray:
+    """Return a column of labels: missing ones are None, NaN or NaT."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    column = _plain(column)
+    if _is_text(column.type):
+        return _text(column)
+    if number_type(column.type) is None:  # dates
+        dates: np.ndarray = column.to_numpy(zero_copy_only=False)
+        return dates.astype(label_type(column.type))
+    values, missing = _numbers(column)
+    values = values.astype(bool) if pa.types.is_boolean(column.type) else values
+    if missing is None or values.dtype.kind == "f":
+        return values
+    labels = values.astype(object)
+    labels[missing] = None
+    return labels
+
+
+def _text(column: Any) -> np.ndarray:
+    """Return text; every string is converted once, no matter how many rows have it."""
+    encoded = column.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    words = encoded.dictionary.to_pylist()
+    if encoded.null_count:
+        return np.array([*words, None], object)[codes]
+    return np.array(words)[codes] if words else np.empty(0, object)
+
+
+def _numbers(column: Any) -> Values:
+    import pyarrow as pa  # noqa: PLC0415
+
+    column = _plain(column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+        column = column.cast(pa.float64())
+    if not column.null_count or pa.types.is_floating(column.type):
+        return column.to_numpy(zero_copy_only=False), None
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False), missing
+
+
+def _plain(column: Any) -> Any:
+    """Return the values of a column of an extension type, or of categories."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    while isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _plain_type(kind: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)

@@ -1,0 +1,392 @@
+"""Parquet, Arrow and text files, and folders of them, as rows and labels."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, accumulate, open_store
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    MissingLibraryError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
+from streamgda.rows.arrow_files import Table
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pc  # noqa: E402
+import pyarrow.dataset as ds  # noqa: E402
+import pyarrow.feather as pf  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+N = 1000
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, 3))
+Y = RANDOM.integers(0, 3, N)
+NAMES = np.array(["oak", "elm", "ash"])[Y]
+TABLE = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y})
+
+
+def uneven(path: Path, table: Any = TABLE) -> Path:
+    """Write a file with row groups of uneven sizes, one of them empty."""
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for start, stop in ((0, 1), (1, 400), (400, 400), (400, 417), (417, len(table))):
+            writer.write_table(table[start:stop])
+    return path
+
+
+def text(path: Path, table: Any = TABLE) -> Path:
+    pc.write_csv(table, path)
+    return path
+
+
+def batches(path: Path, table: Any = TABLE) -> Path:
+    pf.write_feather(table, path, chunksize=300)
+    return path
+
+
+def packed(path: Path) -> Path:
+    with pa.CompressedOutputStream(str(path), "gzip") as out:
+        pc.write_csv(TABLE, out)
+    return path
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    uneven(path / "1.parquet", TABLE[:600])
+    uneven(path / "2.parquet", TABLE[600:])
+    (path / "_SUCCESS").touch()
+    (path / "notes.txt").touch()
+    return path
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "rows.parquet": uneven,
+    "rows.csv": text,
+    "rows.csv.gz": packed,
+    "rows.feather": batches,
+    "rows": folder,
+}
+
+
+@pytest.fixture(params=FILES)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return FILES[request.param](tmp_path / request.param)
+
+
+def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
+    rows, y = open_store(path)
+    assert (rows.shape, y.shape, len(rows), rows.ndim) == ((N, 3), (N,), N, 2)
+    assert rows.feature_names == ("a", "b", "c")
+    assert y.feature_names is None
+    assert repr(rows) == (
+        f"ArrowRows({str(path)!r}, shape=(1000, 3), dtype=float64, columns=[a, b, c])"
+    )
+    np.testing.assert_array_equal(rows, X)
+    np.testing.assert_array_equal(y[:], Y)
+    for part in (slice(0, 1), slice(700, 905), slice(905, 999), slice(3, 4), slice(90, 30), -2):
+        np.testing.assert_array_equal(rows[part], X[part])
+        np.testing.assert_array_equal(y[part], Y[part])
+    np.testing.assert_array_equal(rows[10:500:7], X[10:500:7])
+    for other in (N, slice(None, None, -1), [1, 2]):
+        with pytest.raises(IndexError, match="has 1000 rows, which are read by slices"):
+            rows[other]
+    again = pickle.loads(pickle.dumps(rows))
+    np.testing.assert_array_equal(again[410:], X[410:])
+
+
+def test_moments_and_predictions_are_those_of_arrays(path: Path) -> None:
+    rows, y = open_store(path)
+    found, expected = accumulate(rows, y), accumulate(X, Y)
+    np.testing.assert_array_equal(found.means, expected.means)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    model = QuadraticDiscriminantAnalysis().fit(rows, y)
+    plain = QuadraticDiscriminantAnalysis().fit(X, Y)
+    np.testing.assert_array_equal(model.predict_proba(rows), plain.predict_proba(X))
+    assert model.score(rows, y) == plain.score(X, Y)
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    path = uneven(tmp_path / "rows.parquet", TABLE.append_column("name", pa.array(NAMES)))
+    rows, y = open_store(path, label="name", features=["c", "a"])
+    np.testing.assert_array_equal(rows[:], X[:, [2, 0]])
+    assert rows.feature_names == ("c", "a")
+    assert y[:3].tolist() == NAMES[:3].tolist()
+    rows, y = open_store(path, y=None, features="b")
+    assert (rows.shape, y) == ((N, 1), None)
+    assert open_store(path, y="name", features="b")[1][0] == NAMES[0]
+
+
+def test_columns_of_partitions(tmp_path: Path) -> None:
+    table = TABLE.append_column("name", pa.array(NAMES)).append_column("year", pa.array(Y + 2000))
+    ds.write_dataset(
+        table.drop_columns("y"),
+        tmp_path / "parts",
+        format="parquet",
+        partitioning=["name", "year"],
+        partitioning_flavor="hive",
+    )
+    rows, y = open_store(tmp_path / "parts", label="name")
+    assert rows.fields == ("a", "b", "c", "year")
+    order = np.argsort(NAMES, kind="stable")
+    np.testing.assert_array_equal(rows[:], np.c_[X, Y + 2000][order])
+    np.testing.assert_array_equal(y[:], NAMES[order])
+    assert accumulate(rows, y, covariance_type="diag").classes.tolist() == ["ash", "elm", "oak"]
+
+
+NUMBERS = {
+    "bytes": (pa.array([1, 2, 255], pa.uint8()), np.uint8, [1, 2, 255]),
+    "booleans": (pa.array([True, False, True]), np.uint8, [1, 0, 1]),
+    "singles": (pa.array([0.5, None, 2], pa.float32()), np.float32, [0.5, np.nan, 2]),
+    "halves": (pa.array([0.5, 1, 2], pa.float16()), np.float16, [0.5, 1, 2]),
+    "decimals": (pa.array([decimal.Decimal("1.25"), None, 3]), np.float64, [1.25, np.nan, 3]),
+    "nothing": (pa.nulls(3), np.float64, [np.nan] * 3),
+    "categories": (pa.array([7, 9, 7], pa.int16()).dictionary_encode(), np.int16, [7, 9, 7]),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers(tmp_path: Path, kind: str) -> None:
+    column, dtype, values = NUMBERS[kind]
+    path = batches(tmp_path / "rows.arrow", pa.table({"a": column}))
+    rows, _ = open_store(path, y=None)
+    assert rows.dtype == rows[:].dtype == dtype
+    np.testing.assert_array_equal(rows[:][:, 0], np.array(values, dtype))
+
+
+def test_the_common_type_of_columns(tmp_path: Path) -> None:
+    table = pa.table({"a": pa.array([1, 2], pa.uint8()), "b": pa.array([3, None], pa.int16())})
+    rows, _ = open_store(uneven(tmp_path / "rows.parquet", table), y=None)
+    assert rows.dtype == np.int16
+    assert rows[:].mask.tolist() == [[False, False], [False, True]]  # integers have no NaN
+    table = table.append_column("c", pa.array([0.5, 1.5]))
+    rows, _ = open_store(uneven(tmp_path / "rows.parquet", table), y=None)
+    np.testing.assert_array_equal(rows[:], [[1, 3, 0.5], [2, np.nan, 1.5]])
+
+
+def test_missing_values_are_those_of_arrays(tmp_path: Path) -> None:
+    counts = RANDOM.integers(0, 9, (N, 2)).astype(np.int16)
+    holes = RANDOM.random((N, 2)) < 0.1
+    columns = [pa.array(c, mask=h) for c, h in zip(counts.T, holes.T, strict=True)]
+    path = uneven(tmp_path / "rows.parquet", pa.table([*columns, Y], ["a", "b", "y"]))
+    rows, y = open_store(path)
+    with pytest.raises(InvalidDataError, match=r"X: .*rows.parquet: row group \d, column '[ab]'"):
+        accumulate(rows, y)
+    found = accumulate(rows, y, on_invalid="skip")
+    kept = ~holes.any(1)
+    np.testing.assert_array_equal(found.means, accumulate(counts[kept], Y[kept]).means)
+    pairs = accumulate(rows, y, on_invalid="pairwise")
+    plain = accumulate(np.where(holes, np.nan, counts), Y, on_invalid="pairwise")
+    np.testing.assert_allclose(pairs.means, plain.means)
+
+
+LABELS = {
+    "text": (["b", "a", "b"], ["b", "a", "b"]),
+    "categories": (pa.array(["b", "a", "b"]).dictionary_encode(), ["b", "a", "b"]),
+    "missing text": (["b", None, "a"], ["b", None, "a"]),
+    "missing categories": (pa.array(["b", None, "a"]).dictionary_encode(), ["b", None, "a"]),
+    "bytes": ([b"b", b"a", b"b"], [b"b", b"a", b"b"]),
+    "integers": (pa.array([3, 1, 3], pa.int8()), [3, 1, 3]),
+    "missing integers": ([2**60 + 1, None, 3], [2**60 + 1, None, 3]),
+    "booleans": ([True, False, True], [True, False, True]),
+    "missing booleans": ([True, None, False], [True, None, False]),
+    "numbers": ([1.0, 2.0, 1.0], [1.0, 2.0, 1.0]),
+    "dates": ([datetime.date(2020, 1, 2)] * 3, [datetime.date(2020, 1, 2)] * 3),
+    "times": ([datetime.datetime(2020, 1, 2, 3)] * 3, [datetime.datetime(2020, 1, 2, 3)] * 3),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels(tmp_path: Path, kind: str) -> None:
+    column, expected = LABELS[kind]
+    table = pa.table({"a": [1.0, 2.0, 3.0], "y": column})
+    _, y = open_store(uneven(tmp_path / "rows.parquet", table))
+    assert y[:].tolist() == expected
+    assert y[:1].tolist() == expected[:1]
+
+
+def test_text_tables(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a;b;kind\n1;2;u\n0.5;NA;v\n;3;\n")
+    rows, y = open_store(path, label="kind")
+    np.testing.assert_array_equal(rows[:], [[1, 2], [0.5, np.nan], [np.nan, 3]])
+    assert y[:].tolist() == ["u", "v", None]
+    fractions = tmp_path / "fractions.tsv"
+    fractions.write_text("a\tb\n" + "1\t2\n" * (1 << 19) + "0.5\t2\n")  # beyond the first block
+    rows, _ = open_store(fractions, y=None)
+    assert rows[-1].tolist() == [0.5, 2]
+    path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
+    with pytest.raises(SourceError, match=r"first line holds numbers, such as 5.1; expected the n"):
+        open_store(path, label="setosa")
+
+
+def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    uneven(parts / "1.parquet", pa.table({"a": pa.array([1, 2], pa.uint8()), "b": [1, 2]}))
+    uneven(parts / "2.parquet", pa.table({"b": [3, 4], "a": pa.array([0.5, 2], pa.float32())}))
+    rows, y = open_store(parts, label="b")
+    np.testing.assert_array_equal(rows[:], np.array([[1], [2], [0.5], [2]], np.float32))
+    assert (rows.dtype, y[:].tolist()) == (np.float32, [1, 2, 3, 4])
+    uneven(parts / "3.parquet", pa.table({"a": ["x"], "b": ["y"]}))
+    with pytest.raises(InvalidDataError, match=r"column 'a' holds uint8 and float and string; fea"):
+        open_store(parts, label="b")
+    uneven(parts / "3.parquet", pa.table({"a": [2], "b": ["y"]}))
+    with pytest.raises(InvalidDataError, match=r"column 'b' holds int64 and string; class labels"):
+        open_store(parts, label="b")
+    uneven(parts / "3.parquet", pa.table({"b": [2]}))
+    with pytest.raises(SourceError, match=r"3.parquet has no column 'a'; it has b"):
+        open_store(parts, label="b")
+    text(parts / "4.csv")
+    with pytest.raises(SourceError, match=r"files of several formats, such as .*1.parquet and .*4"):
+        open_store(parts)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"label": "z"}, SourceError, "no column 'z' of labels, but a, b, c, y; name it with lab"),
+        ({"y": "z"}, SourceError, "no column 'z' of labels, .* or pass y=None if the rows have no"),
+        ({"features": ["a", "z"]}, SourceError, "rows.parquet has no column 'z'; it has a, b, c"),
+        ({"features": ["a", "y"]}, InvalidParameterError, "features are a, y, labels 'y'"),
+        ({"features": []}, InvalidParameterError, "features are none at all"),
+        ({"features": ["a", "a"]}, InvalidParameterError, "expected different names"),
+        ({"X": "rows"}, InvalidParameterError, "X='rows' names an array of zarr"),
+        ({"missing": "error"}, InvalidParameterError, "missing='error' does not apply to"),
+        ({"storage_options": {}}, InvalidParameterError, "is not a URL"),
+    ],
+)
+def test_wrong_options(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    path = uneven(tmp_path / "rows.parquet")
+    with pytest.raises(error, match=message):
+        open_store(path, **options)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"nowhere.parquet does not exist"):
+        open_store(tmp_path / "nowhere.parquet")
+    (tmp_path / "rows.parquet").write_bytes(b"not a table")
+    with pytest.raises(SourceError, match=r"rows.parquet cannot be opened: ArrowInvalid: "):
+        open_store(tmp_path / "rows.parquet")
+    (tmp_path / "empty.parquet").mkdir()
+    with pytest.raises(SourceError, match=r"empty.parquet is a folder without tables"):
+        open_store(tmp_path / "empty.parquet")
+    named = pa.table({"a": [1], "b": [[1]], "c": ["x"], "y": [{"z": 1}]})
+    path = uneven(tmp_path / "rows.parquet", named)
+    with pytest.raises(InvalidDataError, match=r"'b' holds list<.*; features are numbers: leave"):
+        open_store(path, label="a")
+    with pytest.raises(InvalidDataError, match=r"'c' holds string; .* name it as the labels"):
+        open_store(path, features=["a", "c"])
+    with pytest.raises(InvalidDataError, match=r"'y' holds struct<.*; class labels of one kind"):
+        open_store(path, features="a")
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(MissingLibraryError, match=r'pip install "streamgda\[arrow\]"$'):
+        open_store(path)
+    with pytest.raises(MissingLibraryError, match=r"\[arrow\]\"; or run `streamgda convert`"):
+        open_store("rows.csv")
+
+
+def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
+    path = uneven(tmp_path / "rows.parquet")
+    rows, y = open_store(path)
+    good = path.read_bytes()
+    at = pq.ParquetFile(path).metadata.row_group(3).column(1).data_page_offset
+    path.write_bytes(good[:at] + b"\xff" * 40 + good[at + 40 :])
+    np.testing.assert_array_equal(rows[:400], X[:400])
+    with pytest.raises(ReadError, match=r"rows.parquet: row group 3 cannot be read: OSError"):
+        accumulate(rows, y)
+    pq.write_table(TABLE[:900], path)
+    with pytest.raises(ReadError, match=r"row group 0 has 900 rows; 1 were expected: it changed"):
+        rows[:]
+    pq.write_table(TABLE[:1], path)
+    with pytest.raises(ReadError, match=r"row group 1 has 0 rows; 399 were expected: it changed"):
+        rows[:]
+    path = text(tmp_path / "rows.csv")
+    rows, y = open_store(path)
+    path.write_text(path.read_text() + "1,2,oops,4\n")
+    with pytest.raises(ReadError, match=r"rows.csv cannot be read: .*invalid value 'oops'"):
+        accumulate(rows, y)
+
+
+def test_rows_are_reached_from_their_row_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origins: list[int] = []
+    batches_of = Table.batches
+    monkeypatch.setattr(
+        Table, "batches", lambda *given: origins.append(given[1]) or batches_of(*given)
+    )
+    rows, _ = open_store(uneven(tmp_path / "rows.parquet"))
+    for part in (slice(700, 800), slice(950, 951), slice(399, 402)):
+        np.testing.assert_array_equal(rows[part], X[part])
+    assert origins == [417, 1]
+
+
+def test_a_pass_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 24 * 130)
+    rows, y = open_store(uneven(tmp_path / "rows.parquet"))
+    expected = accumulate(rows, y)
+    seen = []
+
+    def stop(done: int, total: int | None) -> None:
+        seen.append(done)
+        if done > 600 and len(seen) < 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        accumulate(rows, y, checkpoint=tmp_path / "check", checkpoint_every=0, progress=stop)
+    again, labels = open_store(tmp_path / "rows.parquet")
+    found = accumulate(again, labels, checkpoint=tmp_path / "check", checkpoint_every=0)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+def test_rows_are_read_within_a_budget(tmp_path: Path) -> None:
+    n = 40_000
+    table = pa.table({f"f{i}": RANDOM.random(n) for i in range(10)} | {"y": np.arange(n) % 2})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=n)
+    rows, y = open_store(tmp_path / "rows.parquet")
+    with pytest.raises(MemoryBudgetError, match="max_memory allows 2"):
+        accumulate(rows, y, max_memory="2MB")
+    found = accumulate(rows, y, max_memory="45MB")
+    np.testing.assert_allclose(found.means, accumulate(rows[:], y[:]).means)
+
+
+def test_zarr_in_a_folder_stays_zarr(tmp_path: Path) -> None:
+    import zarr
+
+    group = zarr.create_group(tmp_path / "rows")
+    group["X"], group["y"] = X, Y
+    uneven(tmp_path / "rows" / "notes.parquet")
+    np.testing.assert_array_equal(open_store(tmp_path / "rows")[0][:], X)
+    with pytest.raises(InvalidParameterError, match=r"label='y' does not apply to .*, which is op"):
+        open_store(tmp_path / "rows", label="y")
+
+
+def test_weights_and_naive_bayes(tmp_path: Path) -> None:
+    weights = RANDOM.random(N)
+    path = uneven(tmp_path / "rows.parquet", TABLE.append_column("w", pa.array(weights)))
+    rows, y = open_store(path, features=["a", "b", "c"])
+    found = GaussianNB().fit(rows, y, sample_weight=open_store(path, label="w")[1])
+    expected = GaussianNB().fit(X, Y, sample_weight=weights)
+    np.testing.assert_array_equal(found.var_, expected.var_)
+
+
+def test_remote_files(tmp_path: Path) -> None:
+    uneven(tmp_path / "rows.parquet")
+    rows, y = open_store(f"file://{tmp_path}/rows.parquet")
+    np.testing.assert_array_equal(rows[:], X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(y))[:], Y)
