@@ -361,7 +361,7 @@ def test_rows_are_read_within_a_budget(tmp_path: Path) -> None:
     rows, y = open_store(tmp_path / "rows.parquet")
     with pytest.raises(MemoryBudgetError, match="max_memory allows 2"):
         accumulate(rows, y, max_memory="2MB")
-    found = accumulate(rows, y, max_memory="45MB")
+    found = accumulate(rows, y, max_memory="80MB")
     np.testing.assert_allclose(found.means, accumulate(rows[:], y[:]).means)
 
 
@@ -380,9 +380,14 @@ def test_weights_and_naive_bayes(tmp_path: Path) -> None:
     weights = RANDOM.random(N)
     path = uneven(tmp_path / "rows.parquet", TABLE.append_column("w", pa.array(weights)))
     rows, y = open_store(path, features=["a", "b", "c"])
-    found = GaussianNB().fit(rows, y, sample_weight=open_store(path, label="w")[1])
+    column = open_store(path, label="w")[1]
+    found = GaussianNB().fit(rows, y, sample_weight=column)
     expected = GaussianNB().fit(X, Y, sample_weight=weights)
     np.testing.assert_array_equal(found.var_, expected.var_)
+    pq.write_table(TABLE.append_column("w", pa.array(-weights)), path)
+    column = open_store(path, label="w")[1]
+    with pytest.raises(InvalidDataError, match=r"sample_weight: .*row group 0: sample_weight\[0\]"):
+        accumulate(rows[:], Y, sample_weight=column)
 
 
 def test_remote_files(tmp_path: Path) -> None:

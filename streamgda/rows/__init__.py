@@ -5,6 +5,7 @@ A new container takes one file with a subclass of `RowSource`, and one line in `
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,11 @@ def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
         if np.isscalar(sample_weight):
             sample_weight = np.broadcast_to(sample_weight, sources[0].n_rows)
         sources.append(as_source(sample_weight, "sample_weight"))
-    return sources
+    names = ("X", "y", "sample_weight")  # columns that were opened as labels may be weights
+    return [
+        source if source.name == name else replace(source, name=name)
+        for source, name in zip(sources, names, strict=False)
+    ]
 
 
 def as_batches(

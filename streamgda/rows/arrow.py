@@ -19,6 +19,7 @@ from streamgda.rows.forward import ForwardRows
 _BLOCK_BYTES = 1 << 22  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 16
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
+_POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 
 
@@ -70,11 +71,6 @@ class ArrowRows(ForwardRows):
         return f"{self.name} ({self.values.title})"
 
     @property
-    def header(self) -> Any:
-        """An object from which scikit-learn takes the number of features."""
-        return self
-
-    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns of features."""
         return self.fields if self.ndim == 2 else None
@@ -100,7 +96,10 @@ class ArrowRows(ForwardRows):
         decoding = self.values.format.decoding_bytes(
             len(self.fields), self.row_bytes, self.values.largest_piece
         )
-        return super().reading_bytes(n_rows) + 3 * self._block_rows * self.row_bytes + decoding
+        kept = _POOL_BYTES if self.ndim == 2 else 0
+        return (
+            super().reading_bytes(n_rows) + 3 * self._block_rows * self.row_bytes + decoding + kept
+        )
 
     def _origin(self, row: int) -> int:
         return self.values.origin(row)

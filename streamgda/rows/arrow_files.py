@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -203,7 +203,7 @@ class Table:
 
     def _of_file(self, file: TableFile, first: int, columns: Columns) -> Iterator[Any]:
         """Yield the record batches of a file from a piece on."""
-        stored = columns._replace(names=[n for n in columns.names if n not in file.constants])
+        stored = replace(columns, names=[n for n in columns.names if n not in file.constants])
         pieces = self._constant(file, first, columns)
         if stored.names:
             pieces = self.format.read(file, self.filesystem, first, stored)

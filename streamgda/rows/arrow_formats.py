@@ -54,7 +54,8 @@ class TableFile(NamedTuple):
     constants: Mapping[str, Any]
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """Columns to read.
 
     Attributes
