@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.rows.grids import Grid
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
 from streamgda.storage.opening import check_target, local_path, open_node, writing
@@ -76,13 +78,13 @@ def refuse_half_written(values: Any, what: str) -> None:
     mark = mark_of(values)
     if mark and not mark.get("complete"):
         raise SourceError(
-            f"{what} holds scores that are half-written: {mark.get('done')} of {values.shape[0]} "
-            f"rows. Run the same command again to complete them"
+            f"{what} holds scores that are half-written: {mark.get('done')} rows of an array of "
+            f"shape {tuple(values.shape)}. Run the same command again to complete them"
         )
 
 
 class Output:
-    """Scores of rows, written slab by slab.
+    """Scores of rows, written slab by slab, in the shape of a grid of rows.
 
     Use it as a context: on exit, the attribute is brought up to date.
 
@@ -90,6 +92,8 @@ class Output:
     ----------
     out : numpy.ndarray, zarr.Array, path or zarr store to create one in, or None
         None gathers the scores in memory.
+    grid : Grid
+        Shape of the scores of the rows, and of the chunks of an array that is created for them.
     fingerprint : dict, optional
         Identifies the scores, as JSON. If it is given, zarr arrays get the attribute, and a
         half-written one with the same fingerprint is resumed. So is a complete one at a path, of
@@ -114,10 +118,13 @@ class Output:
 
     seen: SeenSlabs | None = None
 
-    def __init__(self, out: Any, fingerprint: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, out: Any, grid: Grid, fingerprint: Mapping[str, Any] | None = None
+    ) -> None:
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         if out is not None and self.array is None:
             check_target(out, "out")
+        self.grid = grid
         self.done = 0
         self.kept: dict[str, Any] | None = None
         self._out = out
@@ -152,14 +159,16 @@ class Output:
         _remove_left_over(found)
 
     def check(
-        self, shape: tuple[int | None, ...], dtype: np.dtype, labels: np.ndarray | None = None
+        self, columns: int | None, dtype: np.dtype, labels: np.ndarray | None = None
     ) -> None:
-        """Refuse an array that exists and cannot hold scores of that shape and type.
+        """Refuse an array that exists and cannot hold scores of that width and type.
+
+        An array with one element for each row may have any shape.
 
         Parameters
         ----------
-        shape : tuple of int or None
-            Entries that are None are left out.
+        columns : int or None
+            Scores of each row; None if they have no dimension of their own.
         dtype : dtype
         labels : ndarray, optional
             All values of the scores, if these are labels.
@@ -171,9 +180,13 @@ class Output:
         """
         if self.array is None:
             return
-        expected = tuple(n for n in shape if n is not None)
+        width = () if columns is None else (columns,)
         found, held = tuple(self.array.shape), np.dtype(self.array.dtype)
         lost = _lost(np.dtype(dtype), held, labels)
+        rows = found[: len(found) - len(width)]
+        if 1 in (len(self.grid.shape), len(rows)) and math.prod(rows) == self.grid.n_rows:
+            self.grid = grid_of(self.array, len(rows))
+        expected = (*self.grid.shape, *width)
         if found != expected or lost:
             raise InvalidDataError(
                 f"out has shape {found} and dtype {held}, expected shape {expected} and a dtype "
@@ -183,17 +196,17 @@ class Output:
         if not writeable or getattr(self.array, "read_only", False):
             raise InvalidDataError("out is read-only; open it for writing, or pass a copy")
 
-    def prepare(self, shape: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
-        """Create an array for scores of that shape and type, unless one exists."""
+    def prepare(self, width: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
+        """Create an array for scores of that width and type, unless one exists."""
         if self.array is None and self._out is None:
-            self.array = np.empty(shape, dtype)
+            self.array = np.empty((*self.grid.shape, *width), dtype)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
             self.array = zarr.create_array(
                 self._out,
-                shape=shape,
-                chunks=(min(slab_rows, shape[0]), *shape[1:]),
+                shape=(*self.grid.shape, *width),
+                chunks=(*self.grid.in_slabs(slab_rows).chunks, *width),
                 # Fixed-width strings are not in the specification of zarr v3; others are.
                 dtype=str if dtype.kind == "U" else dtype,
                 attributes=self._mark() if _replaceable(self._out) else {},
@@ -205,6 +218,15 @@ class Output:
         self._started = True
 
     @property
+    def unit(self) -> int:
+        """Rows that are written together: those of a line of whole chunks or shards."""
+        return grid_of(self.array, len(self.grid.shape)).line
+
+    def write(self, start: int, scores: np.ndarray) -> None:
+        """Write scores of the rows from `start` on."""
+        self.grid.write(self.array, start, scores)
+
+    @property
     def marked(self) -> bool:
         """True if an attribute of the array keeps how far it has been written."""
         store = getattr(self.array, "store", None)  # of zarr arrays
@@ -212,9 +234,8 @@ class Output:
 
     def put(self, start: int, sampled: int, scores: np.ndarray) -> None:
         """Write the scores of a slab whose rows have this fingerprint."""
-        assert self.array is not None  # it was prepared
         stop = start + len(scores)
-        self.array[start:stop] = scores
+        self.write(start, scores)
         self.advance(stop, start, stop, sampled)
 
     def advance(self, done: int, start: int, stop: int, sampled: int) -> None:
@@ -256,21 +277,23 @@ class Output:
             )
 
 
-def create(
-    out: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    chunk_rows: int,
-    labels: np.ndarray | None = None,
-) -> Any:
-    """Return the array for scores of that shape: `out`, or one created there.
+def create(out: Any, grid: Grid, scores: Any, labels: np.ndarray | None = None) -> Output:
+    """Return an output for all scores, with an array: `out`, or one created there.
 
     It gets no attribute. Parameters and errors are those of `Output` and of its methods.
     """
-    output = Output(out)
-    output.check(shape, dtype, labels)
-    output.prepare(shape, dtype, chunk_rows)
-    return output.array
+    output = Output(out, grid)
+    width = scores.shape[len(grid.shape):]
+    output.check(*width or (None,), scores.dtype, labels)
+    output.prepare(width, scores.dtype, grid.line)
+    return output
+
+
+def grid_of(array: Any, n_dimensions: int) -> Grid:
+    """Return the grid of the first dimensions of an array, in its shards or chunks."""
+    stored = getattr(array, "shards", None) or getattr(array, "chunks", None)
+    chunks = stored[:n_dimensions] if isinstance(stored, tuple) else None
+    return Grid.of(tuple(array.shape[:n_dimensions]), chunks)
 
 
 def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:

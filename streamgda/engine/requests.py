@@ -126,6 +126,8 @@ class Scoring:
     dtype : dtype
     columns : int or None
     labels : ndarray or None
+    name : str or None
+    classes : ndarray or None
     fingerprint : dict, optional
     held : int
     max_memory : int or str, optional
@@ -136,6 +138,8 @@ class Scoring:
     dtype: Any = np.float64
     columns: int | None = None
     labels: np.ndarray | None = None
+    name: str | None = None
+    classes: np.ndarray | None = None
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None

@@ -31,6 +31,8 @@ def score(
     dtype: Any = np.float64,
     columns: int | None = None,
     labels: np.ndarray | None = None,
+    name: str | None = None,
+    classes: np.ndarray | None = None,
     fingerprint: Mapping[str, Any] | None = None,
     held: int = 0,
     max_memory: int | str | None = None,
@@ -52,6 +54,8 @@ def score(
         Scores of each row; by default one, and the result is one-dimensional.
     labels : ndarray, optional
         All values of the scores, if these are labels.
+    name, classes : str, ndarray, optional
+        Name of the scores, and classes to which their columns belong, for containers with names.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -62,9 +66,9 @@ def score(
 
     Returns
     -------
-    numpy.ndarray or zarr.Array; or a lazy dask.array.Array
+    numpy.ndarray or zarr.Array; or a lazy dask.array.Array; or a DataArray
         `out`, or what was created in its place. Scores of dask collections are lazy without
-        `out`.
+        `out`. Those of a raster have its shape, and the columns last.
 
     Raises
     ------
@@ -75,7 +79,10 @@ def score(
     """
     if out is None and is_plain(X) and max_memory is None and not progress:
         return function(X, 0)  # nothing to read, and no memory to plan
-    asked = Scoring(function, dtype, columns, labels, fingerprint, held, max_memory, progress)
+    asked = Scoring(
+        *(function, dtype, columns, labels, name, classes),
+        *(fingerprint, held, max_memory, progress),
+    )
     rows = as_source(X)
     if rows.executor == "dask":
         return on_dask().score(asked, rows, out)
@@ -85,20 +92,21 @@ def score(
     plan = plan_rows(rows, allowed_bytes(max_memory), held, out_row_bytes=asked.row_bytes)
     kept = {**fingerprint, "X": describe(rows)} if fingerprint and out is not None else None
     with only_writer(out):
-        output = Output(out, kept)
-        output.check((rows.n_rows, columns), asked.dtype, labels)
+        output = Output(out, rows.grid, kept)
+        output.check(columns, asked.dtype, labels)
         if kept:
             plan = resume(output, plan, rows)
         if read_by_workers(rows):
             dask = on_dask()
             if out is not None:
                 first = function(rows.read(0, 1), 0)
-                shape = (rows.n_rows, *first.shape[1:])
-                output.prepare(shape, first.dtype, dask.scored_rows(rows))
+                output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
             if out is None or as_source(output.array, "out").shareable:
                 with placing(rows):
-                    return dask.score_store(asked, rows, output, plan.n_rows)
-        return _score_slabs(asked, rows, output, plan)
+                    scores = dask.score_store(asked, rows, output, plan.n_rows)
+                return rows.wrapped(scores, name, classes) if out is None else scores
+        scores = _score_slabs(asked, rows, output, plan)
+    return rows.wrapped(scores, name, classes) if out is None else scores
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -> Any:
@@ -113,7 +121,7 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -
             for start, (block,) in slabs:
                 scores = asked.function(block, start)
                 if not prepared:
-                    output.prepare((rows.n_rows, *scores.shape[1:]), scores.dtype, plan.n_rows)
+                    output.prepare(scores.shape[1:], scores.dtype, plan.n_rows)
                     prepared = True
                 yield start, fingerprint_rows(block) if output.marked else 0, scores
 

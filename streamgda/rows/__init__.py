@@ -18,6 +18,7 @@ from streamgda.rows.frames import FrameRows
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
+from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
@@ -25,6 +26,8 @@ from streamgda.runtime.parameters import refuse
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
+    DaskRasterRows,
+    RasterRows,
     DaskRows,
     SparseRows,
     StoredRows,
@@ -94,11 +97,13 @@ def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     if isinstance(y, list | tuple):
         labels = as_maskable_labels(y)
         y = np.array(y, object) if is_masked(labels) else labels
-    sources = [as_source(X), as_source(y, "y")]
+    rows = as_source(X)
+    sources = [rows, as_source(rows.laid_out(y, "y"), "y")]
     if sample_weight is not None:
         if np.isscalar(sample_weight):
-            sample_weight = np.broadcast_to(sample_weight, sources[0].n_rows)
-        sources.append(as_source(sample_weight, "sample_weight"))
+            sample_weight = np.broadcast_to(sample_weight, rows.n_rows)
+        weights = rows.laid_out(sample_weight, "sample_weight")
+        sources.append(as_source(weights, "sample_weight"))
     names = ("X", "y", "sample_weight")  # columns that were opened as labels may be weights
     return [
         source if source.name == name else replace(source, name=name)

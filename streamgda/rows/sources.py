@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.grids import Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import shown
 
@@ -123,6 +124,37 @@ class RowSource:
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features, if the container has them and all are strings."""
         return None
+
+    @property
+    def nodata(self) -> float | None:
+        """Number that marks missing measurements, if the container names one."""
+        return None
+
+    @property
+    def grid(self) -> Grid:
+        """Shape of an array of the rows' labels or scores: one-dimensional, but for rasters."""
+        return Grid.of(self.shape[:1], (self.unit,))
+
+    def laid_out(self, values: Any, name: str) -> Any:
+        """Return labels or weights, given in the shape of the container, in the order of rows."""
+        return values
+
+    def gridded(self, scores: Any) -> Any:
+        """Return scores of the rows in the shape of the grid."""
+        return self.grid.shaped(scores)
+
+    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+        """Return scores in the shape of the grid in the kind of container that the rows are in.
+
+        Parameters
+        ----------
+        scores : array
+        name : str, optional
+            Name of the scores.
+        columns : ndarray, optional
+            Classes to which their columns belong.
+        """
+        return scores
 
     @property
     def shareable(self) -> bool:

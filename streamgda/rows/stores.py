@@ -60,12 +60,7 @@ class StoredRows(RowSource):
     @property
     def shareable(self) -> bool:
         """True if the array can be pickled as a reference to a store on disk or elsewhere."""
-        if type(getattr(self.values, "store", None)).__name__ == "MemoryStore":
-            return False
-        try:
-            return len(pickle.dumps(self.values)) < _REFERENCE_BYTES
-        except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
-            return False
+        return is_reference(self.values)
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the title and the chunk that holds the row."""
@@ -119,6 +114,16 @@ class StoredRows(RowSource):
             return rows
         width = self.values.chunks[1]
         return rows, slice(column * width, (column + 1) * width)
+
+
+def is_reference(array: Any) -> bool:
+    """Return whether an array can be pickled as a reference to a store on disk or elsewhere."""
+    if type(getattr(array, "store", None)).__name__ == "MemoryStore":
+        return False
+    try:
+        return len(pickle.dumps(array)) < _REFERENCE_BYTES
+    except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
+        return False
 
 
 class StoredArray:

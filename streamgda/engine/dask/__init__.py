@@ -35,5 +35,7 @@ __all__ = [
 def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     """Score a dask collection lazily, block by block; with `out`, compute the scores into it."""
     mapped = rows.map(asked.function, asked.dtype, asked.columns)
-    scores = as_rows(mapped)
-    return scores if out is None else store(scores, out, asked.labels)
+    scores = rows.gridded(as_rows(mapped))
+    if out is None:
+        return rows.wrapped(scores, asked.name, asked.classes)
+    return store(scores, out, asked.columns, asked.labels)

@@ -15,11 +15,12 @@ from dask.delayed import delayed
 
 from streamgda.engine.dask import cluster, tasks
 from streamgda.engine.dask.cuts import cut_rows, scored_rows
-from streamgda.engine.outputs import Output, create
+from streamgda.engine.outputs import Output, create, grid_of
 from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source
+from streamgda.rows.grids import Grid
 from streamgda.rows.sources import Mapping, RowSource
 
 
@@ -56,13 +57,17 @@ def _hold(function: Callable[..., np.ndarray]) -> Any:
     return cluster.hold(tasks.OneThread(function, n_bytes), n_bytes)
 
 
-def store(scores: Any, out: Any, labels: np.ndarray | None = None) -> Any:
+def store(
+    scores: Any, out: Any, columns: int | None = None, labels: np.ndarray | None = None
+) -> Any:
     """Compute scores into a zarr array, each of whose chunks or shards is written by one task.
 
     Parameters
     ----------
     scores : dask.array.Array
     out : zarr.Array, or path or store to create one in; or an array in memory
+    columns : int, optional
+        Size of the last dimension, if it is none of the grid of rows.
     labels : ndarray, optional
         All values of the scores, if these are labels.
 
@@ -83,11 +88,16 @@ def store(scores: Any, out: Any, labels: np.ndarray | None = None) -> Any:
             "X has row chunks of unknown size, and out needs the number of rows: call "
             "X.compute_chunk_sizes() first"
         )
-    out = create(out, scores.shape, scores.dtype, max(1, *scores.chunks[0]), labels)
-    written = as_source(out, "out")
-    if written.shareable:
-        rows = max(1, max(scores.chunks[0]) // written.shard) * written.shard
-        scores = scores.rechunk((rows, *scores.shape[1:]))
+    n = scores.ndim - (columns is not None)
+    chunks = tuple(max(1, *sizes) for sizes in scores.chunks[:n])
+    output = create(out, Grid.of(scores.shape[:n], chunks), scores, labels)
+    grid, out = output.grid, output.array
+    scores = scores.reshape(out.shape)  # of the shape of a raster, for its pixels one by one
+    if as_source(out, "out").shareable:
+        written = grid_of(out, len(grid.shape)).chunks
+        sizes = zip(scores.chunks, written, strict=False)
+        whole = tuple(max(1, max(held) // unit) * unit for held, unit in sizes)
+        scores = scores.rechunk((*whole, *out.shape[len(whole) :]))
         cluster.compute([da.store(scores, out, lock=False, compute=False)])
     else:
         out[...] = cluster.compute([scores])[0]
@@ -119,7 +129,7 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
     """
     out = output.array
     most = scored_rows(rows)
-    written = 1 if out is None else as_source(out, "out").shard
+    written = 1 if out is None else output.unit
     aligned = math.lcm(written, rows.unit)
     first = output.done // written * written
     if first == rows.n_rows:
@@ -134,7 +144,8 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
     for number, (start, stop) in enumerate(cuts):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
         work = partial(
-            tasks.score_rows, part, start, slab_rows, written, window, out, output.marked
+            *(tasks.score_rows, part, start, slab_rows, written, window),
+            *(output.grid, out, output.marked),
         )
         with dask.annotate(priority=-number):  # the first rows are the ones that can be kept
             parts.append(delayed(work, pure=False)(held))
@@ -144,7 +155,7 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
         scores = cluster.compute(
             parts, sizes, topic, lambda done: report(first + done), ended=ended
         )
-    return np.concatenate(scores) if out is None else out
+    return rows.grid.shaped(np.concatenate(scores)) if out is None else out
 
 
 def _advance_in_order(

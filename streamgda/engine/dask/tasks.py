@@ -27,6 +27,7 @@ from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.moments import Moments
 from streamgda.rows import as_source
 from streamgda.rows.batches import read_batch
+from streamgda.rows.grids import Grid
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
@@ -197,6 +198,7 @@ def score_rows(
     slab_rows: int,
     unit: int,
     rows: RowSource,
+    grid: Grid,
     out: Any,
     marked: bool,
     function: OneThread,
@@ -216,7 +218,7 @@ def score_rows(
         scores.append(function(X, first_row + at))
         stop = first_row + at + len(X)
         if out is not None and ((stop - first_row) % unit == 0 or at + len(X) == rows.n_rows):
-            out[start:stop] = np.concatenate(scores)
+            grid.write(out, start, np.concatenate(scores))
             start, scores = stop, []
         first_slab = first_slab or (stop, fingerprint_rows(X) if marked else 0)
         part.report(at + len(X))

@@ -1,0 +1,256 @@
+"""Arrays with named or numbered dimensions: features along one, a grid of rows along the others.
+
+xarray is not imported here: its arrays are recognised by their methods.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows.grids import Box, Grid
+from streamgda.rows.masked import as_slab
+from streamgda.runtime.parameters import refuse
+
+# Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
+_OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
+_OF_NODATA = ("_FillValue", "missing_value", "fill_value", "nodata")  # in rioxarray's order
+_SAME_PLACE = 1e-3  # of the spacing: coordinates that differ by less are equal but for rounding
+
+
+def is_labelled(X: Any) -> bool:
+    """Return whether this is an array, or a data set, of xarray."""
+    return hasattr(X, "isel") and hasattr(X, "coords")
+
+
+def is_lazy(X: Any) -> bool:
+    """Return whether dask evaluates the array."""
+    graph = getattr(X, "__dask_graph__", None)
+    return graph is not None and graph() is not None
+
+
+@dataclass(frozen=True)
+class Raster:
+    """An array of which each element, or all elements along one dimension, are a row.
+
+    Attributes
+    ----------
+    array : xarray.DataArray, or array with basic slicing
+    shape : tuple of int
+        Shape of the grid of rows.
+    axes : tuple of int or None
+        Dimensions of the array along those of the grid; None if all elements there are the same.
+    axis : int or None
+        Dimension of the features; None if each element is a row.
+    """
+
+    array: Any
+    shape: tuple[int, ...]
+    axes: tuple[int | None, ...]
+    axis: int | None = None
+
+    @classmethod
+    def of(cls, X: Any, name: str, features: str | int | None = None) -> Self:
+        """Return an array of rows whose features are along a dimension, by default the last one.
+
+        Raises
+        ------
+        InvalidDataError
+            For a data set.
+        InvalidParameterError
+            If there is no such dimension.
+        """
+        if hasattr(X, "data_vars"):
+            names = ", ".join(map(str, X.data_vars))
+            raise InvalidDataError(
+                f"{name} is an xarray.Dataset of {names}; expected a DataArray: one of them, or "
+                f"all as features, with {name}.to_dataarray('band') and features='band'"
+            )
+        dims = _dims(X)
+        if features is not None and features not in dims:
+            what = "dimensions" if is_labelled(X) else "numbers of the axes (it has no names)"
+            raise refuse("features", features, f"one of the {what} of {name}: {dims}")
+        last = X.ndim - 1 if X.ndim > 1 else None
+        axis = last if features is None else dims.index(features)
+        axes = tuple(n for n in range(X.ndim) if n != axis)
+        return cls(X, tuple(int(X.shape[n]) for n in axes), axes, axis)
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        """Names of the dimensions of the grid, or their numbers in the array."""
+        dims = _dims(self.array)
+        return tuple(None if n is None else dims[n] for n in self.axes)
+
+    @property
+    def features(self) -> Any:
+        """Name of the dimension of the features, or its number; None if there is none."""
+        return None if self.axis is None else _dims(self.array)[self.axis]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return () if self.axis is None else (int(self.array.shape[self.axis]),)
+
+    def grid(self, what: str = "chunks") -> Grid:
+        """Return the grid of rows in chunks, or in ``"shards"``."""
+        stored = _stored(self.array, what)
+        if stored is None:
+            return Grid.of(self.shape)
+        return Grid.of(self.shape, tuple(1 if n is None else stored[n] for n in self.axes))
+
+    @property
+    def feature_chunks(self) -> int:
+        """Number of chunks along the dimension of the features."""
+        stored = _stored(self.array, "chunks")
+        if self.axis is None or stored is None:
+            return 1
+        return -(-int(self.array.shape[self.axis]) // max(1, stored[self.axis]))
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Coordinates of the features, or else descriptions of the bands, if they are strings."""
+        if self.axis is None or not is_labelled(self.array):
+            return None
+        coordinate = self.array.coords.get(self.features)
+        described = self.array.attrs.get("long_name")  # by rioxarray, from a GeoTIFF
+        for names in (None if coordinate is None else coordinate.values.tolist(), described):
+            found = tuple(names) if isinstance(names, list | tuple) else ()
+            if len(found) == self.array.shape[self.axis] and all(type(n) is str for n in found):
+                return found
+        return None
+
+    @property
+    def nodata(self) -> float | None:
+        """Number that marks missing measurements, from the attributes."""
+        attributes = self.array.attrs if is_labelled(self.array) else {}
+        found = next((attributes[name] for name in _OF_NODATA if name in attributes), None)
+        value = np.asarray(found)
+        if value.ndim or value.dtype.kind not in "iuf" or np.isnan(value):
+            return None
+        number: float = value.item()
+        return number
+
+    def read(self, box: Box) -> np.ndarray:
+        """Return part of the grid: its rows in C order."""
+        index, order = [slice(None)] * self.array.ndim, []
+        for part, axis in zip(box, self.axes, strict=True):
+            if axis is not None:
+                index[axis] = part
+                order.append(axis)
+        values = self.array.variable if is_labelled(self.array) else self.array
+        found = as_slab(values[tuple(index)])
+        found = found.transpose(*order, *(() if self.axis is None else (self.axis,)))
+        shape = tuple(part.stop - part.start for part in box)
+        if None in self.axes:
+            pairs = zip(shape, self.axes, strict=True)
+            found = found.reshape([1 if axis is None else n for n, axis in pairs])
+            found = np.broadcast_to(found, shape)
+        return found.reshape(math.prod(shape), *self.row_shape)
+
+    def place(self, row: int) -> str:
+        """Return the position of a row in the grid."""
+        at = np.unravel_index(row, self.shape)
+        named = is_labelled(self.array)
+        pairs = zip(self.dims, at, strict=True)
+        where = (f"{dim}={index}" if named else f"{index}" for dim, index in pairs)
+        return f"({', '.join(where)})"
+
+    def beside(self, values: Any, name: str) -> Raster:
+        """Return labels or weights of the rows, from an array on the same grid.
+
+        Dimensions of xarray's arrays are matched by their names; their order does not matter, and
+        along those that are missing all labels are the same.
+
+        Raises
+        ------
+        InvalidDataError
+            If their dimensions, shape or coordinates are others.
+        """
+        if not is_labelled(values):
+            if tuple(values.shape) != self.shape:
+                raise InvalidDataError(
+                    f"{name} has shape {tuple(values.shape)}; expected that of the grid of X, "
+                    f"{self.shape}, or one entry for each of its {math.prod(self.shape)} elements "
+                    f"(inconsistent numbers of samples)"
+                )
+            return Raster(values, self.shape, tuple(range(len(self.shape))))
+        dims = self.dims
+        single = [d for d in values.dims if d not in dims and values.sizes[d] == 1]
+        values = values.isel(dict.fromkeys(single, 0), drop=True) if single else values
+        if not set(values.dims) <= set(dims):
+            raise InvalidDataError(
+                f"{name} has the dimensions {values.dims}; expected those of the grid of X: {dims}"
+            )
+        for dim, size in zip(dims, self.shape, strict=True):
+            if dim in values.dims:
+                self._check_aligned(values, dim, size, name)
+        axes = (values.dims.index(dim) if dim in values.dims else None for dim in dims)
+        return Raster(values, self.shape, tuple(axes))
+
+    def _check_aligned(self, values: Any, dim: Any, size: int, name: str) -> None:
+        """Raise `InvalidDataError` unless sizes and coordinates along a dimension are the same."""
+        remedy = f"{name} must be on the grid of X (rioxarray's reproject_match resamples it)"
+        if values.sizes[dim] != size:
+            raise InvalidDataError(
+                f"{name} has {values.sizes[dim]} elements along {dim!r} and X has {size} "
+                f"(inconsistent numbers of samples); {remedy}"
+            )
+        held = (getattr(array, "coords", {}).get(dim) for array in (self.array, values))
+        mine, theirs = (None if found is None else found.values for found in held)
+        if mine is not None and theirs is not None and not _same_places(mine, theirs):
+            raise InvalidDataError(
+                f"{name} has the coordinates {theirs[0]} to {theirs[-1]} along {dim!r} and X has "
+                f"{mine[0]} to {mine[-1]}; {remedy}"
+            )
+
+    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+        """Return scores of the rows, in the shape of the grid, as an array of xarray if it is one.
+
+        Parameters
+        ----------
+        scores : array
+        name : str, optional
+            Name of the array.
+        columns : ndarray, optional
+            Coordinates of its last dimension, ``class``, if it is none of the grid's.
+        """
+        if not is_labelled(self.array):
+            return scores
+        coords = self.array.coords
+        if self.axis is not None:
+            coords = coords.to_dataset().drop_dims(self.features).coords
+        dims = (*self.dims, *("class",)[: scores.ndim - len(self.shape)])
+        held = self.array.attrs
+        attributes = {name: held[name] for name in _OF_GRID if name in held}
+        wrapped = type(self.array)(scores, coords, dims, name, attributes)
+        encoding = {k: v for k, v in self.array.encoding.items() if k == "grid_mapping"}
+        wrapped.encoding.update(encoding)
+        return wrapped if columns is None else wrapped.assign_coords({"class": columns})
+
+
+def _dims(X: Any) -> tuple[Any, ...]:
+    return tuple(X.dims) if is_labelled(X) else tuple(range(X.ndim))
+
+
+def _stored(X: Any, what: str) -> tuple[int, ...] | None:
+    """Return the shape of the chunks or shards of an array; None if it has none."""
+    found = getattr(X, what, None)
+    if found is not None and not is_lazy(X):
+        return tuple(found)
+    if found is not None:
+        return tuple(max(sizes, default=1) for sizes in found)
+    encoding = getattr(X, "encoding", {})  # of arrays that xarray reads when they are sliced
+    if what == "chunks" and "preferred_chunks" in encoding:
+        return tuple(encoding["preferred_chunks"].get(dim, 1) for dim in X.dims)
+    found = encoding.get(what)
+    return tuple(found) if isinstance(found, list | tuple) and len(found) == X.ndim else None
+
+
+def _same_places(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype.kind in "iuf" and b.dtype.kind in "iuf" and a.size > 1:
+        return np.allclose(a, b, rtol=0, atol=_SAME_PLACE * abs(float(a[1]) - float(a[0])))
+    return np.array_equal(a, b)

@@ -1,0 +1,245 @@
+"""xarray's arrays, and cubes of any kind: each pixel, or each sample, is a row.
+
+xarray and dask are not imported before an array of theirs is passed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, ReadError
+from streamgda.rows.dask import DaskRows
+from streamgda.rows.dimensions import Raster, is_labelled, is_lazy
+from streamgda.rows.grids import Box, Grid
+from streamgda.rows.sources import RowSource
+from streamgda.rows.stores import is_reference
+from streamgda.runtime.retry import brief, with_retries
+
+
+@dataclass(frozen=True)
+class GridRows(RowSource):
+    """Base of the adapters of arrays whose rows are on a grid.
+
+    Attributes
+    ----------
+    raster : Raster
+        The container with its dimensions.
+    """
+
+    raster: Any = None
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept arrays and data sets of xarray that dask evaluates, or that it does not."""
+        return is_labelled(X) and is_lazy(X) == (cls.executor == "dask")
+
+    @classmethod
+    def along(cls, X: Any, name: str, features: Any) -> Self:
+        """Return a source of the rows of `X`, whose dimension `features` holds the features."""
+        return cls.of(X, name, features)
+
+    @property
+    def header(self) -> Any:
+        """An array, or an empty data frame with the names of the features."""
+        names = self.feature_names
+        if names is None:
+            return np.empty((0, *self.shape[1:]))
+        import pandas as pd  # noqa: PLC0415  (xarray needs it too)
+
+        return pd.DataFrame(columns=list(names))
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features."""
+        names: tuple[str, ...] | None = self.raster.feature_names
+        return names
+
+    @property
+    def nodata(self) -> float | None:
+        """Number that marks missing measurements."""
+        return None if self.mapping else self.raster.nodata
+
+    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+        """Return scores in the shape of the grid as an array of xarray, if the rows are one."""
+        return self.raster.wrapped(scores, name, columns)
+
+    def _beside(self, values: Any, name: str) -> Raster | None:
+        """Return labels or weights that are on the grid; None if they are one-dimensional."""
+        if isinstance(values, GridRows):
+            values = values.raster.array
+        if isinstance(values, RowSource) or not (is_labelled(values) or _is_array(values)):
+            return None
+        if not is_labelled(values) and values.ndim == 1:
+            return None
+        found: Raster = self.raster.beside(values, name)
+        return found
+
+
+@dataclass(frozen=True)
+class RasterRows(GridRows):
+    """Rows of a grid that this process reads, slabs of whole lines of chunks at a time."""
+
+    @classmethod
+    def of(cls, X: Any, name: str, features: Any = None) -> Self:
+        """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
+        return cls._of(Raster.of(X, name, features), name)
+
+    @classmethod
+    def _of(cls, raster: Raster, name: str) -> Self:
+        grid, array = raster.grid(), raster.array
+        return cls(
+            *(array, (grid.n_rows, *raster.row_shape), np.dtype(array.dtype), name),
+            unit=grid.line,
+            shard=max(grid.line, raster.grid("shards").line),
+            columns=grid.chunks_in_line * raster.feature_chunks,
+            raster=raster,
+        )
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the rows."""
+        grid: Grid = self.raster.grid()
+        return grid
+
+    @property
+    def title(self) -> str:
+        """The name, with the file or store if it is known."""
+        source = getattr(self.values, "encoding", {}).get("source")
+        return self.name if source is None else f"{self.name} ({source})"
+
+    @property
+    def shareable(self) -> bool:
+        """True if the array can be pickled as a reference to a file or store."""
+        return is_reference(self.values)
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the title and the position of the row in the grid."""
+        return f"{self.title}: {self.raster.place(row)}"
+
+    def laid_out(self, values: Any, name: str) -> Any:
+        """Return labels or weights in the order of the rows."""
+        beside = self._beside(values, name)
+        return values if beside is None else RasterRows._of(beside, name)
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        return self.grid.read(self._box, start, stop)
+
+    def _box(self, box: Box) -> np.ndarray:
+        try:
+            rows: np.ndarray = with_retries(lambda: self.raster.read(box))
+        except (MemoryError, InvalidDataError):
+            raise
+        except Exception as error:  # each store, file and codec has its own exceptions
+            where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
+            raise ReadError(f"{self.title}: {where} cannot be read: {brief(error)}") from error
+        return rows
+
+
+@dataclass(frozen=True)
+class DaskRasterRows(GridRows, DaskRows):
+    """Rows of a grid that dask evaluates: a block of the array is a block of rows.
+
+    So the rows are in the order of the blocks, and only in C order within a block.
+    """
+
+    @classmethod
+    def of(cls, X: Any, name: str, features: Any = None) -> Self:
+        """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
+        raster = Raster.of(X, name, features)
+        array = X.data if is_labelled(X) else X
+        rows = DaskRows.of(_flat(array.transpose(*raster.axes, *_last(raster)), raster), name)
+        fields = (rows.values, rows.shape, rows.dtype, name, rows.unit, rows.shard)
+        return cls(*fields, raster=raster)
+
+    def laid_out(self, values: Any, name: str) -> Any:
+        """Return labels or weights as a dask array in the order of the rows."""
+        import dask.array as da  # noqa: PLC0415
+
+        beside = self._beside(values, name)
+        if beside is None:
+            values = values if _is_array(values) else np.asarray(values)
+            if values.shape != (self.n_rows,):
+                return values
+            array = values if is_lazy(values) else da.from_array(values)
+            return _flat(array.reshape(self.raster.shape).rechunk(self._chunks), self.raster)
+        array = beside.array
+        if is_labelled(array):
+            pairs = zip(self.raster.dims, self._chunks, strict=True)
+            array = array.chunk({dim: n for dim, n in pairs if dim in array.dims}).data
+            array = array.transpose(*(n for n in beside.axes if n is not None))
+            whole = tuple(None if n is None else slice(None) for n in beside.axes)
+            array = da.broadcast_to(array[whole], beside.shape, chunks=self._chunks)
+        elif not is_lazy(array):
+            array = da.from_array(array, chunks=self._chunks)
+        return _flat(array.rechunk(self._chunks), beside)
+
+    @property
+    def _chunks(self) -> tuple[tuple[int, ...], ...]:
+        chunks = self.raster.array.chunks
+        return tuple(chunks[axis] for axis in self.raster.axes)
+
+    def gridded(self, scores: Any) -> Any:
+        """Return scores of the rows, as a dask array, in the shape of the grid."""
+        return _unflat(scores, self._chunks)
+
+
+def _is_array(values: Any) -> bool:
+    return hasattr(values, "shape") and hasattr(values, "dtype")
+
+
+def _last(raster: Raster) -> tuple[int, ...]:
+    return () if raster.axis is None else (raster.axis,)
+
+
+def _flat(array: Any, raster: Raster) -> Any:
+    """Return a dask array with the dimensions of a grid as one with rows, block by block."""
+    from dask.array import Array  # noqa: PLC0415
+    from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
+    from dask.task_spec import Task, TaskRef  # noqa: PLC0415
+
+    n = len(raster.shape)
+    array = array.rechunk({n: -1}) if array.ndim > n else array
+    if n == 1:
+        return array
+    name, rest = f"rows-{array.name}", (0,) * (array.ndim - n)
+    blocks = [*np.ndindex(*array.numblocks[:n])]
+    tasks = {}
+    for number, block in enumerate(blocks):
+        key = (name, number, *rest)
+        tasks[key] = Task(key, _as_rows, TaskRef((array.name, *block, *rest)), n)
+    sizes = tuple(
+        math.prod(sizes[i] for sizes, i in zip(array.chunks, block, strict=False))
+        for block in blocks
+    )
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[array])
+    return Array(graph, name, (sizes, *array.chunks[n:]), dtype=array.dtype)
+
+
+def _as_rows(block: np.ndarray, n_dimensions: int) -> np.ndarray:
+    return block.reshape(-1, *block.shape[n_dimensions:])
+
+
+def _unflat(scores: Any, chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """Return a dask array of rows, block by block, as one with blocks of a grid."""
+    from dask.array import Array  # noqa: PLC0415
+    from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
+    from dask.task_spec import Task, TaskRef  # noqa: PLC0415
+
+    if len(chunks) == 1:
+        return scores
+    name, rest = f"grid-{scores.name}", (0,) * (scores.ndim - 1)
+    tasks = {}
+    for number, block in enumerate(np.ndindex(*map(len, chunks))):
+        key = (name, *block, *rest)
+        shape = tuple(sizes[i] for sizes, i in zip(chunks, block, strict=True))
+        tasks[key] = Task(key, _as_grid, TaskRef((scores.name, number, *rest)), shape)
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[scores])
+    return Array(graph, name, (*chunks, *scores.chunks[1:]), dtype=scores.dtype)
+
+
+def _as_grid(block: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return block.reshape(*shape, *block.shape[1:])
