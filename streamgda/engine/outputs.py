@@ -11,13 +11,18 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
+from streamgda.engine.requests import Scoring
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.rows.geotiff import is_geotiff, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
+from streamgda.rows.sources import RowSource
+from streamgda.rows.stores import StoredRows
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
 from streamgda.storage.opening import check_target, local_path, open_node, writing
@@ -78,8 +83,9 @@ def refuse_half_written(values: Any, what: str) -> None:
     mark = mark_of(values)
     if mark and not mark.get("complete"):
         raise SourceError(
-            f"{what} holds scores that are half-written: {mark.get('done')} rows of an array of "
-            f"shape {tuple(values.shape)}. Run the same command again to complete them"
+            f"{what} holds scores that are half-written: {mark.get('done')} of "
+            f"{mark.get('n_rows', values.shape[0])} rows. Run the same command again to complete "
+            f"them"
         )
 
 
@@ -92,8 +98,10 @@ class Output:
     ----------
     out : numpy.ndarray, zarr.Array, path or zarr store to create one in, or None
         None gathers the scores in memory.
-    grid : Grid
-        Shape of the scores of the rows, and of the chunks of an array that is created for them.
+    rows : RowSource
+        The rows. The scores have the shape of their grid.
+    asked : Scoring
+        Kind of the scores.
     fingerprint : dict, optional
         Identifies the scores, as JSON. If it is given, zarr arrays get the attribute, and a
         half-written one with the same fingerprint is resumed. So is a complete one at a path, of
@@ -119,15 +127,21 @@ class Output:
     seen: SeenSlabs | None = None
 
     def __init__(
-        self, out: Any, grid: Grid, fingerprint: Mapping[str, Any] | None = None
+        self,
+        out: Any,
+        rows: RowSource,
+        asked: Scoring,
+        fingerprint: Mapping[str, Any] | None = None,
     ) -> None:
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         if out is not None and self.array is None:
             check_target(out, "out")
-        self.grid = grid
+        self.grid = rows.grid
         self.done = 0
         self.kept: dict[str, Any] | None = None
         self._out = out
+        self._rows, self._asked = rows, asked
+        self._file = contextlib.ExitStack()
         self._fingerprint = fingerprint
         self._since = time.monotonic()
         self._started = False  # until then nothing is written to what the caller passed
@@ -158,20 +172,10 @@ class Output:
         self.array, self._started = found, True
         _remove_left_over(found)
 
-    def check(
-        self, columns: int | None, dtype: np.dtype, labels: np.ndarray | None = None
-    ) -> None:
-        """Refuse an array that exists and cannot hold scores of that width and type.
+    def check(self) -> None:
+        """Refuse an array that exists and cannot hold the scores.
 
         An array with one element for each row may have any shape.
-
-        Parameters
-        ----------
-        columns : int or None
-            Scores of each row; None if they have no dimension of their own.
-        dtype : dtype
-        labels : ndarray, optional
-            All values of the scores, if these are labels.
 
         Raises
         ------
@@ -180,9 +184,10 @@ class Output:
         """
         if self.array is None:
             return
-        width = () if columns is None else (columns,)
+        dtype = np.dtype(self._asked.dtype)
+        width = () if self.columns is None else (self.columns,)
         found, held = tuple(self.array.shape), np.dtype(self.array.dtype)
-        lost = _lost(np.dtype(dtype), held, labels)
+        lost = _lost(dtype, held, self._asked.labels)
         rows = found[: len(found) - len(width)]
         if 1 in (len(self.grid.shape), len(rows)) and math.prod(rows) == self.grid.n_rows:
             self.grid = grid_of(self.array, len(rows))
@@ -200,6 +205,9 @@ class Output:
         """Create an array for scores of that width and type, unless one exists."""
         if self.array is None and self._out is None:
             self.array = np.empty((*self.grid.shape, *width), dtype)
+        elif self.array is None and is_geotiff(self._out):
+            writing = writing_geotiff(self._out, self._rows, width, dtype, self._asked)
+            self.array = self._file.enter_context(writing)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
@@ -218,9 +226,24 @@ class Output:
         self._started = True
 
     @property
+    def columns(self) -> int | None:
+        """Scores of each row; None if they have no dimension for them."""
+        return self._asked.columns
+
+    @property
     def unit(self) -> int:
         """Rows that are written together: those of a line of whole chunks or shards."""
         return grid_of(self.array, len(self.grid.shape)).line
+
+    @property
+    def shareable(self) -> bool:
+        """True if other processes can write to the array."""
+        return StoredRows.accepts(self.array) and StoredRows.of(self.array, "out").shareable
+
+    @property
+    def result(self) -> Any:
+        """The array with the scores; a file is opened for reading."""
+        return open_raster(self._out) if is_geotiff(self._out) else self.array
 
     def write(self, start: int, scores: np.ndarray) -> None:
         """Write scores of the rows from `start` on."""
@@ -253,6 +276,7 @@ class Output:
             MARK: {
                 "complete": self.done == self.seen.n_rows,
                 "done": self.done,
+                "n_rows": self.grid.n_rows,
                 "made_of": dict(self._fingerprint),
                 "seen": self.seen.as_json(),
             }
@@ -266,7 +290,13 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.__exit__(kind, error, trace)
         if not self._started:
             return
         self._write_mark()
@@ -275,18 +305,6 @@ class Output:
                 f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
                 f"same call again to resume after them"
             )
-
-
-def create(out: Any, grid: Grid, scores: Any, labels: np.ndarray | None = None) -> Output:
-    """Return an output for all scores, with an array: `out`, or one created there.
-
-    It gets no attribute. Parameters and errors are those of `Output` and of its methods.
-    """
-    output = Output(out, grid)
-    width = scores.shape[len(grid.shape):]
-    output.check(*width or (None,), scores.dtype, labels)
-    output.prepare(width, scores.dtype, grid.line)
-    return output
 
 
 def grid_of(array: Any, n_dimensions: int) -> Grid:

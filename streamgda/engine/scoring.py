@@ -88,25 +88,31 @@ def score(
         return on_dask().score(asked, rows, out)
     check_rows(rows)
     refuse_half_written(rows.values, "X")
-    held += rows.n_rows * asked.row_bytes if out is None else 0
-    plan = plan_rows(rows, allowed_bytes(max_memory), held, out_row_bytes=asked.row_bytes)
-    kept = {**fingerprint, "X": describe(rows)} if fingerprint and out is not None else None
+    scores = _score_source(asked, rows, out)
+    return rows.wrapped(scores, name, classes) if out is None else scores
+
+
+def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
+    """Score rows in this process, or by the workers of an active client."""
+    held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
+    plan = plan_rows(rows, allowed_bytes(asked.max_memory), held, out_row_bytes=asked.row_bytes)
+    kept = None
+    if asked.fingerprint and out is not None:
+        kept = {**asked.fingerprint, "X": describe(rows)}
     with only_writer(out):
-        output = Output(out, rows.grid, kept)
-        output.check(columns, asked.dtype, labels)
+        output = Output(out, rows, asked, kept)
+        output.check()
         if kept:
             plan = resume(output, plan, rows)
         if read_by_workers(rows):
             dask = on_dask()
             if out is not None:
-                first = function(rows.read(0, 1), 0)
+                first = asked.function(rows.read(0, 1), 0)
                 output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
-            if out is None or as_source(output.array, "out").shareable:
+            if out is None or output.shareable:
                 with placing(rows):
-                    scores = dask.score_store(asked, rows, output, plan.n_rows)
-                return rows.wrapped(scores, name, classes) if out is None else scores
-        scores = _score_slabs(asked, rows, output, plan)
-    return rows.wrapped(scores, name, classes) if out is None else scores
+                    return dask.score_store(asked, rows, output, plan.n_rows)
+        return _score_slabs(asked, rows, output, plan)
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -> Any:
@@ -126,4 +132,4 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -
                 yield start, fingerprint_rows(block) if output.marked else 0, scores
 
         threads.in_background(output.put, scored())
-    return output.array
+    return output.result

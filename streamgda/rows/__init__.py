@@ -18,7 +18,7 @@ from streamgda.rows.frames import FrameRows
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
-from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
+from streamgda.rows.rasters import DaskRasterRows, RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows

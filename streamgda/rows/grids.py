@@ -41,7 +41,9 @@ class Grid:
         """Return a grid; without chunks, the elements along its last dimension are together."""
         if chunks is None:
             chunks = tuple([1] * (len(shape) - 1) + [shape[-1] if len(shape) > 1 else 1])
-        return cls(shape, tuple(max(1, min(n, size)) for n, size in zip(chunks, shape, strict=True)))
+        return cls(
+            shape, tuple(max(1, min(n, size)) for n, size in zip(chunks, shape, strict=True))
+        )
 
     @property
     def n_rows(self) -> int:

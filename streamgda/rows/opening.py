@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from streamgda.errors import InvalidParameterError
 from streamgda.rows.arrow import open_table
 from streamgda.rows.arrow_files import is_table
+from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.stores import open_arrays
 
 
@@ -36,6 +37,7 @@ class FileKind(NamedTuple):
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
     FileKind(is_table, open_table, ("label", "features", "storage_options")),
+    FileKind(is_geotiff, open_geotiff, ()),
     FileKind(lambda path: True, open_arrays, ("missing", "storage_options")),
 )
 

@@ -37,11 +37,6 @@ class GridRows(RowSource):
         """Accept arrays and data sets of xarray that dask evaluates, or that it does not."""
         return is_labelled(X) and is_lazy(X) == (cls.executor == "dask")
 
-    @classmethod
-    def along(cls, X: Any, name: str, features: Any) -> Self:
-        """Return a source of the rows of `X`, whose dimension `features` holds the features."""
-        return cls.of(X, name, features)
-
     @property
     def header(self) -> Any:
         """An array, or an empty data frame with the names of the features."""
@@ -62,6 +57,12 @@ class GridRows(RowSource):
     def nodata(self) -> float | None:
         """Number that marks missing measurements."""
         return None if self.mapping else self.raster.nodata
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the rows."""
+        grid: Grid = self.raster.grid()
+        return grid
 
     def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
         """Return scores in the shape of the grid as an array of xarray, if the rows are one."""
@@ -84,7 +85,12 @@ class RasterRows(GridRows):
     """Rows of a grid that this process reads, slabs of whole lines of chunks at a time."""
 
     @classmethod
-    def of(cls, X: Any, name: str, features: Any = None) -> Self:
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, whose features are along the last dimension."""
+        return cls.along(X, name, None)
+
+    @classmethod
+    def along(cls, X: Any, name: str, features: Any) -> Self:
         """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
         return cls._of(Raster.of(X, name, features), name)
 
@@ -98,12 +104,6 @@ class RasterRows(GridRows):
             columns=grid.chunks_in_line * raster.feature_chunks,
             raster=raster,
         )
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the rows."""
-        grid: Grid = self.raster.grid()
-        return grid
 
     @property
     def title(self) -> str:
@@ -147,7 +147,12 @@ class DaskRasterRows(GridRows, DaskRows):
     """
 
     @classmethod
-    def of(cls, X: Any, name: str, features: Any = None) -> Self:
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, whose features are along the last dimension."""
+        return cls.along(X, name, None)
+
+    @classmethod
+    def along(cls, X: Any, name: str, features: Any) -> Self:
         """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
         raster = Raster.of(X, name, features)
         array = X.data if is_labelled(X) else X

@@ -15,6 +15,7 @@ from streamgda.engine.dask.cluster import active_client, compute
 from streamgda.engine.dask.collections import aligned, as_rows, sized
 from streamgda.engine.dask.cuts import scored_rows
 from streamgda.engine.dask.scoring import score_store, store
+from streamgda.engine.outputs import Output
 from streamgda.engine.requests import Scoring
 from streamgda.rows.sources import RowSource
 
@@ -38,4 +39,4 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     scores = rows.gridded(as_rows(mapped))
     if out is None:
         return rows.wrapped(scores, asked.name, asked.classes)
-    return store(scores, out, asked.columns, asked.labels)
+    return store(scores, Output(out, rows, asked))

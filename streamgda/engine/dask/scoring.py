@@ -6,6 +6,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import dask
@@ -15,12 +16,10 @@ from dask.delayed import delayed
 
 from streamgda.engine.dask import cluster, tasks
 from streamgda.engine.dask.cuts import cut_rows, scored_rows
-from streamgda.engine.outputs import Output, create, grid_of
+from streamgda.engine.outputs import Output, grid_of
 from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Scoring
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source
-from streamgda.rows.grids import Grid
 from streamgda.rows.sources import Mapping, RowSource
 
 
@@ -57,29 +56,27 @@ def _hold(function: Callable[..., np.ndarray]) -> Any:
     return cluster.hold(tasks.OneThread(function, n_bytes), n_bytes)
 
 
-def store(
-    scores: Any, out: Any, columns: int | None = None, labels: np.ndarray | None = None
-) -> Any:
-    """Compute scores into a zarr array, each of whose chunks or shards is written by one task.
+def store(scores: Any, output: Output) -> Any:
+    """Compute scores into an array, or into a file.
+
+    Each chunk or shard of a zarr array is written by one task. For other destinations, the blocks
+    along the first dimension are computed one after the other.
 
     Parameters
     ----------
     scores : dask.array.Array
-    out : zarr.Array, or path or store to create one in; or an array in memory
-    columns : int, optional
-        Size of the last dimension, if it is none of the grid of rows.
-    labels : ndarray, optional
-        All values of the scores, if these are labels.
+        Scores in the shape of the grid of rows.
+    output : Output
 
     Returns
     -------
     zarr.Array or ndarray
-        `out`, or the array created there.
+        The destination.
 
     Raises
     ------
     InvalidDataError
-        If the number of rows is unknown, or `out` cannot hold the scores.
+        If the number of rows is unknown, or an array cannot hold the scores.
     ClusterError
         If the cluster fails.
     """
@@ -88,20 +85,26 @@ def store(
             "X has row chunks of unknown size, and out needs the number of rows: call "
             "X.compute_chunk_sizes() first"
         )
-    n = scores.ndim - (columns is not None)
-    chunks = tuple(max(1, *sizes) for sizes in scores.chunks[:n])
-    output = create(out, Grid.of(scores.shape[:n], chunks), scores, labels)
-    grid, out = output.grid, output.array
-    scores = scores.reshape(out.shape)  # of the shape of a raster, for its pixels one by one
-    if as_source(out, "out").shareable:
-        written = grid_of(out, len(grid.shape)).chunks
-        sizes = zip(scores.chunks, written, strict=False)
-        whole = tuple(max(1, max(held) // unit) * unit for held, unit in sizes)
-        scores = scores.rechunk((*whole, *out.shape[len(whole) :]))
-        cluster.compute([da.store(scores, out, lock=False, compute=False)])
-    else:
-        out[...] = cluster.compute([scores])[0]
-    return out
+    output.check()
+    width = scores.shape[len(scores.shape) - (output.columns is not None) :]
+    with output:
+        output.prepare(width, scores.dtype, output.grid.line)
+        out: Any = output.array
+        n = len(output.grid.shape)
+        scores = scores.reshape(out.shape)  # of a raster, for its pixels one by one
+        if isinstance(out, np.ndarray):
+            out[...] = cluster.compute([scores])[0]
+        elif output.shareable:
+            sizes = zip(scores.chunks, grid_of(out, n).chunks, strict=False)
+            whole = tuple(max(1, max(held) // unit) * unit for held, unit in sizes)
+            scores = scores.rechunk((*whole, *width))
+            cluster.compute([da.store(scores, out, lock=False, compute=False)])
+        else:
+            line = math.prod(output.grid.shape[1:])
+            for start, stop in pairwise([0, *accumulate(scores.chunks[0])]):
+                (part,) = cluster.compute([scores[start:stop]])
+                output.write(start * line, part.reshape(-1, *width))
+    return output.result
 
 
 def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:
@@ -144,8 +147,8 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
     for number, (start, stop) in enumerate(cuts):
         part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
         work = partial(
-            *(tasks.score_rows, part, start, slab_rows, written, window),
-            *(output.grid, out, output.marked),
+            tasks.score_rows,
+            *(part, start, slab_rows, written, window, output.grid, out, output.marked),
         )
         with dask.annotate(priority=-number):  # the first rows are the ones that can be kept
             parts.append(delayed(work, pure=False)(held))

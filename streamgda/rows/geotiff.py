@@ -1,0 +1,189 @@
+"""GeoTIFF files: read in windows of whole blocks, and written window by window.
+
+Files are read through rioxarray, as arrays of xarray, and written through rasterio.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.rows.grids import Box
+from streamgda.rows.rasters import RasterRows
+from streamgda.runtime.extras import require
+from streamgda.runtime.retry import brief
+from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import replacing
+
+MARK = "streamgda_scores"  # the tag of files that hold scores
+CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
+_SUFFIXES = (".tif", ".tiff")
+_CACHE_BYTES = 1 << 24  # of GDAL; each block is read once, and GDAL would keep 5 % of the memory
+_BLOCK = 256  # pixels of a block that is written, along each dimension
+_TYPES = ("u1", "u2", "i2", "u4", "i4", "i8", "u8")
+
+
+def is_geotiff(path: Any) -> bool:
+    """Return whether this is the name of a GeoTIFF."""
+    return isinstance(path, str | os.PathLike) and str(path).lower().endswith(_SUFFIXES)
+
+
+def open_geotiff(path: Any, X: str, y: str | None) -> tuple[RasterRows, None]:
+    """Open a GeoTIFF as rows, its pixels, whose features are its bands; there are no labels.
+
+    Parameters and errors are those of `streamgda.open_store`.
+    """
+    return RasterRows.along(open_raster(path), "X", "band"), None
+
+
+def open_raster(path: Any) -> Any:
+    """Open a GeoTIFF as an array of xarray, which is read when it is sliced.
+
+    Returns
+    -------
+    xarray.DataArray, shape (n_bands, height, width)
+
+    Raises
+    ------
+    SourceNotFoundError, SourceError
+        If there is no such file, or it cannot be read as one raster.
+    MissingLibraryError
+        If rioxarray is not installed.
+    """
+    rioxarray = require("rioxarray", "raster", "GeoTIFF files")
+    rasterio = require("rasterio", "raster", "GeoTIFF files")
+    local = local_path(path)
+    if local is not None and not local.exists():
+        raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
+    try:
+        raster = rioxarray.open_rasterio(path, cache=False)
+        with _env(rasterio):
+            raster[:1, :1, :1].load()  # a first read sets the size of the cache
+    except Exception as error:  # of GDAL, rasterio and rioxarray
+        raise SourceError(f"{path} cannot be read as a GeoTIFF: {brief(error)}") from error
+    if getattr(raster, "ndim", 0) != 3:
+        raise SourceError(f"{path} holds several rasters; expected one, with bands, y and x")
+    return raster
+
+
+def _env(rasterio: Any) -> Any:
+    """Return a context with a small cache, unless the user has chosen another size."""
+    return rasterio.Env(
+        **({} if "GDAL_CACHEMAX" in os.environ else {"GDAL_CACHEMAX": _CACHE_BYTES})
+    )
+
+
+class GeoTiff:
+    """A GeoTIFF that is written window by window, as if it were an array.
+
+    Numbers keep their values, in the smallest integer type that holds all labels. Labels of other
+    kinds become the codes 1, 2, ... of the sorted labels; a tag says which.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    rows : RowSource
+        Rows of the raster whose coordinates and coordinate reference system the file gets.
+    width : tuple of int
+        Number of bands; empty for one.
+    dtype : dtype
+    asked : object
+        Kind of the scores, with attributes `labels`, `classes` and `name`.
+
+    Raises
+    ------
+    InvalidDataError
+        If the rows are not those of a raster.
+    """
+
+    def __init__(
+        self, path: Path, rows: Any, width: tuple[int, ...], dtype: np.dtype, asked: Any
+    ) -> None:
+        require("rioxarray", "raster", "GeoTIFF files")  # adds `rio` to arrays
+        rasterio = require("rasterio", "raster", "GeoTIFF files")
+        raster: Any = getattr(rows, "raster", None)
+        georeferenced = getattr(getattr(raster, "array", None), "rio", None)
+        if georeferenced is None or len(raster.shape) != 2:
+            raise InvalidDataError(
+                f"{path} holds a raster, and X is none: expected a DataArray with two dimensions "
+                f"beside the features; name a zarr array instead"
+            )
+        self.shape = (*raster.shape, *width)
+        self.dtype = np.dtype(dtype)
+        labels = asked.labels
+        self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
+        height, columns = raster.shape
+        with _env(rasterio):
+            self._file = rasterio.open(
+                path,
+                "w",
+                driver="GTiff",
+                height=height,
+                width=columns,
+                count=width[0] if width else 1,
+                dtype=_stored_type(self.dtype, labels),
+                crs=georeferenced.crs,
+                transform=georeferenced.transform(),
+                nodata=np.nan if dtype.kind == "f" and labels is None else None,
+                tiled=min(raster.shape) >= _BLOCK,
+                blockxsize=_BLOCK,
+                blockysize=_BLOCK,
+                compress="deflate",
+                BIGTIFF="IF_SAFER",
+            )
+        self._file.update_tags(**{MARK: asked.name or ""})
+        for band, label in enumerate(() if asked.classes is None else asked.classes.tolist(), 1):
+            self._file.set_band_description(band, str(label))
+        if self._classes is not None:
+            codes = dict(enumerate(map(str, self._classes.tolist()), 1))
+            self._file.update_tags(**{CLASSES: json.dumps(codes)})
+
+    def __setitem__(self, box: Box, values: np.ndarray) -> None:
+        rows, columns = box[:2]
+        if self._classes is not None:
+            values = np.searchsorted(self._classes, values) + 1
+        bands = values[None] if values.ndim == 2 else np.moveaxis(values, -1, 0)
+        window = ((rows.start, rows.stop), (columns.start, columns.stop))
+        self._file.write(bands.astype(self._file.dtypes[0], copy=False), window=window)
+
+    def close(self) -> None:
+        """Write what is not yet in the file, and close it."""
+        self._file.close()
+
+
+@contextlib.contextmanager
+def writing_geotiff(path: Any, *arguments: Any) -> Iterator[GeoTiff]:
+    """Yield a file to write to; on leaving without an error it is moved to `path`.
+
+    Parameters and errors are those of `GeoTiff`.
+    """
+    with (
+        replacing(Path(path), ".tif") as partial,
+        contextlib.closing(GeoTiff(partial, *arguments)) as file,
+    ):
+        yield file
+
+
+def holds_scores(path: Any) -> bool:
+    """Return whether a GeoTIFF holds scores that were written here."""
+    return MARK in open_raster(path).attrs
+
+
+def _stored_type(dtype: np.dtype, labels: np.ndarray | None) -> str:
+    """Return the type of the values in the file: the smallest one that holds all labels."""
+    if labels is None:
+        return dtype.name
+    if dtype.kind not in "biuf":
+        return np.min_scalar_type(labels.size).name
+    whole = labels.astype(np.int64) if dtype.kind != "u" else labels
+    low, high = int(whole.min()), int(whole.max())
+    limits = ((name, np.iinfo(name)) for name in _TYPES)
+    return next(np.dtype(n).name for n, i in limits if i.min <= low and high <= i.max)
