@@ -142,6 +142,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     >>> accumulate(X, y).class_count
     array([2, 1])
     """
+    if y is not None:
+        X, nodata = as_rows(X, features, nodata)
     asked = Accumulation(
         *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
@@ -151,7 +153,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     if columns is not None or y is None:
         moments = _accumulated_batches(asked, X, y, sample_weight, features, columns)
     else:
-        moments = _accumulated(asked, as_rows(X, features), y, sample_weight)
+        moments = _accumulated(asked, X, y, sample_weight)
     return asked.declared(moments)
 
 

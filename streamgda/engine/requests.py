@@ -128,6 +128,7 @@ class Scoring:
     labels : ndarray or None
     name : str or None
     classes : ndarray or None
+    fill : label or number, optional
     fingerprint : dict, optional
     held : int
     max_memory : int or str, optional
@@ -140,6 +141,7 @@ class Scoring:
     labels: np.ndarray | None = None
     name: str | None = None
     classes: np.ndarray | None = None
+    fill: Any = None
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None

@@ -33,6 +33,7 @@ def score(
     labels: np.ndarray | None = None,
     name: str | None = None,
     classes: np.ndarray | None = None,
+    fill: Any = None,
     fingerprint: Mapping[str, Any] | None = None,
     held: int = 0,
     max_memory: int | str | None = None,
@@ -54,8 +55,9 @@ def score(
         Scores of each row; by default one, and the result is one-dimensional.
     labels : ndarray, optional
         All values of the scores, if these are labels.
-    name, classes : str, ndarray, optional
-        Name of the scores, and classes to which their columns belong, for containers with names.
+    name, classes, fill : str, ndarray, label or number; optional
+        Name of the scores, classes to which their columns belong, and the result of invalid rows,
+        for containers that keep them.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -80,7 +82,7 @@ def score(
     if out is None and is_plain(X) and max_memory is None and not progress:
         return function(X, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
-        *(function, dtype, columns, labels, name, classes),
+        *(function, dtype, columns, labels, name, classes, fill),
         *(fingerprint, held, max_memory, progress),
     )
     rows = as_source(X)
@@ -89,7 +91,7 @@ def score(
     check_rows(rows)
     refuse_half_written(rows.values, "X")
     scores = _score_source(asked, rows, out)
-    return rows.wrapped(scores, name, classes) if out is None else scores
+    return rows.wrapped(scores, name, classes, fill) if out is None else scores
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:

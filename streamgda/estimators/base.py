@@ -276,7 +276,7 @@ class MomentClassifier(SklearnExport, MomentLearner):
             name, by_class = "log_odds", False
         labels = model.classes if method == "predict" else None
         columns = model.classes.size if by_class else None
-        return Scorer(name, getattr(model, name), model, labels, columns)
+        return Scorer(name, getattr(model, name), model, labels, columns, method=method)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None

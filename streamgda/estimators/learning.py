@@ -160,7 +160,8 @@ class MomentLearner(RowClassifier):
         SingularCovarianceError
             If a covariance has no inverse.
         """
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         learnt = X, y, sample_weight, rule, True, True
         try:
             return self._learn(self._accumulated, *learnt, checked=True)
@@ -228,7 +229,8 @@ class MomentLearner(RowClassifier):
             See `fit`; the estimator is then unchanged. Problems of the model itself, such
             as a singular covariance, are reported when it is used.
         """
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
 
     def _learn(
@@ -324,7 +326,8 @@ class MomentLearner(RowClassifier):
             For more rows of a class than were added.
         """
         check_is_fitted(self, "moments_")
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         return self._learn(self._without_rows, X, y, sample_weight, rule)
 
     def _without_rows(

@@ -367,5 +367,6 @@ class LinearDiscriminantAnalysis(
         scalings = self._directions[0][:, : self._components_wanted]
         options = {"directions": scalings} | ({} if solver == "svd" else {"centred": False})
         function = partial(model.project, **options)
-        scorer = Scorer("project", function, model, columns=scalings.shape[1], options=options)
+        width = scalings.shape[1]
+        scorer = Scorer("project", function, model, None, width, options, method="transform")
         return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill)

@@ -44,6 +44,8 @@ class Scorer:
         Width of the result; None if it is one-dimensional.
     options : dict
         Parameters on which the result depends besides the model.
+    method : str
+        Name of the method.
     """
 
     name: str
@@ -52,6 +54,19 @@ class Scorer:
     labels: np.ndarray | None = None
     columns: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "predict"
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Classes to which the columns of the result belong; None if there are none."""
+        classes: np.ndarray = self.model.classes
+        return classes if self.columns == classes.size and self.method != "transform" else None
+
+    @property
+    def fill(self) -> Any:
+        """Result of invalid rows; None if they are an error."""
+        filled = self.options.get("on_invalid") == "fill"
+        return self.options["fill"].item() if filled else None
 
     @property
     def dtype(self) -> np.dtype:
@@ -131,8 +146,8 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         on_invalid: str,
         fill: Any,
     ) -> Any:
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, actions=SCORING)
-        scorer = scorer.filling(rule, fill)
+        X, nodata = as_rows(X, features, nodata)
+        scorer = scorer.filling(row_rule(on_invalid, nodata, actions=SCORING), fill)
         return engine.score(
             scorer.function,
             validate_rows(self, X),
@@ -140,6 +155,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             dtype=scorer.dtype,
             columns=scorer.columns,
             labels=scorer.labels,
+            name=scorer.method,
+            classes=scorer.classes,
+            fill=scorer.fill,
             fingerprint=None if out is None else scorer.fingerprint,
             held=scorer.held,
         )
@@ -210,14 +228,19 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         InvalidDataError
             For rows, labels or weights that cannot be used.
         """
-        predicted = np.asarray(self.predict(X))
-        true = as_labels(as_source(y, "y").whole())
+        rows = as_source(X)
+
+        def in_order(values: Any, name: str) -> np.ndarray:
+            return as_source(rows.laid_out(values, name), name).whole()
+
+        predicted = in_order(self.predict(X), "predictions")
+        true = as_labels(in_order(y, "y"))
         check_lengths(as_source(predicted), as_source(true, "y"))
         classes = join_labels(self.classes_, np.unique(true))
         right = find(true, classes) == find(predicted, classes)
         if sample_weight is None:
             return float(right.mean())
-        weights = as_weights(as_source(sample_weight, "sample_weight").whole(), true.size)
+        weights = as_weights(in_order(sample_weight, "sample_weight"), true.size)
         if not weights.any():
             raise InvalidDataError("every sample_weight is zero: no row is left to score")
         return float(np.average(right, weights=weights))

@@ -233,7 +233,7 @@ class ThresholdClassifier(DiscriminantMixin):
         model, above = self.estimator_.model_, {"threshold": self.threshold_}
         function = partial(functions[method], model=model, **above)
         labels = self.classes_ if method == "predict" else None
-        return Scorer(f"{method} above a threshold", function, model, labels, None, above)
+        return Scorer(f"{method} above a threshold", function, model, labels, None, above, method)
 
     # --- saving -------------------------------------------------------------------------------
 

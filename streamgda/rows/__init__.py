@@ -18,7 +18,7 @@ from streamgda.rows.frames import FrameRows
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
-from streamgda.rows.rasters import DaskRasterRows, RasterRows
+from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
@@ -36,6 +36,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     MemmapRows,
     ArrayRows,
 )
+_GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
 BATCH_ADAPTERS: tuple[type[Batches], ...] = (
     Partitions,
     DatasetBatches,
@@ -58,8 +59,8 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
     X : array-like, memmap, zarr.Array, data frame, dask collection or DataArray
     name : str
         Name of the array in error messages.
-    features : str, optional
-        Name of the dimension of a DataArray that holds the features.
+    features : str or int, optional
+        Dimension that holds the features: its name in a DataArray, its number in other arrays.
 
     Raises
     ------
@@ -71,15 +72,32 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
         If it is a zarr group.
     """
     if features is not None:
-        return adapter_of(X).along(X, name, features)
+        return _adapter_along(X, features).along(X, name, features)
     if isinstance(X, RowSource):
         return X
     return adapter_of(X).of(X, name)
 
 
-def as_rows(X: Any, features: Any) -> Any:
-    """Return rows as they were given, or a source of them if `features` names a dimension."""
-    return X if features is None else as_source(X, features=features)
+def _adapter_along(X: Any, features: Any) -> type[RowSource]:
+    """Return the adapter for a container with the features along a dimension."""
+    adapter = adapter_of(X)
+    numbered = isinstance(features, int) and hasattr(X, "ndim")
+    if not numbered or not issubclass(adapter, ArrayRows | StoredRows | DaskRows):
+        return adapter
+    return adapter if issubclass(adapter, GridRows) else _GRIDS[adapter.executor]
+
+
+def as_rows(X: Any, features: Any, nodata: Any = None) -> tuple[Any, Any]:
+    """Return rows as they were given, or a source of them if `features` names a dimension.
+
+    The second result is `nodata`, or else the number that the container names.
+    """
+    if type(X) is np.ndarray and features is None:
+        return X, nodata
+    rows = X if features is None else as_source(X, features=features)
+    if nodata is None and adapter_of(rows).nodata is not RowSource.nodata:
+        nodata = as_source(rows).nodata
+    return rows, nodata
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:

@@ -71,6 +71,8 @@ class Raster:
                 f"all as features, with {name}.to_dataarray('band') and features='band'"
             )
         dims = _dims(X)
+        if type(features) is int and -X.ndim <= features < 0 and not is_labelled(X):
+            features += X.ndim
         if features is not None and features not in dims:
             what = "dimensions" if is_labelled(X) else "numbers of the axes (it has no names)"
             raise refuse("features", features, f"one of the {what} of {name}: {dims}")
@@ -207,7 +209,7 @@ class Raster:
                 f"{mine[0]} to {mine[-1]}; {remedy}"
             )
 
-    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores of the rows, in the shape of the grid, as an array of xarray if it is one.
 
         Parameters
@@ -215,21 +217,26 @@ class Raster:
         scores : array
         name : str, optional
             Name of the array.
-        columns : ndarray, optional
-            Coordinates of its last dimension, ``class``, if it is none of the grid's.
+        classes : ndarray, optional
+            Coordinates of its last dimension, if the columns belong to classes.
+        fill : label or number, optional
+            Scores of invalid rows; a number is the nodata of the array.
         """
         if not is_labelled(self.array):
             return scores
         coords = self.array.coords
         if self.axis is not None:
             coords = coords.to_dataset().drop_dims(self.features).coords
-        dims = (*self.dims, *("class",)[: scores.ndim - len(self.shape)])
+        column = "component" if classes is None else "class"
+        dims = (*self.dims, *(column,)[: scores.ndim - len(self.shape)])
         held = self.array.attrs
         attributes = {name: held[name] for name in _OF_GRID if name in held}
+        if isinstance(fill, int | float):
+            attributes["_FillValue"] = fill
         wrapped = type(self.array)(scores, coords, dims, name, attributes)
         encoding = {k: v for k, v in self.array.encoding.items() if k == "grid_mapping"}
         wrapped.encoding.update(encoding)
-        return wrapped if columns is None else wrapped.assign_coords({"class": columns})
+        return wrapped if classes is None else wrapped.assign_coords({"class": classes})
 
 
 def _dims(X: Any) -> tuple[Any, ...]:

@@ -96,7 +96,7 @@ class GeoTiff:
         Number of bands; empty for one.
     dtype : dtype
     asked : object
-        Kind of the scores, with attributes `labels`, `classes` and `name`.
+        Kind of the scores, with attributes `labels`, `classes`, `fill` and `name`.
 
     Raises
     ------
@@ -111,14 +111,16 @@ class GeoTiff:
         rasterio = require("rasterio", "raster", "GeoTIFF files")
         raster: Any = getattr(rows, "raster", None)
         georeferenced = getattr(getattr(raster, "array", None), "rio", None)
-        if georeferenced is None or len(raster.shape) != 2:
+        if georeferenced is None or raster.dims != _plane(georeferenced):
+            found = "no raster" if georeferenced is None else f"a grid of {raster.dims}"
             raise InvalidDataError(
-                f"{path} holds a raster, and X is none: expected a DataArray with two dimensions "
-                f"beside the features; name a zarr array instead"
+                f"a GeoTIFF holds pixels along y and x, and X is {found}: pass a DataArray with "
+                f"these dimensions in this order beside the features, or name a zarr array as out"
             )
         self.shape = (*raster.shape, *width)
         self.dtype = np.dtype(dtype)
         labels = asked.labels
+        fill = asked.fill if isinstance(asked.fill, int | float) else None
         self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
         height, columns = raster.shape
         with _env(rasterio):
@@ -132,7 +134,7 @@ class GeoTiff:
                 dtype=_stored_type(self.dtype, labels),
                 crs=georeferenced.crs,
                 transform=georeferenced.transform(),
-                nodata=np.nan if dtype.kind == "f" and labels is None else None,
+                nodata=fill,
                 tiled=min(raster.shape) >= _BLOCK,
                 blockxsize=_BLOCK,
                 blockysize=_BLOCK,
@@ -157,6 +159,14 @@ class GeoTiff:
     def close(self) -> None:
         """Write what is not yet in the file, and close it."""
         self._file.close()
+
+
+def _plane(georeferenced: Any) -> tuple[Any, Any] | None:
+    """Return the names of the dimensions of rows and columns of pixels, if rioxarray finds them."""
+    try:
+        return georeferenced.y_dim, georeferenced.x_dim
+    except Exception:  # of rioxarray, which is not imported here
+        return None
 
 
 @contextlib.contextmanager

@@ -64,14 +64,13 @@ class GridRows(RowSource):
         grid: Grid = self.raster.grid()
         return grid
 
-    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores in the shape of the grid as an array of xarray, if the rows are one."""
-        return self.raster.wrapped(scores, name, columns)
+        return self.raster.wrapped(scores, name, classes, fill)
 
     def _beside(self, values: Any, name: str) -> Raster | None:
         """Return labels or weights that are on the grid; None if they are one-dimensional."""
-        if isinstance(values, GridRows):
-            values = values.raster.array
+        values = _array_of(values)
         if isinstance(values, RowSource) or not (is_labelled(values) or _is_array(values)):
             return None
         if not is_labelled(values) and values.ndim == 1:
@@ -92,7 +91,7 @@ class RasterRows(GridRows):
     @classmethod
     def along(cls, X: Any, name: str, features: Any) -> Self:
         """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
-        return cls._of(Raster.of(X, name, features), name)
+        return cls._of(Raster.of(_array_of(X), name, features), name)
 
     @classmethod
     def _of(cls, raster: Raster, name: str) -> Self:
@@ -154,8 +153,8 @@ class DaskRasterRows(GridRows, DaskRows):
     @classmethod
     def along(cls, X: Any, name: str, features: Any) -> Self:
         """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
-        raster = Raster.of(X, name, features)
-        array = X.data if is_labelled(X) else X
+        raster = Raster.of(_array_of(X), name, features)
+        array = raster.array.data if is_labelled(raster.array) else raster.array
         rows = DaskRows.of(_flat(array.transpose(*raster.axes, *_last(raster)), raster), name)
         fields = (rows.values, rows.shape, rows.dtype, name, rows.unit, rows.shard)
         return cls(*fields, raster=raster)
@@ -190,6 +189,10 @@ class DaskRasterRows(GridRows, DaskRows):
     def gridded(self, scores: Any) -> Any:
         """Return scores of the rows, as a dask array, in the shape of the grid."""
         return _unflat(scores, self._chunks)
+
+
+def _array_of(X: Any) -> Any:
+    return X.raster.array if isinstance(X, GridRows) else X
 
 
 def _is_array(values: Any) -> bool:

@@ -143,7 +143,7 @@ class RowSource:
         """Return scores of the rows in the shape of the grid."""
         return self.grid.shaped(scores)
 
-    def wrapped(self, scores: Any, name: str | None, columns: np.ndarray | None) -> Any:
+    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores in the shape of the grid in the kind of container that the rows are in.
 
         Parameters
@@ -151,8 +151,10 @@ class RowSource:
         scores : array
         name : str, optional
             Name of the scores.
-        columns : ndarray, optional
+        classes : ndarray, optional
             Classes to which their columns belong.
+        fill : label or number, optional
+            Scores of invalid rows.
         """
         return scores
 

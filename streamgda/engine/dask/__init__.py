@@ -38,5 +38,5 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     mapped = rows.map(asked.function, asked.dtype, asked.columns)
     scores = rows.gridded(as_rows(mapped))
     if out is None:
-        return rows.wrapped(scores, asked.name, asked.classes)
+        return rows.wrapped(scores, asked.name, asked.classes, asked.fill)
     return store(scores, Output(out, rows, asked))

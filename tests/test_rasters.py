@@ -1,0 +1,412 @@
+"""Rasters: xarray's arrays and cubes of any kind, against the same pixels as rows of an array."""
+
+import json
+
+import dask.array as da
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (adds `rio` to arrays)
+import xarray as xr
+import zarr
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    open_store,
+)
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MissingLibraryError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
+from streamgda.rows import as_source
+from streamgda.rows.grids import Grid
+
+# Of scikit-learn: some models are fitted to rows with names of the bands, and score others.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),  # in rioxarray
+]
+
+BANDS, HEIGHT, WIDTH = 3, 10, 14
+KINDS = ["numpy", "zarr", "dask"]
+BAND = {"features": "band"}
+
+
+def scene(seed=0):
+    """A cube (band, y, x) of bytes and labels (y, x), of which 0 means that there is none."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 4, (HEIGHT, WIDTH)).astype(np.uint8)
+    cube = random.integers(0, 60, (BANDS, HEIGHT, WIDTH)) + 40 * labels
+    coords = {
+        "band": ["red", "green", "blue"],
+        "y": 500.0 - 10 * np.arange(HEIGHT),
+        "x": 100.0 + 10 * np.arange(WIDTH),
+    }
+    attrs = {"units": "reflectance", "crs": "EPSG:32632"}
+    X = xr.DataArray(cube.astype(np.uint8), coords, ("band", "y", "x"), "scene", attrs)
+    y = xr.DataArray(labels, {dim: coords[dim] for dim in "yx"}, ("y", "x"))
+    return X, y
+
+
+def held(X, kind):
+    """The cube in memory, in a store that is read when it is sliced, or as blocks of dask."""
+    if kind == "numpy":
+        return X
+    chunks = {"band": 1, "y": 4, "x": 5}
+    if kind == "dask":
+        return X.chunk({dim: n for dim, n in chunks.items() if dim in X.dims})
+    store = zarr.storage.MemoryStore()
+    named = X.drop_vars("band").rename("scene").to_dataset()
+    encoding = {"scene": {"chunks": tuple(chunks.get(dim, 2) for dim in X.dims)}}
+    named.to_zarr(store, encoding=encoding, zarr_format=3, consolidated=False)
+    opened = xr.open_zarr(store, chunks=None, consolidated=False)["scene"]
+    return opened.assign_coords(band=X.band)
+
+
+def pixels(X):
+    """The pixels as rows, in the order of the grid of `X`."""
+    return np.moveaxis(X.values, X.dims.index("band"), -1).reshape(-1, BANDS)
+
+
+# --- learning -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [("band", "y", "x"), ("y", "x", "band"), ("x", "band", "y")])
+def test_labelled_pixels_are_accumulated(kind, dims):
+    X, y = scene()
+    X = X.transpose(*dims)
+    labels = y.transpose(*[dim for dim in dims if dim != "band"])
+    flat, flat_labels = pixels(X), labels.values.ravel()
+    known = flat_labels > 0
+    expected = accumulate(flat[known], flat_labels[known])
+    plain = labels.values
+    for given in (y, labels, labels.chunk({"x": 3}), plain, plain.ravel(), zarr.array(plain),
+                  da.from_array(plain, chunks=3), y.expand_dims("layer")):  # fmt: skip
+        found = accumulate(held(X, kind), given, **BAND, unlabelled=0)
+        np.testing.assert_array_equal(found.classes, [1, 2, 3])
+        np.testing.assert_array_equal(found.class_count, expected.class_count)
+        np.testing.assert_array_equal(found.means, expected.means)
+        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_on_the_grid(kind):
+    X, y = scene()
+    weights = (0.0 * y + y.x) % 3
+    expected = accumulate(pixels(X), y.values.ravel(), sample_weight=weights.values.ravel())
+    for given in (weights, weights.T, weights.values, weights.values.ravel(), weights[0]):
+        found = accumulate(held(X, kind), y, sample_weight=given, **BAND)
+        np.testing.assert_allclose(found.class_count, expected.class_count)
+        np.testing.assert_allclose(found.means, expected.means)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_times(kind):
+    """The labels of a field are those of all times."""
+    X, y = scene()
+    cube = xr.concat([X, X + 5, X + 9], "time").transpose("time", "band", "y", "x")
+    expected = accumulate(
+        np.concatenate([pixels(cube[t]) for t in range(3)]), np.tile(y.values.ravel(), 3)
+    )
+    found = accumulate(held(cube, kind), y, **BAND)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    fitted = GaussianNB.from_moments(found)
+    labels = fitted.predict(held(cube, kind), **BAND)
+    assert labels.dims == ("time", "y", "x")
+    np.testing.assert_array_equal(labels[2], fitted.predict(X + 9, **BAND))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_and_features(kind):
+    X, y = scene()
+    flat, labels = pixels(X), y.values.ravel()
+    table = xr.DataArray(flat, {"sample": np.arange(len(flat))}, ("sample", "band"), "scene")
+    table = held(table.assign_coords(band=X.band), kind)
+    fitted = QuadraticDiscriminantAnalysis().fit(table, xr.DataArray(labels, dims="sample"))
+    expected = QuadraticDiscriminantAnalysis().fit(flat, labels)
+    assert list(fitted.feature_names_in_) == ["red", "green", "blue"]
+    found = fitted.predict(table.T, **BAND)
+    assert found.dims == ("sample",)
+    np.testing.assert_array_equal(found.sample, table.sample)
+    np.testing.assert_array_equal(found, expected.predict(flat))
+    assert fitted.score(table, labels) == expected.score(flat, labels)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_cubes(kind):
+    """Dimensions of arrays without names are numbered."""
+    X, y = scene()
+    cube, labels = X.values, y.values.ravel()
+    if kind == "zarr":
+        cube = zarr.create_array({}, data=cube, chunks=(1, 4, 5))
+    elif kind == "dask":
+        cube = da.from_array(cube, chunks=(2, 4, 5))
+    found = accumulate(cube, y.values, features=0)
+    np.testing.assert_array_equal(found.means, accumulate(pixels(X), labels).means)
+    fitted = GaussianNB.from_moments(found)
+    expected = fitted.predict_proba(pixels(X)).reshape(HEIGHT, WIDTH, -1)
+    np.testing.assert_array_equal(fitted.predict_proba(cube, features=-3), expected)
+
+
+def test_masked_values_of_a_cube_are_missing():
+    X, y = scene()
+    cube = np.ma.array(X.values, mask=False)
+    cube[1, 2, 3] = np.ma.masked
+    moments = accumulate(cube, y.values, features=0, on_invalid="skip")
+    assert moments.n_skipped == 1
+
+
+def test_slabs_are_lines_of_chunks():
+    reads = []
+
+    class Store:
+        shape, chunks, dtype, ndim = (BANDS, HEIGHT, WIDTH), (1, 4, 5), np.dtype("u1"), 3
+
+        def __getitem__(self, box):
+            reads.append(box)
+            return scene()[0].values[box]
+
+    rows = as_source(Store(), features=0)
+    assert (rows.unit, rows.columns, rows.shape) == (4 * WIDTH, 9, (HEIGHT * WIDTH, BANDS))
+    np.testing.assert_array_equal(rows.read(56, 140), pixels(scene()[0])[56:140])
+    assert reads == [(slice(None), slice(4, 10), slice(0, WIDTH))]
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (1, 5, 1, 3)])
+def test_boxes_cover_any_rows_once(shape):
+    grid = Grid.of(shape)
+    numbers = np.arange(grid.n_rows).reshape(shape)
+    for start in range(grid.n_rows + 1):
+        for stop in range(start, grid.n_rows + 1):
+            boxes = list(grid.boxes(start, stop))
+            found = [number for box in boxes for number in numbers[box].ravel()]
+            assert found == list(range(start, stop))
+            assert len(boxes) < 2 * len(shape)
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_rasters(kind):
+    X, y = scene()
+    flat = pixels(X)
+    fitted = LinearDiscriminantAnalysis().fit(held(X, kind), y, **BAND)
+    plain = LinearDiscriminantAnalysis().fit(flat, y.values.ravel())
+    for method in ("predict", "predict_proba", "score_samples", "transform"):
+        found = getattr(fitted, method)(held(X, kind), **BAND)
+        expected = getattr(plain, method)(flat)
+        np.testing.assert_allclose(found, expected.reshape(*y.shape, *expected.shape[1:]))
+        assert found.name == method
+        assert found.attrs == {"crs": "EPSG:32632"}
+        assert found.dims[:2] == ("y", "x")
+        assert found.y.equals(X.y)
+        assert "band" not in found.coords
+        assert (found.chunks is not None) == (kind == "dask")
+    proba = fitted.predict_proba(held(X, kind), **BAND)
+    assert proba.sel({"class": 2}).dims == ("y", "x")
+    assert fitted.score(as_source(held(X, kind), **BAND), y) == plain.score(flat, y.values.ravel())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_predictions_are_written_in_the_shape_of_the_raster(kind, method, tmp_path):
+    X, y = scene()
+    fitted = GaussianNB().fit(pixels(X), y.values.ravel())
+    score = getattr(fitted, method)
+    expected = score(X, **BAND).values
+    out = np.zeros(expected.shape)
+    assert score(held(X, kind), out=out, **BAND) is out
+    np.testing.assert_array_equal(out, expected)
+    written = score(held(X, kind), out=tmp_path / "scores.zarr", **BAND)
+    np.testing.assert_array_equal(written[:], expected)
+    if kind != "numpy":
+        assert written.chunks[:2] == (4, 5)
+    flat = np.zeros(expected.shape)
+    rows = pixels(X) if kind == "numpy" else da.from_array(pixels(X), chunks=(30, BANDS))
+    score(rows, out=flat)
+    np.testing.assert_array_equal(flat, expected)
+    with pytest.raises(InvalidDataError, match=r"expected shape \(10, 14"):
+        score(held(X, kind), out=np.zeros((WIDTH, HEIGHT, *expected.shape[2:])), **BAND)
+
+
+def test_half_a_raster_is_resumed(tmp_path):
+    X, y = scene()
+    fitted = GaussianNB().fit(pixels(X), y.values.ravel())
+
+    class Breaks:
+        shape, chunks, dtype, ndim = (BANDS, HEIGHT, WIDTH), (3, 4, 14), np.dtype("u1"), 3
+        broken = True
+        lines = 0
+
+        def __getitem__(self, box):
+            if self.broken and box[1].start >= 8:
+                raise ValueError("gone")
+            self.lines += box[1].stop - box[1].start
+            return X.values[box]
+
+    stored, out = Breaks(), tmp_path / "labels.zarr"
+    # A slab is a line of chunks.
+    from streamgda.engine import plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_SLAB_BYTES", 4 * WIDTH * 32)
+        with pytest.raises(ReadError, match=r"8 to 9, 0 to 13 cannot be read: .*gone"):
+            fitted.predict(stored, out=out, features=0)
+        with pytest.raises(SourceError, match="half-written: 112 of 140 rows"):
+            accumulate(X, zarr.open_array(out), **BAND)
+        stored.broken, stored.lines = False, 0
+        written = fitted.predict(stored, out=out, features=0)
+    assert stored.lines < HEIGHT + 8
+    np.testing.assert_array_equal(written[:], fitted.predict(X, **BAND))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodata_of_the_raster_is_missing(kind):
+    X, y = scene()
+    X.values[X.values == 7] = 8
+    X.values[1, 2, 3] = 7
+    cube = held(X, kind)
+    cube.attrs["_FillValue"] = np.uint8(7)
+    with pytest.raises(InvalidDataError, match="nodata=7"):
+        accumulate(cube, y, **BAND)
+    moments = accumulate(cube, y, **BAND, on_invalid="skip")
+    assert moments.n_skipped == 1
+    fitted = GaussianNB.from_moments(moments)
+    labels = fitted.predict(cube, **BAND, on_invalid="fill", fill=99)
+    assert labels.values[2, 3] == 99
+    assert (labels.values == 99).sum() == 1
+    assert labels.attrs["_FillValue"] == 99
+    density = fitted.score_samples(cube, **BAND, on_invalid="fill")
+    assert np.isnan(density.values[2, 3])
+    assert accumulate(cube, y, **BAND, nodata=255).n_skipped == 0  # instead of that of the raster
+    y.values[2, 3] = 0
+    assert accumulate(cube, y, **BAND, unlabelled=0).n_skipped == 0
+
+
+# --- GeoTIFF ------------------------------------------------------------------------------------
+
+
+def written_tif(array, path, **options):
+    array.drop_vars("band", errors="ignore").rio.write_crs("EPSG:32632").rio.to_raster(
+        path, **options
+    )
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    X, y = scene()
+    X.attrs["long_name"] = ("red", "green", "blue")
+    tiled = {"tiled": True, "blockxsize": 16, "blockysize": 16}
+    return written_tif(X, tmp_path / "X.tif", **tiled), written_tif(y, tmp_path / "y.TIF")
+
+
+def test_geotiffs_are_rows_and_labels(files, tmp_path):
+    X, y = scene()
+    rows, none = open_store(files[0])
+    labels, _ = open_store(str(files[1]))
+    assert none is None
+    assert rows.feature_names == ("red", "green", "blue")
+    found = accumulate(rows, labels, unlabelled=0)
+    expected = accumulate(X, y, **BAND, unlabelled=0)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    fitted = GaussianNB.from_moments(found)
+    predicted = fitted.predict(rows)
+    assert predicted.rio.crs == "EPSG:32632"
+    np.testing.assert_array_equal(predicted, fitted.predict(X, **BAND))
+    classes = fitted.predict(rows, out=tmp_path / "classes.tif")
+    assert (classes.dtype, classes.shape) == (np.uint8, (1, HEIGHT, WIDTH))
+    assert classes.rio.transform() == predicted.rio.transform()
+    assert classes.rio.crs == "EPSG:32632"
+    np.testing.assert_array_equal(classes[0], predicted)
+    proba = fitted.predict_proba(rows, out=tmp_path / "proba.tif")
+    assert proba.attrs["long_name"] == ("1", "2", "3")
+    expected = fitted.predict_proba(rows).transpose("class", "y", "x")
+    np.testing.assert_array_equal(proba.values, expected.values)
+    filled = fitted.predict(
+        rows, out=tmp_path / "filled.tif", nodata=X.values[0, 0, 0].item(), on_invalid="fill"
+    )
+    assert (filled.dtype, filled.rio.nodata) == (np.int16, -1)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("X.tif", "y.TIF", "classes.tif", "proba.tif", "filled.tif"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["numpy", "dask"])
+def test_labels_that_are_strings_have_codes_in_a_geotiff(kind, tmp_path):
+    X, y = scene()
+    names = np.array(["water", "field", "rock", "town"])
+    fitted = GaussianNB().fit(X, y.copy(data=names[y.values]), **BAND)
+    written = fitted.predict(held(X, kind), out=tmp_path / "classes.tif", **BAND)
+    codes = json.loads(written.attrs["streamgda_classes"])
+    assert codes == {"1": "field", "2": "rock", "3": "town", "4": "water"}
+    expected = fitted.predict(X, **BAND).values
+    np.testing.assert_array_equal(np.vectorize(lambda code: codes[str(code)])(written[0]), expected)
+
+
+def test_a_geotiff_is_complete_or_missing(tmp_path):
+    X, y = scene()
+    fitted = GaussianNB().fit(pixels(X), y.values.ravel())
+    rows = X.astype(float)
+    rows.values[0, -1, -1] = np.nan
+    out = tmp_path / "classes.tif"
+    with pytest.raises(InvalidDataError, match="contains NaN"):
+        fitted.predict(rows, out=out, **BAND)
+    assert not list(tmp_path.iterdir())
+    fitted.predict(X, out=out, **BAND)
+    before = out.read_bytes()
+    with pytest.raises(InvalidDataError, match="contains NaN"):
+        fitted.predict(rows, out=out, **BAND)
+    assert out.read_bytes() == before
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def test_refusals():
+    X, y = scene()
+    for labels, message in (
+        (y[:, :-1], "y has 13 elements along 'x' and X has 14 .inconsistent numbers of samples"),
+        (y.assign_coords(x=y.x + 5), "y has the coordinates 105.0 to 235.0 along 'x' and X has"),
+        (
+            y.rename(x="lon"),
+            r"y has the dimensions \('y', 'lon'\); expected those of the grid",
+        ),
+        (y.values.T, r"y has shape \(14, 10\); expected that of the grid of X, \(10, 14\), or one"),
+        (y.values.ravel()[1:], "X has 140 rows but there are 139 labels"),
+    ):
+        with pytest.raises(InvalidDataError, match=message):
+            accumulate(X, labels, **BAND)
+    accumulate(X, y.assign_coords(x=y.x + 1e-9), **BAND)  # rounding
+    with pytest.raises(InvalidParameterError, match="features='bands'; expected one of the dimen"):
+        accumulate(X, y, features="bands")
+    with pytest.raises(InvalidParameterError, match=r"features='band'.* X is a ndarray"):
+        accumulate(pixels(X), y.values.ravel(), features="band")
+    with pytest.raises(InvalidDataError, match=r"an xarray.Dataset of red, green, blue; expected"):
+        accumulate(X.to_dataset("band"), y, **BAND)
+    fitted = GaussianNB().fit(X, y, **BAND)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        fitted.predict(X)
+
+
+def test_files_that_are_no_rasters(tmp_path, monkeypatch):
+    with pytest.raises(SourceNotFoundError, match=r"none.tif does not exist; expected a GeoTIFF"):
+        open_store(tmp_path / "none.tif")
+    (tmp_path / "text.tif").write_text("no raster")
+    with pytest.raises(SourceError, match=r"text.tif cannot be read as a GeoTIFF: "):
+        open_store(tmp_path / "text.tif")
+    X, y = scene()
+    fitted = GaussianNB().fit(pixels(X), y.values.ravel())
+    with pytest.raises(InvalidDataError, match="a GeoTIFF holds pixels along y and x, and X is no"):
+        fitted.predict(pixels(X), out=tmp_path / "out.tif")
+    monkeypatch.setitem(__import__("sys").modules, "rioxarray", None)
+    with pytest.raises(MissingLibraryError, match=r'pip install "streamgda\[raster\]"'):
+        open_store(tmp_path / "text.tif")
