@@ -142,13 +142,11 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     >>> accumulate(X, y).class_count
     array([2, 1])
     """
-    if y is not None:
-        X, nodata = as_rows(X, features, nodata)
+    X, nodata = (X, nodata) if y is None else as_rows(X, features, nodata)
     asked = Accumulation(
         *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
-        *(for_model, progress, checkpoint),
-        checkpoint_every=checkpoint_every,
+        *(for_model, progress, checkpoint, checkpoint_every),
     )
     if columns is not None or y is None:
         moments = _accumulated_batches(asked, X, y, sample_weight, features, columns)

@@ -38,16 +38,6 @@ class GridRows(RowSource):
         return is_labelled(X) and is_lazy(X) == (cls.executor == "dask")
 
     @property
-    def header(self) -> Any:
-        """An array, or an empty data frame with the names of the features."""
-        names = self.feature_names
-        if names is None:
-            return np.empty((0, *self.shape[1:]))
-        import pandas as pd  # noqa: PLC0415  (xarray needs it too)
-
-        return pd.DataFrame(columns=list(names))
-
-    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features."""
         names: tuple[str, ...] | None = self.raster.feature_names
