@@ -146,13 +146,12 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     asked = Accumulation(
         *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
-        *(for_model, progress, checkpoint, checkpoint_every),
+        *(for_model, progress, checkpoint),
+        checkpoint_every=checkpoint_every,
     )
-    if columns is not None or y is None:
-        moments = _accumulated_batches(asked, X, y, sample_weight, features, columns)
-    else:
-        moments = _accumulated(asked, X, y, sample_weight)
-    return asked.declared(moments)
+    if columns is None and y is not None:
+        return asked.declared(_accumulated(asked, X, y, sample_weight))
+    return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
 
 
 def accumulate_into(
