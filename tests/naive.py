@@ -6,6 +6,7 @@ that belong to them are those of the public contract.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -340,3 +341,30 @@ def bernoulli_joint(
             with np.errstate(divide="ignore"):
                 out[r, k] = np.log(prior) + np.log(np.where(rows[r] == 1, p, q)).sum()
     return out
+
+
+def rows_that_count(
+    X: np.ndarray,
+    y: list,
+    weights: np.ndarray | None = None,
+    nodata: float | None = None,
+    unlabelled: list | None = None,
+) -> tuple[list[int], int]:
+    """Numbers of the rows that are learnt, and the number of those left out as invalid.
+
+    Rows of weight zero and unlabelled rows are neither, whatever they hold.
+    """
+    numbers, skipped = [], 0
+    masks = np.ma.getmaskarray(X)
+    for i, label in enumerate(y):
+        if weights is not None and weights[i] == 0:
+            continue
+        missing = label is None or (isinstance(label, float) and math.isnan(label))
+        if not missing and label in (unlabelled or []):
+            continue
+        values = zip(np.ma.getdata(X)[i].tolist(), masks[i].tolist(), strict=True)
+        if missing or any(m or not math.isfinite(v) or v == nodata for v, m in values):
+            skipped += 1
+        else:
+            numbers.append(i)
+    return numbers, skipped

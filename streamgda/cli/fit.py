@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from streamgda.cli import options, screen
+from streamgda.cli.labels import labels_like
 from streamgda.cli.options import Kind, MissingChunks, OnInvalid, Solver
 from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
 
@@ -47,6 +48,7 @@ def fit(
     missing: options.Missing = MissingChunks.FILL,
     on_invalid: options.InvalidRows = OnInvalid.RAISE,
     nodata: options.Nodata = None,
+    unlabelled: options.Unlabelled = None,
     checkpoint: options.CheckpointFile = None,
     checkpoint_every: options.CheckpointEvery = 60.0,
     moments: options.OutputMoments = None,
@@ -87,6 +89,7 @@ def fit(
             max_memory=max_memory,
             on_invalid=on_invalid.value,
             nodata=nodata,
+            unlabelled=unlabelled,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
@@ -209,14 +212,18 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
+    reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")
     estimator = recipe.estimator_class(**recipe.params)
     needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
     checkpoint = reading["checkpoint"]
     resumed = checkpoint is not None and checkpoint.exists()
     started = time.perf_counter()
+    rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")))
+    rows, counted = summed_rows(estimator, X, y, rule)
+    reading["nodata"] = counted.nodata
     with screen.notes_on_interrupt():
         moments = streamgda.accumulate(
-            summed_rows(estimator, X),
+            rows,
             y,
             sample_weight=weight,
             for_model=True,
@@ -225,12 +232,11 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
             **reading,
         )
         if not held:
-            rule = row_rule(reading["on_invalid"], reading["nodata"])
             options = {"max_memory": reading["max_memory"], "progress": True, "rule": rule}
             read_again(estimator, moments, X, y, weight, **options)
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")
     if reading["on_invalid"] == OnInvalid.SKIP:
-        screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity or nodata")
+        screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity, nodata or no label")
     return moments

@@ -193,10 +193,17 @@ Binarize = Annotated[
 
 
 class OnInvalid(StrEnum):
-    """Treatment of invalid rows."""
+    """Treatment of invalid rows that are learnt."""
 
     RAISE = "raise"
     SKIP = "skip"
+
+
+class OnInvalidScored(StrEnum):
+    """Treatment of invalid rows that are scored."""
+
+    RAISE = "raise"
+    FILL = "fill"
 
 
 StoreToFit = Annotated[
@@ -207,7 +214,32 @@ Weights = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the array of sample weights.")
 ]
 InvalidRows = Annotated[
-    OnInvalid, typer.Option(help="Raise an error for rows with NaN, infinity or --nodata, or skip.")
+    OnInvalid,
+    typer.Option(
+        help="Raise an error for rows with NaN, infinity, --nodata or a missing label, or skip."
+    ),
+]
+InvalidScored = Annotated[
+    OnInvalidScored,
+    typer.Option(
+        "--on-invalid",
+        help="Raise an error for rows with NaN, infinity or --nodata, or write --fill for them.",
+    ),
+]
+Fill = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VALUE",
+        help="Written for invalid rows: a label that is no class, by default -1 or an empty text; "
+        "or a number, by default NaN.",
+    ),
+]
+Unlabelled = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL",
+        help="Label of rows that do not count, whatever they hold. Give it several times for more.",
+    ),
 ]
 Nodata = Annotated[float | None, typer.Option(help="Value that marks a missing measurement.")]
 CheckpointFile = Annotated[

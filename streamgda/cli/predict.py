@@ -11,11 +11,16 @@ import typer
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
+from streamgda.cli.labels import label_like
 from streamgda.cli.options import (
+    Fill,
+    InvalidScored,
     MaxMemory,
     Missing,
     MissingChunks,
     Model,
+    Nodata,
+    OnInvalidScored,
     Overwrite,
     Store,
     XName,
@@ -51,6 +56,9 @@ def predict(
     x: XName = "X",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
+    on_invalid: InvalidScored = OnInvalidScored.RAISE,
+    nodata: Nodata = None,
+    fill: Fill = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write predictions for each row to a zarr array: the class, unless an option says otherwise.
@@ -59,6 +67,7 @@ def predict(
     same command again to resume after an interruption.
     """
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+    from streamgda.rows.rules import SCORING, row_rule  # noqa: PLC0415
 
     method = _method(proba, log_proba, density)
     if reject is not None and method != "predict":
@@ -69,7 +78,8 @@ def predict(
     _refuse_other_data(out)
     estimator, X, _ = open_both(model, store, x, None, missing)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
-    scorer = scorer_of(estimator, method, **options)
+    rule = row_rule(on_invalid.value, nodata, actions=SCORING)
+    scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
     partial = out.with_name(f"{out.name}.partial")
@@ -96,13 +106,21 @@ def _method(proba: bool, log_proba: bool, density: bool) -> str:
 
 def _rejection(estimator: Any, threshold: float, label: str) -> dict[str, Any]:
     """Return the options of `predict` that reject rows; the label is of the classes' type."""
-    if estimator.classes_.dtype.kind in "US":
-        return {"reject": threshold, "reject_label": label}
+    own = label_like(label, estimator.classes_.dtype, "--reject-label")
+    return {"reject": threshold, "reject_label": own}
+
+
+def _fill(estimator: Any, method: str, fill: str | None) -> Any:
+    """Return what is written for invalid rows: a label, or a number."""
+    if fill is None:
+        return None
+    if method == "predict":
+        return label_like(fill, estimator.classes_.dtype, "--fill")
     try:
-        return {"reject": threshold, "reject_label": int(label)}
+        return float(fill)
     except ValueError:
         raise typer.BadParameter(
-            f"{label!r} is not an integer, as the classes are", param_hint="--reject-label"
+            f"{fill!r} is not a number, as the results are", param_hint="--fill"
         ) from None
 
 

@@ -8,14 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from streamgda.cli import screen
+from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    InvalidRows,
     Json,
     MaxMemory,
     Missing,
     MissingChunks,
+    Nodata,
+    OnInvalid,
     OutputModel,
     Overwrite,
     Store,
+    Unlabelled,
     XName,
     YName,
 )
@@ -58,6 +63,9 @@ def select(
     y: YName = "y",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
+    on_invalid: InvalidRows = OnInvalid.RAISE,
+    nodata: Nodata = None,
+    unlabelled: Unlabelled = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -69,7 +77,9 @@ def select(
     search = GaussianDiscriminantCV(
         params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
     )
-    search.fit(*open_store(store, x, y, missing=missing.value))
+    rows, labels = open_store(store, x, y, missing=missing.value)
+    without = labels_like(unlabelled, labels, "--unlabelled")
+    search.fit(rows, labels, unlabelled=without, nodata=nodata, on_invalid=on_invalid.value)
     search.best_estimator_.save(model)
     ranked = _ranked(search.cv_results_)
     if json:

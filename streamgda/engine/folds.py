@@ -17,8 +17,9 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, add_rows
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
+from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
 from streamgda.rows.sources import RowSource, check_rows, placing
-from streamgda.rows.validity import as_weights
+from streamgda.rows.validity import as_maskable_matrix, as_weights
 from streamgda.runtime.parameters import refuse, shown
 
 _ROWS_OF_AN_ATOM = 30  # adding the moments of two atoms takes as long as adding some rows
@@ -159,6 +160,8 @@ class FoldedRows:
         Bytes for rows in flight and moments.
     progress : bool or callable
         See `streamgda.accumulate`.
+    rule : RowRule
+        Which rows count.
 
     Raises
     ------
@@ -174,9 +177,11 @@ class FoldedRows:
         split: Callable[[RowSource, RowSource], Splits],
         allowed: int,
         progress: Progress = False,
+        rule: RowRule = CHECK_SUMS,
     ) -> None:
         self.rows, *self.companions = as_sources(X, y, sample_weight)
         check_rows(self.rows, *self.companions)
+        self.rule = rule
         self.splits = split(self.rows, self.companions[0])
         self.allowed = allowed
         self.progress = progress
@@ -185,7 +190,7 @@ class FoldedRows:
         """Return the bytes of the moments of a part."""
         structure = structure_of(covariance_type)
         with placing(*self._sources):
-            n_classes = count_classes(self.companions[0])
+            n_classes = count_classes(self.companions[0], self.rule)
         return structure.state_bytes(n_classes, self.rows.shape[1])
 
     def held_bytes(self, covariance_type: str) -> int:
@@ -225,15 +230,23 @@ class FoldedRows:
             try:
                 for moments, part in zip(summed, parts, strict=True):
                     if part.size:
-                        moments.update(*(array[part] for array in arrays))
+                        add_rows(moments, *(array[part] for array in arrays), rule=self.rule)
             except InvalidDataError:
                 # The rows of the whole slab again: that error names a row by its number.
                 X, y, *weights = (source.read(slab.start, slab.stop) for source in self._sources)
                 with placing(*self._sources):
                     weight = weights[0] if weights else None
-                    add_rows(ClassMoments("diag"), X, y, weight, first_row=slab.start)
+                    one = ClassMoments("diag")
+                    add_rows(one, X, y, weight, first_row=slab.start, rule=self.rule)
                 raise
         return summed
+
+    def counted(
+        self, X: Any, y: Any, weights: np.ndarray | None
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Return rows that count, their labels and their weights, which are empty without any."""
+        labels = self.rule.as_labels(y)
+        return rows_to_count(as_maskable_matrix(X), labels, weights, self.rule)[:3]
 
     @property
     def _sources(self) -> list[RowSource]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -16,8 +18,10 @@ from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_source
-from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime.parameters import as_flag, as_number, as_numbers, shown
+from streamgda.rows.rules import CHECK_SUMS, RowRule
+from streamgda.rows.sparse import CompressedRows, SparseRows
+from streamgda.rows.validity import as_maskable_matrix
+from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 
 _LEAST_ALPHA = 1e-10
 
@@ -154,14 +158,16 @@ class BernoulliNB(MomentClassifier):
             )
         return alpha
 
-    def _summed(self, X: Any, sample_weight: Any = None) -> Any:
+    def _summed(
+        self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
+    ) -> tuple[Any, RowRule]:
         self._check_alpha(X.shape[1])
-        function = partial(_binarised, threshold=self._threshold())
-        if sample_weight is not None and adapter_of(sample_weight).in_memory:
-            ignored = np.asarray(sample_weight) == 0
-            if ignored.any() and ignored.shape == (X.shape[0],):
-                function = partial(function, ignored=ignored)
-        return as_source(X).map(function, np.uint8, X.shape[1])
+        if rule.nodata == 0 and SparseRows.accepts(X):
+            raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
+        ignored = _ignored(X.shape[0], y, sample_weight, rule)
+        function = partial(_binarised, threshold=self._threshold(), rule=rule, ignored=ignored)
+        rows = as_source(X).map(function, np.uint8, X.shape[1])
+        return rows, rule if rule.nodata is None else replace(rule, nodata=None)  # it is masked
 
     @property
     def class_log_prior_(self) -> np.ndarray:
@@ -183,14 +189,42 @@ class BernoulliNB(MomentClassifier):
         return export.bernoulli(self.model_, self.class_count_, self.feature_count_)
 
 
+def _ignored(n_rows: float, y: Any, sample_weight: Any, rule: RowRule) -> np.ndarray | None:
+    """Return which rows surely do not count, by labels and weights in memory; None for none."""
+    ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
+    if sample_weight is not None and adapter_of(sample_weight).in_memory:
+        zero = np.asarray(sample_weight) == 0
+        ignored = ignored | zero if zero.shape == ignored.shape else ignored
+    if rule.unlabelled is not None and isinstance(y, np.ndarray) and y.shape == ignored.shape:
+        ignored = ignored | ~rule.labelled(rule.as_labels(y))
+    return ignored if ignored.any() else None
+
+
 def _binarised(
-    X: Any, first_row: int, threshold: float | None, ignored: np.ndarray | None = None
+    X: Any, first_row: int, threshold: float | None, rule: RowRule, ignored: np.ndarray | None
 ) -> Any:
-    """Return binarised rows; zeros for those to be ignored, whose values may be invalid."""
+    """Return binarised rows; zeros for those to be ignored, and invalid ones masked or as NaN."""
     if ignored is not None:
-        skipped = ignored[first_row : first_row + len(X)]
-        if type(X) is CompressedRows:
-            X = X.with_values(np.where(np.repeat(skipped, X.last - X.first), 0, X.values))
-        elif type(X) is np.ndarray:
-            X = np.where(skipped[:, None], X.dtype.type(0), X)
-    return binarise(X, threshold, first_row)
+        X = _with_zeros(X, ignored[first_row : first_row + X.shape[0]])
+    if rule is CHECK_SUMS:
+        return binarise(X, threshold, first_row)
+    X = as_maskable_matrix(X, sparse=True)
+    invalid = np.zeros(X.shape[0], bool)
+    invalid[rule.rows(X)] = True
+    if not invalid.any():
+        return binarise(X, threshold, first_row)
+    ones = binarise(_with_zeros(X, invalid), threshold, first_row)
+    if type(ones) is CompressedRows:
+        bad = np.repeat(invalid, ones.last - ones.first)
+        return ones.with_values(np.where(bad, np.nan, ones.values))
+    return np.ma.array(ones, mask=np.broadcast_to(invalid[:, None], ones.shape))
+
+
+def _with_zeros(X: Any, rows: np.ndarray) -> Any:
+    """Return rows with zeros in some of them."""
+    if type(X) is CompressedRows:
+        return X.with_values(np.where(np.repeat(rows, X.last - X.first), 0, X.values))
+    if not isinstance(X, np.ndarray):
+        return X
+    values = np.where(rows[:, None], X.dtype.type(0), np.ma.getdata(X))
+    return np.ma.array(values, mask=np.ma.getmaskarray(X) & ~rows[:, None])

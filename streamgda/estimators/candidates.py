@@ -18,7 +18,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
-from streamgda.rows.labels import as_labels, find
+from streamgda.rows.labels import find
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
@@ -133,16 +133,14 @@ class CandidateScores:
         for _, arrays, parts in self.rows.read(state, "scoring"):
             for s, split in models.items():
                 chosen = np.concatenate([parts[part] for part in self.splits.tests[s]])
-                X, labels, *weights = (array[chosen] for array in arrays)
-                labels = as_labels(labels)
+                X, labels, *given = (array[chosen] for array in arrays)
+                X, labels, weights = self.rows.counted(X, labels, given[0] if given else None)
                 for c, model in split.items():
                     codes = find(labels, model.classes)
                     known = (codes >= 0) & ~np.isnan(model.means[codes, 0])
-                    if weights:
-                        known &= weights[0] > 0
                     if not known.any():
                         continue
-                    w = weights[0][known] if weights else np.ones(known.sum())
+                    w = weights[known] if weights.size else np.ones(known.sum())
                     scores = model.log_posterior(X if known.all() else X[known])
                     truth = codes[known]
                     right[c, s] += float(w @ (scores.argmax(axis=1) == truth))

@@ -21,9 +21,12 @@ from streamgda.moments import ClassMoments, name_features, read_twice
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.rules import RowRule, row_rule
+from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
 from streamgda.runtime.interruption import Lock
 
+NO_ROWS = (
+    "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
+)
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
 _NO_MODEL = {"_fitted_model": None, "_fitted_covariances": None}
 
@@ -78,12 +81,15 @@ class MomentLearner(RowClassifier):
     def _check_supported(self) -> None:
         """Raise an error for a combination of parameters from which nothing can be learnt."""
 
-    def _summed(self, X: Any, sample_weight: Any = None) -> Any:
-        """Return the rows whose moments are kept: `X`, or a transformation of it.
+    def _summed(
+        self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
+    ) -> tuple[Any, RowRule]:
+        """Return the rows whose moments are kept: `X`, or a transformation of it; and their rule.
 
-        Weights are given so that a transformation need not look at rows of weight zero.
+        Labels and weights are given so that a transformation need not look at rows that do not
+        count.
         """
-        return X
+        return X, rule
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
         """Replace moments and settings, by default with copies of the present parameters.
@@ -176,10 +182,7 @@ class MomentLearner(RowClassifier):
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
         if self.moments_.n_features is None:
-            raise InvalidDataError(
-                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
-                "left to fit to"
-            )
+            raise InvalidDataError(NO_ROWS)
         check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
         self.model_  # noqa: B018
 
@@ -283,7 +286,7 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=False, rule=rule)
         if decay is not None:
             sample_weight = sample_weight / decay
-        rows = settings._summed(X, sample_weight)
+        rows, rule = settings._summed(X, y, sample_weight, rule)
         return engine.accumulate_into(self.moments_, rows, y, sample_weight, rule, decay)
 
     def forget(
@@ -381,7 +384,8 @@ class MomentLearner(RowClassifier):
         else:
             kept["norms"] = self.moments_.norms
         X, y = validate_labelled(self, X, y, reset=first, rule=rule)
-        rows = settings._summed(X, sample_weight), y, sample_weight, rule
+        summed, rule = settings._summed(X, y, sample_weight, rule)
+        rows = summed, y, sample_weight, rule
         moments = engine.accumulate_into(ClassMoments(**kept), *rows)
         name_features(moments, names_in(self))
         scalings = settings._scalings() if twice else ()
@@ -463,12 +467,14 @@ def check_supported(estimator: MomentLearner) -> None:
     estimator._check_supported()
 
 
-def summed_rows(estimator: MomentLearner, X: Any) -> Any:
-    """Return the rows whose moments an estimator keeps, to be passed to `accumulate`.
+def summed_rows(
+    estimator: MomentLearner, X: Any, y: Any = None, rule: RowRule = CHECK_SUMS
+) -> tuple[Any, RowRule]:
+    """Return the rows whose moments an estimator keeps, and the rule for them.
 
-    `from_moments` makes the estimator from the result.
+    `from_moments` makes the estimator from their moments.
     """
-    return estimator._summed(X)
+    return estimator._summed(X, y, rule=rule)
 
 
 def _copied(value: Any) -> Any:

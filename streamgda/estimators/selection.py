@@ -22,11 +22,13 @@ from streamgda.estimators.candidates import (
     results_of,
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.learning import check_one_pass, kept_by
+from streamgda.estimators.learning import NO_ROWS, check_one_pass, kept_by
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
 from streamgda.moments import ClassMoments, name_features
+from streamgda.rows import as_rows
+from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
 
@@ -145,7 +147,18 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         self.max_memory = max_memory
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
         """Choose among the candidates.
 
         Parameters
@@ -154,6 +167,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             Rows, labels and weights; dask arrays have chunks of known size.
         groups : array-like, shape (n_rows,), optional
             Groups of the rows, for a splitter that uses them, such as `GroupKFold`.
+        features, unlabelled, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
+            How rows are read, and which of them count, both in training and in test sets.
 
         Returns
         -------
@@ -174,9 +189,10 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         candidates = self._candidates()
         split = splitting(self.cv, self.random_state, groups)
         template = GaussianDiscriminantAnalysis()
-        X, y = validate_labelled(template, X, y, reset=True)
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, y = validate_labelled(template, X, y, reset=True, rule=rule)
         allowed = allowed_bytes(self.max_memory)
-        rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose)
+        rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)
         return self._choose(candidates, rows.accumulate(**kept_by_all(candidates)), rows, template)
 
     def _candidates(self) -> list[dict[str, Any]]:
@@ -215,7 +231,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     ) -> Self:
         total = added(moments, rows.splits.everything)
         if total.n_features is None:
-            raise InvalidDataError("every sample_weight is zero: no row is left to fit to")
+            raise InvalidDataError(NO_ROWS)
         check_classes(total.classes, total.class_count, least=2)
         name_features(total, names_in(template))
         splits = CandidateScores(candidates, rows)

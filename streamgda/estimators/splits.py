@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.engine.folds import Splits, given_splits, hashed_splits
 from streamgda.errors import InvalidParameterError
 from streamgda.rows import as_source
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import as_integer, shown
 
@@ -77,7 +77,7 @@ def splitting(cv: Any, seed: int, groups: Any) -> Splitting:
 def _split(splitter: Any, rows: RowSource, labels: RowSource, groups: Any) -> Splits:
     held = rows.in_memory or isinstance(rows.values, np.ndarray)
     X = rows.values if held else RowsElsewhere(rows.shape)
-    y = as_labels(labels.whole())
+    y = np.asarray(as_maskable_labels(labels.whole()))  # any label in place of missing ones
     try:
         groups = None if groups is None else as_source(groups, "groups").whole()
         return given_splits(splitter.split(X, y, groups), rows.n_rows)

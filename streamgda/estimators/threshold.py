@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -24,9 +24,11 @@ from streamgda.models.base import check_classes
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_source
+from streamgda.rows import as_rows, as_source
+from streamgda.rows.filling import Filled
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.validity import as_weights
+from streamgda.rows.masked import REMEDY
+from streamgda.rows.rules import CHECK_SUMS, RowRule, labels_to_count, row_rule
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
@@ -108,13 +110,23 @@ class ThresholdClassifier(DiscriminantMixin):
             tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
         """Fit the estimator, and then the threshold to the same rows.
 
         Parameters
         ----------
-        X, y, sample_weight : see `LinearDiscriminantAnalysis.fit`
-            Rows, labels and weights.
+        X, y, sample_weight, features, unlabelled, nodata, on_invalid
+            See `LinearDiscriminantAnalysis.fit`.
 
         Returns
         -------
@@ -130,14 +142,27 @@ class ThresholdClassifier(DiscriminantMixin):
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
-        return self._adopt(own.fit(X, y, sample_weight), X, y, sample_weight)
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        counting = {"unlabelled": unlabelled, "nodata": nodata, "on_invalid": on_invalid}
+        fitted = own.fit(X, y, sample_weight, **counting)
+        return self._adopt(fitted, X, y, sample_weight, rule)
 
-    def fit_threshold(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit_threshold(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
         """Fit only the threshold, for example to rows for validation.
 
         Parameters
         ----------
-        X, y, sample_weight : see `fit`
+        X, y, sample_weight, features, unlabelled, nodata, on_invalid : see `fit`
             Rows, labels and weights, which need not be those of the estimator.
 
         Returns
@@ -146,9 +171,12 @@ class ThresholdClassifier(DiscriminantMixin):
             The fitted classifier.
         """
         check_is_fitted(self)
-        return self._adopt(self.estimator_, X, y, sample_weight)
+        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        return self._adopt(self.estimator_, X, y, sample_weight, rule)
 
-    def _adopt(self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _adopt(
+        self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> Self:
         check_classes(fitted.classes_, fitted.class_count_, least=2)
         if fitted.classes_.size != 2:
             raise InvalidDataError(
@@ -158,7 +186,7 @@ class ThresholdClassifier(DiscriminantMixin):
         allowed = as_bytes(self.max_memory)
         room = None if allowed is None else max(_LEAST_ROOM, allowed // 4 // _CELL_BYTES)
         costs = self._costs_of(fitted)
-        scores = _Scores(fitted, X, y, sample_weight, self.max_memory, room)
+        scores = _Scores(fitted, X, y, sample_weight, rule, self.max_memory, room)
         return self._with(fitted, *best_threshold(lambda: scores, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
@@ -312,6 +340,8 @@ class _Scores:
     fitted : GaussianClassifier
     X, y, sample_weight
         See `ThresholdClassifier.fit`.
+    rule : RowRule
+        Which rows count.
     max_memory : int or str, optional
     room : int or None
         Number of scores that are kept; None for all of them.
@@ -323,14 +353,19 @@ class _Scores:
         X: Any,
         y: Any,
         sample_weight: Any,
+        rule: RowRule,
         max_memory: int | str | None,
         room: int | None,
     ) -> None:
         model = fitted.model_
-        scores = as_source(validate_rows(fitted, X)).map(model.log_odds, np.float64)
+        function: Callable[..., np.ndarray] = model.log_odds
+        if rule is not CHECK_SUMS:  # invalid rows that do not count are no error
+            function = Filled(function, RowRule("fill", rule.nodata), np.array(np.nan))
+        scores = as_source(validate_rows(fitted, X)).map(function, np.float64)
         if getattr(y, "shape", ())[1:] == (1,):
             y = np.ravel(y)  # as scikit-learn does, with a warning in `fit`
         self.classes = fitted.classes_
+        self.rule = rule
         self.rows = LabelledRows(scores, y, sample_weight, at_once=room is None)
         held = _CELL_BYTES * (room or 0) + model.packed_bytes
         self.slabs = self.rows.plan(max_memory, held, out_row_bytes=8)
@@ -341,17 +376,22 @@ class _Scores:
                 yield self._block(scores, y, weights[0] if weights else None, start)
 
     def _block(self, scores: np.ndarray, y: Any, sample_weight: Any, first_row: int) -> Block:
-        labels = as_labels(y, first_row=first_row)
-        codes = find(labels, self.classes)
-        if (codes < 0).any():
-            at = int((codes < 0).argmax())
+        labels = self.rule.as_labels(y, first_row)
+        kept, weights, _ = labels_to_count(labels, sample_weight, self.rule, first_row)
+        invalid = np.flatnonzero(kept & np.isnan(scores))
+        if invalid.size and self.rule.action == "raise":
+            row = first_row + int(invalid[0])
+            message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
+            raise InvalidDataError(f"{message}; {REMEDY}", "X", row)
+        kept[invalid] = False
+        codes = find(np.asarray(labels), self.classes)
+        unknown = np.flatnonzero(kept & (codes < 0))
+        if unknown.size:
+            at = int(unknown[0])
             raise InvalidDataError(
                 f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the "
                 f"classes {self.classes.tolist()}",
                 *("y", first_row + at),
             )
-        weights = np.ones(codes.size)
-        if sample_weight is not None:
-            weights = as_weights(sample_weight, codes.size, first_row)
-        kept = weights > 0
+        weights = weights if weights.size else np.ones(codes.size)
         return scores[kept], codes[kept] == 1, weights[kept]

@@ -77,7 +77,7 @@ def validate_labelled(
     # Values are checked where they are summed: values that are not finite make such sums.
     try:
         rows, y = validate_data(estimator, X, y, reset=reset, **_accepted(estimator, X))
-    except ValueError:
+    except (TypeError, ValueError):
         if missing is None and y is not None:
             refuse_missing(np.asarray(y))  # its error names the row and the remedy
         raise

@@ -191,6 +191,30 @@ def row_rule(
     return RowRule(on_invalid, nodata, unlabelled)
 
 
+def labels_to_count(
+    y: np.ndarray, sample_weight: Any, rule: RowRule, first_row: int = 0
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return which rows count, as far as labels and weights determine it.
+
+    Returns
+    -------
+    counts : ndarray of bool, shape (n_rows,)
+        False for rows of weight zero, unlabelled ones, and those whose label is missing.
+    weights : ndarray of float64
+        Weights of all rows; empty without weights.
+    n_skipped : int
+        Rows that would count if their label were not missing.
+    """
+    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, y.size, first_row)
+    counts = rule.labelled(y)
+    if weights.size:
+        counts &= weights > 0
+    if not is_masked(y):
+        return counts, weights, 0
+    labelled = counts & ~np.ma.getmaskarray(y)
+    return labelled, weights, int(np.count_nonzero(counts ^ labelled))
+
+
 def rows_to_count(
     X: Any, y: np.ndarray, sample_weight: Any, rule: RowRule, first_row: int = 0
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None, int]:
@@ -222,14 +246,7 @@ def rows_to_count(
         For weights that cannot be used, or an invalid row if that is an error.
     """
     n = X.shape[0]
-    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, n, first_row)
-    counts = rule.labelled(y)
-    if weights.size:
-        counts &= weights > 0
-    n_skipped = 0
-    if is_masked(y):  # labels are missing
-        n_skipped = int(np.count_nonzero(counts & np.ma.getmaskarray(y)))
-        counts &= ~np.ma.getmaskarray(y)
+    counts, weights, n_skipped = labels_to_count(y, sample_weight, rule, first_row)
     y = np.asarray(y)
     numbers = None if counts.all() else np.flatnonzero(counts)
     if numbers is not None and 2 * numbers.size <= n:  # copies are of half the rows at most
