@@ -215,15 +215,14 @@ def _binarised(
         return binarise(X, threshold, first_row)
     ones = binarise(_with_zeros(X, invalid), threshold, first_row)
     if type(ones) is CompressedRows:
-        bad = np.repeat(invalid, ones.last - ones.first)
-        return ones.with_values(np.where(bad, np.nan, ones.values))
+        return ones.with_values(np.where(ones.entries_of(invalid), np.nan, ones.values))
     return np.ma.array(ones, mask=np.broadcast_to(invalid[:, None], ones.shape))
 
 
 def _with_zeros(X: Any, rows: np.ndarray) -> Any:
     """Return rows with zeros in some of them."""
     if type(X) is CompressedRows:
-        return X.with_values(np.where(np.repeat(rows, X.last - X.first), 0, X.values))
+        return X.without(rows)
     if not isinstance(X, np.ndarray):
         return X
     values = np.where(rows[:, None], X.dtype.type(0), np.ma.getdata(X))

@@ -125,8 +125,10 @@ class ThresholdClassifier(DiscriminantMixin):
 
         Parameters
         ----------
-        X, y, sample_weight, features, unlabelled, nodata, on_invalid
-            See `LinearDiscriminantAnalysis.fit`.
+        X, y, sample_weight : see `LinearDiscriminantAnalysis.fit`
+            Rows, labels and weights.
+        features, unlabelled, nodata, on_invalid : see `LinearDiscriminantAnalysis.fit`
+            How rows are read, and which of them count.
 
         Returns
         -------
@@ -162,8 +164,10 @@ class ThresholdClassifier(DiscriminantMixin):
 
         Parameters
         ----------
-        X, y, sample_weight, features, unlabelled, nodata, on_invalid : see `fit`
+        X, y, sample_weight : see `fit`
             Rows, labels and weights, which need not be those of the estimator.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
 
         Returns
         -------

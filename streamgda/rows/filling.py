@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.rules import RowRule
+from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import as_maskable_matrix
 
 
@@ -52,8 +53,15 @@ class Filled:
             self.rule.refuse(X, int(invalid[0]), first_row + int(invalid[0]))
         valid = np.ones(X.shape[0], bool)
         valid[invalid] = False
-        rows = X[valid]
-        scores = self.function(np.asarray(rows) if isinstance(rows, np.ndarray) else rows)
+        if isinstance(X, CompressedRows):  # some of which share their entries with all others
+            result = self._in_type(self.function(X.without(~valid)))
+            result[invalid] = self.value
+            return result
+        try:
+            scores = self.function(np.asarray(X[valid]))
+        except InvalidDataError:  # of another kind: the same among all rows names it by its number
+            self.function(np.where(valid[:, None], np.ma.getdata(X), X.dtype.type(0)), first_row)
+            raise
         result = np.full((valid.size, *scores.shape[1:]), self.value, self.value.dtype)
         result[valid] = scores
         return result

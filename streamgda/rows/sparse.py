@@ -89,6 +89,17 @@ class CompressedRows:
         before = np.concatenate([[0], np.cumsum(hit)])
         return np.asarray(before[self.last] > before[self.first])
 
+    def without(self, rows: np.ndarray) -> CompressedRows:
+        """Return the rows with zeros in those for which `rows`, a boolean array, is True."""
+        return self.with_values(np.where(self.entries_of(rows), 0, self.values))
+
+    def entries_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the entries of some rows, given as another."""
+        steps = np.zeros(self.values.size + 1, np.int64)
+        np.add.at(steps, self.first[rows], 1)
+        np.add.at(steps, self.last[rows], -1)
+        return np.asarray(np.cumsum(steps[:-1]) > 0)
+
     def row(self, number: int) -> np.ndarray:
         """Return one row with its zeros, shape (n_features,)."""
         entries = slice(self.first[number], self.last[number])

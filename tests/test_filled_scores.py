@@ -1,0 +1,203 @@
+"""Invalid rows get a fill value as their result, in every container and by every method."""
+
+import pickle
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import zarr
+from samples import ESTIMATORS, METHODS, blobs, held, make
+
+from streamgda import (
+    BernoulliNB,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+)
+from streamgda.engine import plan
+from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
+
+NODATA = -9999
+CLEAN, y = blobs(n_features=3)
+X = CLEAN.copy()
+X[[0, 40, 41], [1, 0, 2]] = np.nan
+X[90:130] = NODATA  # whole slabs
+X[299, 2] = np.inf
+BAD = np.array([not all(np.isfinite(row)) or NODATA in row for row in X])
+FILLING = {"on_invalid": "fill", "nodata": NODATA}
+LDA = LinearDiscriminantAnalysis().fit(CLEAN, y)
+
+
+def filled(scores, value):
+    """The scores of the valid rows among `value` for the others, in a plain loop."""
+    rows = iter(scores)
+    return np.array([np.full(scores.shape[1:], value) if bad else next(rows) for bad in BAD])
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS])
+def test_every_method_fills_invalid_rows(name):
+    estimator = make(name).fit(CLEAN, y)
+    for method in METHODS:
+        if hasattr(estimator, method):
+            score = getattr(estimator, method)
+            value = -1 if method == "predict" else np.nan
+            expected = filled(score(X[~BAD]), value)
+            np.testing.assert_allclose(score(X, **FILLING), expected, rtol=1e-12, err_msg=method)
+            one = score(X[:1], on_invalid="fill", fill=-7)
+            assert (one == -7).all()
+            assert one.shape == expected[:1].shape
+            with pytest.raises(InvalidDataError, match="on_invalid='fill' when predicting"):
+                score(X)
+            with pytest.raises(InvalidDataError, match="row 90 holds NaN, infinity or nodata=-999"):
+                score(np.nan_to_num(X), nodata=NODATA)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "memmap", "masked", "list"])
+def test_every_container_fills_invalid_rows(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+    if kind == "memmap":
+        rows = np.memmap(tmp_path / "rows", X.dtype, "w+", shape=X.shape)
+        rows[:] = X
+    elif kind == "masked":
+        rows = np.ma.array(np.where(BAD[:, None], 5.0, X), mask=np.isnan(X) | BAD[:, None])
+    else:
+        rows = X.tolist() if kind == "list" else held(X, kind, 32)
+    for method, value in (("predict", -1), ("predict_proba", np.nan), ("transform", np.nan)):
+        expected = filled(getattr(LDA, method)(CLEAN)[~BAD], value)
+        found = getattr(LDA, method)(rows, **FILLING)
+        assert hasattr(found, "dask") == (kind == "dask")
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
+        out = getattr(LDA, method)(rows, out=np.empty_like(expected), **FILLING)
+        np.testing.assert_array_equal(out, np.asarray(found))
+
+
+def test_sparse_rows_and_rows_of_zeros_and_ones():
+    nb = GaussianNB().fit(sp.csr_array(CLEAN), y)
+    found = nb.predict(sp.csr_array(X), **FILLING)
+    np.testing.assert_array_equal(found, filled(nb.predict(CLEAN)[~BAD], -1))
+    bits = (CLEAN > 0) * 1.0
+    bernoulli = BernoulliNB(binarize=None).fit(bits, y)
+    rows = np.where(BAD[:, None], np.nan, bits)
+    found = bernoulli.predict(rows, on_invalid="fill")
+    np.testing.assert_array_equal(found, filled(bernoulli.predict(bits)[~BAD], -1))
+    rows[3] = 2
+    with pytest.raises(InvalidDataError, match="row 3"):
+        bernoulli.predict(rows, on_invalid="fill")
+
+
+def test_blocks_without_rows_and_blocks_of_masked_values():
+    chosen = np.arange(300) < 200
+    rows = da.from_array(X, chunks=(50, 3))[da.from_array(chosen, chunks=50)]
+    with dask.config.set(scheduler="sync"):
+        found = LDA.predict(rows, **FILLING).compute()
+        np.testing.assert_array_equal(found, LDA.predict(X[:200], **FILLING))
+        masked = da.ma.masked_equal(
+            da.from_array(np.where(np.isfinite(X), X, 0), chunks=(50, 3)), NODATA
+        )
+        found = LDA.predict_proba(masked, on_invalid="fill").compute()
+    np.testing.assert_array_equal(np.isnan(found).all(axis=1), (X == NODATA).any(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("classes", "fill", "expected"),
+    [
+        (np.array([0, 1, 2]), None, -1),
+        (np.array([1, 2, 3], np.uint8), 0, 0),
+        (np.array([1, 2, 3], np.uint8), None, -1),
+        (np.array([1.0, 2.0, 3.0]), 255, 255),
+        (np.array(["a", "b", "c"]), None, ""),
+        (np.array(["a", "b", "c"]), "no data", "no data"),
+        (np.array([b"a", b"b", b"c"]), None, b""),
+        (np.array(["2020", "2021", "2022"], "M8[Y]"), None, np.datetime64("NaT")),
+        (np.array(["2020", "2021", "2022"], "M8[Y]"), np.datetime64("1999"), np.datetime64("1999")),
+    ],
+)
+def test_fill_labels_are_of_the_kind_of_the_classes(classes, fill, expected):
+    nb = GaussianNB().fit(CLEAN, classes[y])
+    found = nb.predict(X, fill=fill, **FILLING)
+    assert found.dtype == nb.predict(CLEAN[:1], fill=fill, **FILLING).dtype
+    assert found.dtype.kind in (classes.dtype.kind, "i")
+    np.testing.assert_array_equal(found[~BAD], nb.predict(CLEAN)[~BAD])
+    np.testing.assert_array_equal(found[BAD], np.full(BAD.sum(), expected, found.dtype))
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "match"),
+    [
+        ("predict", {"on_invalid": "fill", "fill": 1}, "fill=1 is a class"),
+        ("predict", {"on_invalid": "fill", "fill": "no"}, "fill='no': labels of dtype <U2"),
+        ("predict", {"on_invalid": "fill", "fill": [0, 1]}, "fill="),
+        ("predict", {"fill": 9}, "fill=9, and on_invalid='raise'"),
+        ("predict", {"on_invalid": "skip"}, "on_invalid='skip'; expected 'raise' or 'fill'"),
+        ("predict", {"nodata": "none"}, "nodata='none'; expected one number"),
+        ("predict", {"features": "band"}, "features='band' names the dimension of a DataArray"),
+        ("predict_proba", {"on_invalid": "fill", "fill": "no"}, "fill='no'; expected one number"),
+        ("predict_proba", {"on_invalid": "fill", "fill": [0, 1]}, "expected one number"),
+    ],
+)
+def test_other_values_are_refused(method, options, match):
+    with pytest.raises(InvalidParameterError, match=match):
+        getattr(LDA, method)(X, **options)
+
+
+def test_rejected_and_invalid_rows_have_different_labels():
+    options = {"reject": 0.3, "reject_label": 7, "fill": 8, **FILLING}
+    found = LDA.predict(X, **options)
+    assert (found == 8).tolist() == BAD.tolist()
+    rejected = LDA.predict(CLEAN, reject=0.3, reject_label=7)
+    np.testing.assert_array_equal(found[~BAD], rejected[~BAD])
+
+
+def test_searches_and_thresholds_fill_as_their_estimators():
+    search = GaussianDiscriminantCV({"covariance_type": ["tied"]}).fit(CLEAN, y)
+    two = ThresholdClassifier().fit(CLEAN, y == 2)
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        np.testing.assert_array_equal(
+            getattr(search, method)(X, **FILLING),
+            getattr(search.best_estimator_, method)(X, **FILLING),
+        )
+    labels = two.predict(X, **FILLING)
+    np.testing.assert_array_equal(labels, filled(two.predict(CLEAN)[~BAD], -1))
+    assert np.isnan(two.decision_function(X, **FILLING)).tolist() == BAD.tolist()
+
+
+def test_the_fill_value_is_part_of_what_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+    path = tmp_path / "out.zarr"
+
+    class Stopping:
+        shape, dtype, chunks = X.shape, X.dtype, (32, 3)
+
+        def __getitem__(self, rows):
+            if rows.start == 128 and stop:
+                raise KeyboardInterrupt
+            return X[rows]
+
+    stop = True
+    with pytest.raises(KeyboardInterrupt):
+        LDA.predict(Stopping(), out=path, fill=9, **FILLING)
+    stop = False
+    for other in ({"fill": 8}, {"fill": 9, "nodata": None}):
+        with pytest.raises(CheckpointError, match="was started with model"):
+            LDA.predict(Stopping(), out=path, **FILLING | other)
+    found = LDA.predict(Stopping(), out=path, fill=9, **FILLING)
+    np.testing.assert_array_equal(found[:], LDA.predict(X, fill=9, **FILLING))
+    small = zarr.create_array({}, shape=300, chunks=32, dtype="u1")
+    with pytest.raises(InvalidDataError, match="such as -1"):
+        LDA.predict(X, out=small, **FILLING)
+
+
+def test_valid_rows_are_scored_as_without_a_rule():
+    qda = QuadraticDiscriminantAnalysis().fit(CLEAN.astype(np.float32), y)
+    rows = CLEAN.astype(np.float32)
+    for method in ("predict", "predict_proba", "decision_function"):
+        plain = getattr(qda, method)(rows)
+        np.testing.assert_array_equal(
+            getattr(qda, method)(rows, on_invalid="fill"), plain, strict=True
+        )
+    scorer = pickle.loads(pickle.dumps(LDA.predict(da.from_array(X, chunks=100), **FILLING)))
+    np.testing.assert_array_equal(scorer.compute(scheduler="sync"), LDA.predict(X, **FILLING))
