@@ -30,6 +30,7 @@ from streamgda import (
 )
 from streamgda.errors import (
     CheckpointError,
+    ConstantFeatureWarning,
     FormatError,
     InvalidDataError,
     InvalidParameterError,
@@ -358,6 +359,15 @@ def test_discriminants_refuse_rows_of_other_names():
         with pytest.raises(InvalidDataError, match="in another order"):
             function(TURNED)
     assert fisher.project(lda.moments_).feature_names is None
+
+
+def test_messages_name_features():
+    constant = FRAME.assign(width=1.0)
+    with pytest.warns(ConstantFeatureWarning, match="left out of the density: width$"):
+        GaussianNB().fit(constant, LABELS)
+    missing = FRAME.assign(width=np.nan)
+    with pytest.raises(InvalidDataError, match="class 0 has no value of feature width"):
+        PairwiseMoments().update(missing, LABELS).to_moments()
 
 
 # --- stores, commands and plots -----------------------------------------------------------------

@@ -76,7 +76,9 @@ class GaussianClassifier(MomentClassifier):
         constant = self._left_out(model)
         reported = getattr(self, "_reported_constant", None)
         if constant.size and (reported is None or not np.array_equal(reported, constant)):
-            listed = ", ".join(map(str, constant[:10])) + (", ..." if constant.size > 10 else "")
+            names = model.feature_names or range(model.n_features)
+            listed = ", ".join(str(names[j]) for j in constant[:10])
+            listed += ", ..." if constant.size > 10 else ""
             warnings.warn(
                 f"{constant.size} of {self.n_features_in_} features are constant over all rows "
                 f"and are left out of the density: {listed}",

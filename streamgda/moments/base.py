@@ -17,11 +17,11 @@ from streamgda.storage.saved import Saved
 class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
+    _feature_names: Names | None = None
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
     def __init__(self) -> None:
         self._lock = Lock()  # held while the moments change or are copied
-        self._feature_names: Names | None = None
 
     @property
     @abstractmethod

@@ -356,9 +356,10 @@ class PairwiseMoments(Moments):
         none = np.argwhere(held["pairs"].diagonal(axis1=1, axis2=2) == 0)
         if none.size:
             k, j = none[0]
+            name = (self._feature_names or range(len(held["origin"])))[j]
             raise InvalidDataError(
-                f"class {self._classes[k]!s} has no value of feature {j}: leave out the feature, "
-                f"or retire the class"
+                f"class {self._classes[k]!s} has no value of feature {name}: leave out the "
+                f"feature, or retire the class"
             )
         covariances = np.nan_to_num(self.covariance())
         scatter = np.array([_positive_definite(S, least) for S in covariances])
