@@ -85,7 +85,7 @@ def test_failures_are_one_line_and_leave_nothing(
         "convert rows.csv rows.zarr --chunk-rows 0",
         "evaluate m.zip",
         "plot confusion m.zip --out p.png",
-        "plot boundary m.zip --out p.png --features a,b",
+        "plot boundary m.zip --out p.png --shape a,b",
         "plot boundary m.zip --out p.png --directions up",
         "plot learning m.zip --out p.png",
         "plot everything m.zip --out p.png",
