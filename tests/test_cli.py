@@ -161,6 +161,28 @@ def test_convert_takes_the_options_of_tables(
     assert streamgda.open_store(store)[0].shape == (2, 3)
 
 
+def test_convert_takes_missing_values_and_tables_without_labels(
+    command: Command, done: Callable[..., str], tmp_path: Path
+) -> None:
+    source, store = tmp_path / "t.csv", tmp_path / "t.zarr"
+    source.write_text("a,b,kind\n1,?,x\n-9999,4,\n")
+    assert command("convert", source, store, "--na", "?").err.endswith(
+        "line 3: the label is missing: ''; missing_labels='keep' keeps such rows, and labels=False "
+        "reads no labels\n"
+    )
+    done("convert", source, store, "--na", "?", "--na", "-9999", "--missing-labels", "keep")
+    X, y = streamgda.open_store(store)
+    np.testing.assert_array_equal(X[:], [[1, np.nan], [np.nan, 4]])
+    assert y[:].tolist() == ["x", ""]
+    source.write_text("a,b\n1,2\n3,4\n")
+    done("convert", source, store, "--no-labels", "--overwrite")
+    X, y = streamgda.open_store(store, y=None)
+    assert X[:].tolist() == [[1, 2], [3, 4]]
+    refused = command("convert", source, store, "--no-labels", "--labels", source, "--overwrite")
+    assert refused.code == 2
+    assert command("convert", source, store, "--no-default-na", "--overwrite").code == 0
+
+
 def test_convert_of_two_files_replaces_only_if_asked(
     command: Command, done: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -7,8 +7,10 @@ import re
 import time
 from typing import Any
 
+import typer
+
 from streamgda.cli import options, screen
-from streamgda.cli.options import MissingChunks
+from streamgda.cli.options import MissingChunks, MissingLabels
 from streamgda.cli.paths import refuse_occupied, stored_bytes
 
 _INDEX = re.compile("-?[0-9]+")
@@ -25,6 +27,10 @@ def convert(
     header: options.Header = None,
     delimiter: options.Delimiter = None,
     keep_index: options.KeepIndex = False,
+    na: options.MissingMarkers = None,
+    default_na: options.DefaultMarkers = True,
+    missing_labels: options.RowsWithoutLabel = MissingLabels.RAISE,
+    no_labels: options.NoLabels = False,
     format: options.FileFormat = None,
     dtype: options.Dtype = None,
     chunk_rows: options.ChunkRows = None,
@@ -37,6 +43,8 @@ def convert(
     from streamgda.runtime.memory import readable  # noqa: PLC0415
     from streamgda.storage.opening import open_node  # noqa: PLC0415
 
+    if no_labels and labels is not None:
+        raise typer.BadParameter("give --labels or --no-labels, not both")
     if "://" not in store:
         refuse_occupied(store, overwrite)
     given: Any = source
@@ -50,12 +58,12 @@ def convert(
             nonlocal report
             if report is None:  # the total is not known before the first chunk
                 report = stack.enter_context(reporter(True, total, "converting"))
-            report(done)
+            report(done, total)
 
         group = datasets.convert(
             given,
             store,
-            labels=labels,
+            labels=False if no_labels else labels,
             format=format,
             dtype=dtype,
             label_column=None if label_column is None else _column(label_column),
@@ -64,6 +72,9 @@ def convert(
             header=header,
             delimiter=None if delimiter is None else delimiter.replace("\\t", "\t"),
             keep_index=keep_index,
+            na_values=na,
+            keep_default_na=default_na,
+            missing_labels=missing_labels.value,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             progress=progress,

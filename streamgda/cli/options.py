@@ -105,6 +105,37 @@ KeepIndex = Annotated[
         "--keep-index", help="Text: keep a first column without a name that numbers the rows."
     ),
 ]
+NoLabels = Annotated[
+    bool, typer.Option("--no-labels", help="Read no labels: all columns of a text are features.")
+]
+MissingMarkers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na",
+        metavar="TEXT",
+        help="Text: one more marker of missing values, such as ? or -9999; may be repeated.",
+    ),
+]
+DefaultMarkers = Annotated[
+    bool,
+    typer.Option(
+        "--default-na/--no-default-na",
+        help="Text: take empty fields, NA, N/A, nan, null and others as missing.",
+    ),
+]
+
+
+class MissingLabels(StrEnum):
+    """Treatment of rows without a label in a table of text."""
+
+    RAISE = "raise"
+    KEEP = "keep"
+
+
+RowsWithoutLabel = Annotated[
+    MissingLabels,
+    typer.Option("--missing-labels", help="Text: raise an error for a missing label, or keep it."),
+]
 FileFormat = Annotated[Format | None, typer.Option(help="csv for text under any other name.")]
 Dtype = Annotated[
     str | None,

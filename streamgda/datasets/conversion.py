@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamgda.datasets.sources import open_table
-from streamgda.datasets.tables import Block, Table
-from streamgda.datasets.text_options import Columns
+from streamgda.datasets.tables import Block, Revised, Table
+from streamgda.datasets.text_options import Columns, given
 from streamgda.datasets.writer import created, reopened
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.runtime.parameters import as_integer
@@ -36,6 +40,9 @@ def convert(
     header: bool | None = None,
     delimiter: str | None = None,
     keep_index: bool = False,
+    na_values: Any = None,
+    keep_default_na: bool = True,
+    missing_labels: str = "raise",
     format: str | None = None,
     names: tuple[str, str] = ("X", "y"),
     n_rows: int | None = None,
@@ -46,22 +53,22 @@ def convert(
 ) -> zarr.Group:
     """Write rows and labels to a zarr group that every estimator can read in chunks.
 
-    The group (zarr format 3) holds ``X``, rows x features in chunks of whole rows, and, if there
-    are labels, ``y``. At most one block of the source and one chunk are in memory at a time.
+    The group (zarr format 3) holds ``X``, rows x features in chunks of whole rows, and ``y``, if
+    there are labels. At most one block of the source and one chunk are in memory at a time.
 
     Parameters
     ----------
     source : path, array, zarr node or store, or iterable of batches
         IDX, ``.npy``, ``.npz``, text (``.csv``, ``.tsv``, ``.txt``, ``.data``, ``.dat``, ``.trn``,
-        ``.tst``, ``.test``; text and IDX also gzip), zarr (directory, ``.zip``, URL, store, node),
-        array (NumPy, dask, HDF5, or what `numpy.asarray` accepts), or batches ``(X, y)`` or X.
-        Dimensions after the first are flattened. Text is read twice.
+        ``.tst``, ``.test``; fastest with pyarrow; text and IDX also gzip), zarr (path, URL, store,
+        node), array, or batches ``(X, y)`` or X. Dimensions after the first are flattened.
     store : path, zarr store or zarr group
         Where to write. A path (a zip file if it ends in ``.zip``, else a directory) appears only
         when it is complete. Other stores are written in place.
     labels : path, array-like, zarr node or False, default=None
         One label per row. If None, the labels of the source; if False, no labels.
-    label_column, columns, drop, header, delimiter, keep_index, format : optional
+    label_column, columns, drop, header, delimiter, keep_index, na_values, keep_default_na, \
+missing_labels, format : optional
         See `streamgda.datasets.text_options.TextOptions`; "csv" is the format of text.
     names : (str, str), default=("X", "y")
         Names of the arrays of features and labels in a source with several arrays.
@@ -74,7 +81,7 @@ def convert(
     overwrite : bool, default=False
         Replace the content of `store`. A directory that is not zarr is never replaced.
     progress : callable, default=None
-        Called as ``progress(rows_done, rows_total or None)`` after each chunk.
+        Called with the rows done and their total (None, or an estimate of text) after each chunk.
 
     Returns
     -------
@@ -83,10 +90,9 @@ def convert(
 
     Raises
     ------
-    SourceNotFoundError, SourceError
-        If a file is missing or damaged, or lacks an array; the message names the line of a text.
-    InvalidDataError
-        If lengths, widths or types do not fit, or values do not fit `dtype`.
+    SourceNotFoundError, SourceError, InvalidDataError
+        If a file is missing or damaged, or lengths, widths, types or values do not fit. The message
+        names the line of a text.
     InvalidParameterError
         If a parameter is invalid, or if `store` exists and `overwrite` is not set.
 
@@ -96,15 +102,13 @@ def convert(
     >>> convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])["y"][:].tolist()
     ['setosa', 'other']
     """
-    text: Any = {"label_column": label_column, "columns": columns, "drop": drop, "header": header}
-    text |= {"delimiter": delimiter, "keep_index": keep_index or None}
+    chosen = (label_column, columns, drop, header, delimiter, keep_index)
+    text = given(*chosen, na_values, keep_default_na, missing_labels)
     about: Any = {"names": names, "n_rows": n_rows, "dtype": _number_type(dtype), "format": format}
     with contextlib.ExitStack() as stack:
         table = open_table(source, labels, stack, **about, **text)
-        dtypes, chunk_rows = _layout(table, about["dtype"], chunk_rows)
-        with created(store, overwrite, (source, labels)) as group:
-            _write(table, group, dtypes, chunk_rows, progress, store)
-    return reopened(store)
+        layout = functools.partial(_layout, dtype=about["dtype"], chunk_rows=chunk_rows)
+        return _convert(table, layout, store, overwrite, (source, labels), progress)
 
 
 def _layout(
@@ -124,6 +128,28 @@ def _layout(
     return dtypes, min(chunk_rows, table.n_rows or chunk_rows)
 
 
+def _convert(
+    table: Table,
+    layout: Callable[[Table], tuple[list[np.dtype], int]],
+    store: Any,
+    overwrite: bool,
+    sources: Iterable[Any],
+    progress: Callable[[int, int | None], object] | None,
+) -> zarr.Group:
+    """Write a table; write it again if the rows are not what the table says."""
+    layout(table)  # refuses a table before anything is written
+    with created(store, overwrite, sources) as group:
+        while True:
+            try:
+                _write(table, group, *layout(table), progress, store)
+                break
+            except Revised as revised:
+                table = replace(revised.table, n_rows=table.n_rows)
+    if table.note is not None:
+        warnings.warn(table.note, stacklevel=3)
+    return reopened(store)
+
+
 def _write(
     table: Table,
     group: zarr.Group,
@@ -132,20 +158,15 @@ def _write(
     progress: Callable[[int, int | None], object] | None,
     store: Any,
 ) -> None:
-    shapes = [(table.n_features,), ()]
-    with writing(store):
-        arrays = [
-            group.create_array(
-                name,
-                shape=(table.n_rows or 0, *shape),
-                chunks=(chunk_rows, *shape),
-                dtype=str if dtype.kind == "T" else dtype,
-            )
-            for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
-        ]
     blocks = table.blocks(-(-chunk_rows // table.unit) * table.unit)
+    chunks = _chunks(blocks, chunk_rows, dtypes)
+    first = next(chunks, None)
+    if first is not None:
+        chunk_rows = len(first[0])  # shorter if it is the only one
+        chunks = itertools.chain([first], chunks)
+    arrays = _create(table, group, dtypes, chunk_rows, store)
     done = 0
-    for chunk in _chunks(blocks, chunk_rows, dtypes):
+    for chunk in chunks:
         start, done = done, done + len(chunk[0])
         if table.n_rows is not None and done > table.n_rows:
             raise InvalidDataError(
@@ -157,9 +178,40 @@ def _write(
                     array.resize((done, *array.shape[1:]))
                 array[start:done] = values
         if progress is not None:
-            progress(done, table.n_rows)
+            progress(done, _total(table, done))
     if table.n_rows is not None and done < table.n_rows:
         raise InvalidDataError(f"expected {table.n_rows} rows, but the source has only {done}")
+
+
+def _create(
+    table: Table, group: zarr.Group, dtypes: list[np.dtype], chunk_rows: int, store: Any
+) -> list[zarr.Array]:
+    """Create the arrays X and y, or replace those of another description of the table."""
+    shapes = [(table.n_features,), ()]
+    with writing(store):
+        arrays = [
+            group.create_array(
+                name,
+                shape=(table.n_rows or 0, *shape),
+                chunks=(chunk_rows, *shape),
+                dtype=str if dtype.kind == "T" else dtype,
+                overwrite=True,
+            )
+            for name, shape, dtype in zip("Xy", shapes, dtypes, strict=False)
+        ]
+        if table.feature_names is not None:
+            arrays[0].attrs["feature_names"] = list(table.feature_names)
+        if table.missing_label is not None:
+            arrays[1].attrs["missing_label"] = table.missing_label
+    return arrays
+
+
+def _total(table: Table, done: int) -> int | None:
+    """Return the number of rows of a table, or an estimate; None if nothing is known."""
+    share = table.fraction() if table.fraction is not None else 0.0
+    if table.n_rows is not None or not share:
+        return table.n_rows
+    return max(done, round(done / share))
 
 
 def _chunks(blocks: Iterable[Block], rows: int, dtypes: list[np.dtype]) -> Iterator[Block]:

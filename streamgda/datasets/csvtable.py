@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
-import io
-import itertools
 import math
 import re
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streamgda.datasets.files import existing_file, open_binary
-from streamgda.datasets.tables import Block, Table
-from streamgda.datasets.text_options import Columns, choose
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.datasets.arrowtext import UnlikePythonError, arrow_parts
+from streamgda.datasets.files import existing_file
+from streamgda.datasets.missing import Missing, is_number
+from streamgda.datasets.tables import Block, Revised, Table
+from streamgda.datasets.text_options import Columns, as_missing_labels, choose
+from streamgda.datasets.textfiles import TextFile
+from streamgda.datasets.textrows import NotAnIndexError, Part, TextRows
+from streamgda.errors import SourceError
 from streamgda.runtime.parameters import as_flag
 
-Line = tuple[int, list[str]]  # its number and its fields
-
 SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".dat", ".trn", ".tst", ".test")
-_SEPARATORS = {".csv": ",;\t", ".tsv": "\t"}  # others may be separated by spaces too
+_SAMPLE = 100  # rows from which types are guessed
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")  # 18 digits always fit int64
-# Types of labels with their parsers, from the narrowest to the most general.
-_LABELS: tuple[tuple[np.dtype, Callable[[str], Any]], ...] = (
-    (np.dtype(np.int64), int),
-    (np.dtype(np.float64), float),
-    (np.dtypes.StringDType(), str),
+# Types of labels with their parsers and their missing labels, from the narrowest to the most
+# general. Integers have no missing value: such labels become float64.
+_LABELS: tuple[tuple[np.dtype, Callable[[str], Any], Any], ...] = (
+    (np.dtype(np.int64), int, None),
+    (np.dtype(np.float64), float, np.nan),
+    (np.dtypes.StringDType(), str, ""),
 )
 
 
@@ -46,11 +46,15 @@ def csv_table(
     label_column: str | int | None = None,
     columns: Columns = None,
     drop: Columns = None,
+    na_values: Any = None,
+    keep_default_na: bool = True,
+    missing_labels: str = "raise",
 ) -> Table:
     """Return the rows of a text file (UTF-8, plain or gzip) as a table.
 
-    This function reads the file once, for the number of rows and the type of the labels (integers,
-    finite numbers, or else strings). `blocks` reads it again.
+    This function reads the first lines only. The number of rows is unknown, and the type of the
+    labels (integers, finite numbers, or else strings) is that of the first rows: `blocks` raises
+    `Revised` when it meets others.
 
     Parameters
     ----------
@@ -59,200 +63,156 @@ def csv_table(
         True if one of the columns holds labels.
     dtype : numpy.dtype, default=None
         Type of the features, as which they are read; float64 if None.
-    header, delimiter, keep_index, label_column, columns, drop
+    header, delimiter, keep_index, label_column, columns, drop, na_values, keep_default_na, \
+missing_labels
         See `TextOptions`.
 
     Returns
     -------
     Table
 
-    Warns
-    -----
-    UserWarning
-        If the first column has no name: it is left out if it numbers the rows, and kept otherwise.
-
     Raises
     ------
     SourceNotFoundError
         If the file does not exist.
     SourceError
-        If lines differ in their number of fields, a label is empty, or there are no rows, no
-        features or no such column; `blocks` raises it if a feature is not a number, or does not
-        fit `dtype`. The message names the line and the field.
+        If there are no rows, no features or no such column; `blocks` raises it if lines differ in
+        their number of fields, a label is missing, or a feature is not a number, or does not fit
+        `dtype`. The message names the line and the field.
     InvalidParameterError
         If a column is not the index of one, or `delimiter` is not one character.
     """
     keep_index = as_flag("keep_index", keep_index)
-    path = existing_file(path)
-    records = functools.partial(_records, path, _delimiter(path, delimiter))
-    with contextlib.closing(records(0)) as lines:
-        _, first = next(lines, (0, []))
+    missing = Missing.of(na_values, as_flag("keep_default_na", keep_default_na))
+    keep_unlabelled = as_missing_labels(missing_labels)
+    file = TextFile.of(existing_file(path), delimiter)
+    sample = [fields for _, fields in file.first(1 + _SAMPLE)]
+    first = sample[0] if sample else []
     choice = choose(
         path, first, labelled=labelled, label_column=label_column, columns=columns, drop=drop
     )
     if header is None:
-        header = choice.named or not any(_is_number(first[column]) for column in choice.features)
-    with contextlib.closing(records(int(header))) as lines:
-        n_rows, label_dtype, parse, start = _scan(path, lines, len(first), choice.label)
-    features = choice.features
-    if header and choice.index and not keep_index:
-        features = _without_index(path, features, start)
-    dtype = np.dtype(float) if dtype is None else dtype
-    read = _reader(path, features, dtype)
-
-    def blocks(rows: int) -> Iterator[Block]:
-        with contextlib.closing(records(int(header))) as lines:
-            for done in range(0, n_rows, rows):
-                X = np.empty((min(rows, n_rows - done), len(features)), dtype)
-                y = []
-                for out, (line, fields) in zip(X, itertools.islice(lines, len(X)), strict=True):
-                    read(out, line, fields)
-                    if choice.label is not None:
-                        y.append(parse(fields[choice.label]))
-                yield (X, np.array(y, label_dtype)) if labelled else (X,)
-
-    return Table(n_rows, len(features), dtype, label_dtype if labelled else None, blocks)
-
-
-# --- Lines ---------------------------------------------------------------------------------------
-
-
-def _delimiter(path: Path, wanted: str | None) -> str:
-    """Return the separator of fields: the first that is in the first line, unless it is given."""
-    if wanted is not None:
-        if not isinstance(wanted, str) or len(wanted) != 1 or wanted in '"\r\n':
-            raise InvalidParameterError(f"delimiter must be one character, not {wanted!r}")
-        return wanted
-    candidates = _SEPARATORS.get(Path(path.name.lower().removesuffix(".gz")).suffix, ",;\t ")
-    for delimiter in candidates:
-        with (
-            contextlib.suppress(SourceError),
-            contextlib.closing(_records(path, delimiter, 0)) as lines,
-        ):
-            if len(next(lines, (0, []))[1]) > 1:
-                return delimiter
-    return candidates[0]
-
-
-def _records(path: Path, delimiter: str, skip: int) -> Generator[Line]:
-    """Yield the number and the fields of each line that is not blank, without the first `skip`."""
-    with open_binary(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-        lines = _single_spaced(text) if delimiter == " " else text
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-        try:
-            for fields in itertools.islice(filter(None, reader), skip, None):
-                yield reader.line_num, fields
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise SourceError(f"{path}, after line {reader.line_num}: {error}") from error
-
-
-def _single_spaced(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines whose fields are separated by spaces only, and not surrounded by them."""
-    for line in lines:
-        yield line.replace("\t", " ").strip() + "\n"
-
-
-def _scan(
-    path: Path, lines: Iterable[Line], width: int, label: int | None
-) -> tuple[int, np.dtype, Callable[[str], Any], int | None]:
-    """Return the number of rows, the type and the parser of their labels, and the first row number.
-
-    The last is 0 or 1 if the first column numbers the rows, and None otherwise.
-    """
-    n_rows = kind = 0
-    starts = [0, 1]
-    for line, fields in lines:
-        if len(fields) != width:
-            raise SourceError(
-                f"{path}, line {line}: {len(fields)} fields, the first line has {width}"
-            )
-        if label is not None:
-            if not fields[label]:
-                raise SourceError(f"{path}, line {line}: the label is empty")
-            kind = max(kind, _label_kind(fields[label]))
-        if starts:
-            starts = [start for start in starts if fields[0] == str(n_rows + start)]
-        n_rows += 1
-    if not n_rows:
+        header = choice.named or _is_header([first[column] for column in choice.features], missing)
+    if len(sample) == int(header):
         raise SourceError(f"{path} has a header but no rows")
-    return n_rows, *_LABELS[kind], next(iter(starts), None)
-
-
-def _without_index(path: Path, features: list[int], start: int | None) -> list[int]:
-    """Return the features without the first column, which has no name, if it numbers the rows."""
-    unnamed = f"{path}: the first column has no name and"
-    if start is None:
-        warnings.warn(
-            f"{unnamed} does not number the rows: it is kept; drop=0 leaves it out", stacklevel=5
-        )
-        return features
-    warnings.warn(
-        f"{unnamed} numbers the rows from {start}: it is left out; keep_index=True keeps it",
-        stacklevel=5,
+    rows = TextRows(
+        *(file, int(header), len(first), choice.features, choice.label, None),
+        *(dtype or np.dtype(float), missing, keep_unlabelled),
     )
-    if features := features[1:]:
-        return features
-    raise SourceError(f"{path} has no columns of features beside the numbers of its rows")
+    sample = [fields for fields in sample[rows.header :] if len(fields) == rows.width]
+    labels = [] if rows.label is None else [fields[rows.label] for fields in sample]
+    guess = _Guess(rows, tuple(first) if header else None, _kind(labels, missing))
+    if header and choice.index and not keep_index:
+        guess = guess.without_index(sample)
+    return guess.table()
 
 
-# --- Fields --------------------------------------------------------------------------------------
+def _is_header(fields: list[str], missing: Missing) -> bool:
+    """Return True if the features of a first line look like names."""
+    absent = all(field and field in missing for field in fields)
+    return not absent and not any(map(is_number, fields))
 
 
-def _reader(
-    path: Path, features: list[int], dtype: np.dtype
-) -> Callable[[np.ndarray, int, list[str]], None]:
-    """Return a function that reads the features of a line of fields into a row."""
-    fast: Callable[[str], float]
-    exact: Callable[[str], float]
-    fast = exact = float
-    if dtype.kind == "b":
-        fast = exact = functools.partial(_integer, range(2))
-    elif dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        fast, exact = int, functools.partial(_integer, range(limits.min, limits.max + 1))
+@dataclass(frozen=True)
+class _Guess:
+    """Meaning of the columns as far as the rows that were read show it.
 
-    def read(out: np.ndarray, line: int, fields: list[str]) -> None:
-        texts = [fields[column] for column in features]
-        with np.errstate(over="raise"):
-            with contextlib.suppress(ValueError, ArithmeticError):
-                if "_" not in "".join(texts):  # Python reads 1_000 as a number
-                    out[:] = list(map(fast, texts))
-                    return
-            for position, (column, text) in enumerate(zip(features, texts, strict=True)):
-                problem = "is not a number"
-                with contextlib.suppress(ValueError, ArithmeticError):
-                    if _is_number(text):
-                        problem = f"does not fit {dtype}"
-                        out[position] = exact(text)
-                        continue
-                raise SourceError(f"{path}, line {line}: field {column + 1} {problem}: {text!r}")
+    Attributes
+    ----------
+    rows : TextRows
+    names : tuple of str or None
+        Names of all columns.
+    kind : int
+        Number of the type of the labels in `_LABELS`.
+    note : str or None
+        Warning about a first column without a name.
+    """
 
-    return read
+    rows: TextRows
+    names: tuple[str, ...] | None
+    kind: int
+    note: str | None = None
+
+    def without_index(self, sample: list[list[str]]) -> _Guess:
+        """Leave out the first column, which has no name, if it numbers the rows of the sample."""
+        path = self.rows.file.path
+        start = next((n for n in (0, 1) if _numbers_rows(sample, n)), None)
+        if start is None:
+            return self._with_index()
+        if len(self.rows.features) == 1:
+            raise SourceError(f"{path} has no columns of features beside the numbers of its rows")
+        rows = replace(self.rows, features=self.rows.features[1:], index=start)
+        note = (
+            f"{path}: the first column has no name and numbers the rows from {start}: it is left "
+            "out; keep_index=True keeps it"
+        )
+        return replace(self, rows=rows, note=note)
+
+    def _with_index(self) -> _Guess:
+        features = [0, *(column for column in self.rows.features if column)]
+        note = (
+            f"{self.rows.file.path}: the first column has no name and does not number the rows: "
+            "it is kept; drop=0 leaves it out"
+        )
+        return replace(self, rows=replace(self.rows, features=features, index=None), note=note)
+
+    def table(self) -> Table:
+        """Return the table; its `blocks` raise `Revised` when rows refute the guess."""
+        rows, names = self.rows, self.names
+        dtype, _, none = _LABELS[self.kind]
+        return Table(
+            n_rows=None,
+            n_features=len(rows.features),
+            dtype=rows.dtype,
+            label_dtype=None if rows.label is None else dtype,
+            blocks=self._blocks,
+            feature_names=None if names is None else tuple(names[n] for n in rows.features),
+            missing_label=none if rows.keep_unlabelled and isinstance(none, str) else None,
+            fraction=lambda: rows.file.fraction,
+            note=self.note,
+        )
+
+    def _blocks(self, n_rows: int) -> Iterator[Block]:
+        dtype, parse, none = _LABELS[self.kind]
+        missing = self.rows.missing
+        try:
+            for X, texts, codes in _parts(self.rows, n_rows):
+                if codes is None:
+                    yield (X,)
+                    continue
+                if (kind := _kind(texts, missing)) > self.kind:
+                    raise Revised(replace(self, kind=kind).table())
+                labels = [none if text in missing else parse(text) for text in texts]
+                yield X, np.array(labels, dtype)[codes]
+        except NotAnIndexError:
+            raise Revised(self._with_index().table()) from None
 
 
-def _integer(limits: range, text: str) -> int:
-    """Return the integer of a text such as 7 or 7.0; raise ValueError if it is not in the range."""
+def _parts(rows: TextRows, n_rows: int) -> Generator[Part]:
+    """Yield the rows, read by pyarrow as far as possible."""
+    done = 0
     try:
-        value = int(text)
-    except ValueError:
-        value = int(number := float(text))
-        if value != number:
-            raise
-    if value not in limits:
-        raise ValueError(text)
-    return value
+        with contextlib.closing(arrow_parts(rows)) as parts:
+            for part in parts:
+                yield part
+                done += len(part[0])
+        return
+    except UnlikePythonError:
+        pass
+    yield from rows.parts(n_rows, done)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
+def _numbers_rows(sample: list[list[str]], start: int) -> bool:
+    return all(fields[0] == str(start + n) for n, fields in enumerate(sample))
+
+
+def _kind(labels: Iterable[str], missing: Missing) -> int:
+    """Return the number of the narrowest type in `_LABELS` that holds the labels."""
+    return max((1 if text in missing else _label_kind(text) for text in labels), default=0)
 
 
 @functools.lru_cache(maxsize=1024)
 def _label_kind(text: str) -> int:
     if _INTEGER.fullmatch(text):
         return 0
-    return 1 if _is_number(text) and math.isfinite(float(text)) else 2
+    return 1 if is_number(text) and math.isfinite(float(text)) else 2

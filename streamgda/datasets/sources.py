@@ -96,6 +96,8 @@ def open_table(
     if not own and labels is not False:
         column, found = _columns(labels, names, stack, "y")
         table = with_labels(table, column if found is None else found)
+    if n_rows is not None and table.n_rows is None:
+        return replace(table, n_rows=n_rows)
     if n_rows is not None and n_rows != table.n_rows:
         raise InvalidDataError(f"n_rows is {n_rows}, but the source has {table.n_rows} rows")
     return table

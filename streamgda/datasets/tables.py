@@ -33,11 +33,19 @@ class Table:
         Type of the labels; None without labels.
     blocks : callable
         ``blocks(rows)`` iterates over ``(X, y)``, or ``(X,)`` without labels. Every block but the
-        last has `rows` rows, unless the user gave batches.
+        last has `rows` rows, unless the rows come from text or batches. It raises `Revised` if
+        the rows differ from what the table says.
     unit : int
         Number of rows of which a block should be a multiple, so that chunks are read once.
     feature_names : tuple of str or None
         Names of the features; None if they have none.
+    missing_label : str or None
+        Label that stands for a missing one; None if there is no such label.
+    fraction : callable or None
+        ``fraction()`` is the share of the source, from 0 to 1, that has been read; None if it is
+        unknown.
+    note : str or None
+        Warning for the user.
     """
 
     n_rows: int | None
@@ -47,6 +55,22 @@ class Table:
     blocks: Callable[[int], Iterator[Block]]
     unit: int = 1
     feature_names: tuple[str, ...] | None = None
+    missing_label: str | None = None
+    fraction: Callable[[], float] | None = None
+    note: str | None = None
+
+
+class Revised(Exception):  # noqa: N818  (no error: it is always caught)
+    """The rows differ from what their table says: read them again, as another table.
+
+    Parameters
+    ----------
+    table : Table
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
 
 
 class Column(Protocol):
@@ -117,12 +141,26 @@ def with_labels(table: Table, labels: Column) -> Table:
     """Return the table with the given labels."""
     if len(labels.shape) != 1:
         raise InvalidDataError(f"labels of shape {labels.shape}, expected one dimension")
-    if labels.shape[0] != table.n_rows:
-        raise InvalidDataError(f"{table.n_rows} rows, but {labels.shape[0]} labels")
+    n_labels = labels.shape[0]
+    if table.n_rows not in (None, n_labels):
+        raise InvalidDataError(f"{table.n_rows} rows, but {n_labels} labels")
 
     def blocks(rows: int) -> Iterator[Block]:
-        for (X,), y in zip(table.blocks(rows), labels.blocks(rows), strict=True):
-            yield X, y
+        parts = labels.blocks(rows)
+        held, done = next(parts, np.empty(0, labels.dtype)), 0
+        try:
+            for (X,) in table.blocks(rows):
+                done += len(X)
+                if done > n_labels:
+                    raise InvalidDataError(f"{done} or more rows, but {n_labels} labels")
+                while len(held) < len(X):
+                    held = np.concatenate([held, next(parts)])
+                yield X, held[: len(X)]
+                held = held[len(X) :]
+        except Revised as revised:
+            raise Revised(with_labels(revised.table, labels)) from None
+        if done < n_labels:
+            raise InvalidDataError(f"{done} rows, but {n_labels} labels")
 
     return replace(table, label_dtype=labels.dtype, blocks=blocks)
 

@@ -41,6 +41,16 @@ class TextOptions(TypedDict, total=False):
     keep_index : bool, default=False
         Keep a first column without a name that numbers the rows from 0 or 1, as pandas writes an
         index. It is left out otherwise, with a warning.
+    na_values : str, number or sequence of them, default=None
+        More markers of missing values, such as ``"?"`` or -9999. A number also marks the same
+        number in other notation: -9999.0.
+    keep_default_na : bool, default=True
+        Take empty fields and the markers of pandas (``NA``, ``N/A``, ``NaN``, ``nan``, ``null``,
+        ``None``, ``<NA>``, ``#N/A`` and others) as missing values. Missing features are NaN.
+    missing_labels : {"raise", "keep"}, default="raise"
+        Refuse a row whose label is missing, or keep it. Labels that are numbers then become
+        float64, with NaN for those that are missing; of strings, those are "", and the attribute
+        ``missing_label`` of the array says so.
     """
 
     label_column: str | int | None
@@ -49,6 +59,27 @@ class TextOptions(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     keep_index: bool
+    na_values: Any
+    keep_default_na: bool
+    missing_labels: str
+
+
+def given(*values: Any) -> TextOptions:
+    """Return the options of `TextOptions`, in their order, that differ from the default."""
+    defaults = {"keep_index": False, "keep_default_na": True, "missing_labels": "raise"}
+    options: Any = {}
+    for name, value in zip(TextOptions.__annotations__, values, strict=True):
+        default = defaults.get(name)
+        if not isinstance(value, type(default)) or value != default:
+            options[name] = value
+    return options
+
+
+def as_missing_labels(value: Any) -> bool:
+    """Return True if rows with missing labels are kept."""
+    if value not in ("raise", "keep"):
+        raise refuse("missing_labels", value, "'raise' or 'keep'")
+    return bool(value == "keep")
 
 
 @dataclass(frozen=True)

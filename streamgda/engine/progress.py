@@ -19,8 +19,10 @@ _LINE_EVERY = 10.0  # seconds between two lines in a log, at least
 @contextlib.contextmanager
 def reporter(
     progress: Progress, total: int | None, what: str, *, first: int = 0, row_bytes: int = 0
-) -> Iterator[Callable[[int], None]]:
+) -> Iterator[Callable[..., None]]:
     """Provide a function to call with the number of rows done so far.
+
+    It takes another total as second argument, for a number of rows that is estimated on the way.
 
     Parameters
     ----------
@@ -37,14 +39,14 @@ def reporter(
         Bytes of a row, if they are known.
     """
     if callable(progress) and not isinstance(progress, type):
-        yield lambda done: progress(done, total)
+        yield lambda done, total=total: progress(done, total)
         return
     if not as_flag("progress", progress):
-        yield lambda done: None
+        yield lambda done, total=None: None
         return
     started = time.monotonic()
 
-    def figures(done: int) -> str:
+    def figures(done: int, total: int | None) -> str:
         return _figures(done, total, first, row_bytes, time.monotonic() - started)
 
     shown = _bar if sys.stderr.isatty() else _lines
@@ -73,8 +75,8 @@ def _resident() -> int:
 
 @contextlib.contextmanager
 def _bar(
-    total: int | None, what: str, first: int, figures: Callable[[int], str]
-) -> Iterator[Callable[[int], None]]:
+    total: int | None, what: str, first: int, figures: Callable[[int, int | None], str]
+) -> Iterator[Callable[..., None]]:
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -94,17 +96,19 @@ def _bar(
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=first, figures="")
-        yield lambda done: bar.update(task, completed=done, figures=figures(done))
+        yield lambda done, total=total: bar.update(
+            task, completed=done, total=total, figures=figures(done, total)
+        )
 
 
 @contextlib.contextmanager
 def _lines(
-    total: int | None, what: str, first: int, figures: Callable[[int], str]
-) -> Iterator[Callable[[int], None]]:
+    total: int | None, what: str, first: int, figures: Callable[[int, int | None], str]
+) -> Iterator[Callable[..., None]]:
     """Print lines for a log, the first one after a while: quick work prints none."""
     shown = time.monotonic()
 
-    def report(done: int) -> None:
+    def report(done: int, total: int | None = total) -> None:
         nonlocal shown
         if time.monotonic() - shown < _LINE_EVERY:
             return
@@ -112,6 +116,6 @@ def _lines(
         rows = f"{done:,} rows"
         if total is not None:
             rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
-        print(f"streamgda: {what}: {rows}, {figures(done)}", file=sys.stderr, flush=True)
+        print(f"streamgda: {what}: {rows}, {figures(done, total)}", file=sys.stderr, flush=True)
 
     yield report
