@@ -22,6 +22,7 @@ from streamgda import (
 )
 
 FOLDERS = sorted(GOLDEN.glob("version*"))
+NAMED = GOLDEN / "names"
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
 NEW_PARAMETERS = {"standardize": False, "solver": "svd", "covariance_estimator": None}
 
@@ -71,7 +72,7 @@ def assert_holds(moments, expected):
 def test_the_files_are_those_that_were_written():
     lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
     listed = {name: digest for digest, name in (line.split() for line in lines)}
-    there = [file for folder in FOLDERS for file in folder.iterdir()]
+    there = [file for folder in (*FOLDERS, NAMED) for file in folder.iterdir()]
     found = {
         file.relative_to(GOLDEN).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in there
@@ -147,3 +148,14 @@ def test_passes_resume_from_their_checkpoints(folder, name, make, tmp_path):
     data = expected_of(folder, "data")
     batches = make.batches(data) if name == "pass" else make.delayed(data)
     assert_holds(accumulate(batches, checkpoint=path), expected_of(folder, name))
+
+
+@pytest.mark.parametrize("file", sorted(NAMED.glob("*.zip")), ids=lambda file: file.stem)
+def test_saved_objects_know_the_names_of_their_features(file):
+    loaded = LOADERS[storage.kind_of(file)](file)
+    if file.stem == "pass":
+        loaded = loaded.moments["rows"]
+    if file.stem == "lda":
+        assert loaded.feature_names_in_.tolist() == ["length", "width", "height"]
+        loaded = loaded.moments_
+    assert loaded.feature_names == ("length", "width", "height")

@@ -1,5 +1,8 @@
 """Write one small file of every kind, and what is expected of each: ``python make.py FOLDER``.
 
+``python make.py FOLDER names`` writes files of objects that know names of features, which format
+version 4 holds as an attribute that older files lack.
+
 Run this once for each new version of the format, with the release that introduces it. Never run it
 again for a version that has a folder: those files prove that older files stay readable.
 """
@@ -66,10 +69,8 @@ def moments_of(data):
 
 def estimators_of(data):
     """Return fitted estimators by the name of their file, and rows that they score."""
-    import pandas as pd
-
     X, y, names, integers = (data[name] for name in ("X", "labels", "names", "bytes"))
-    frame = pd.DataFrame(X, columns=["length", "width", "height"])
+    frame = frame_of(X)
     two = y < 2
     rule = ThresholdClassifier(
         GaussianNB(var_smoothing=0.01), cost=[[0, 2], [1, 0]], class_weight={"ant": 2.0, "bee": 1.0}
@@ -82,6 +83,31 @@ def estimators_of(data):
         "bernoulli-nb": (BernoulliNB(alpha=0.5).fit(data["ones"], y.astype("S1")), data["ones"]),
         "threshold": (rule.fit(X[two], names[two]), X),
     }
+
+
+def frame_of(X):
+    """Return rows as a data frame, whose columns have names."""
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=["length", "width", "height"])
+
+
+def write_named(folder):
+    """Write files of objects that know the names of the features."""
+    folder.mkdir(parents=True)
+    data = rows()
+    frame, missing, y = frame_of(data["X"]), frame_of(data["missing"]), data["names"]
+    objects = {
+        "moments": ClassMoments().update(frame, y),
+        "pairwise": PairwiseMoments().update(missing, y),
+        "window": SlidingWindow(2, "diag").update(frame[:20], y[:20]).update(frame[20:], y[20:]),
+        "lda": LinearDiscriminantAnalysis().fit(frame, y),
+        "model": LinearDiscriminantAnalysis().fit(frame, y).model_,
+        "bernoulli": BernoulliNB().fit(frame_of(data["ones"]), y).model_,
+    }
+    for name, saved in objects.items():
+        saved.save(folder / f"{name}.zip")
+    accumulate(frame, y, checkpoint=folder / "pass.zip", checkpoint_every=0)
 
 
 def described(moments):
@@ -156,4 +182,5 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write = write_named if sys.argv[2:] == ["names"] else main
+    write(Path(sys.argv[1]))
