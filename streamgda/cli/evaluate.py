@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
+from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    InvalidRows,
     Json,
     MaxMemory,
     Missing,
     MissingChunks,
     Model,
+    Nodata,
+    OnInvalid,
     Store,
+    Unlabelled,
     XName,
     YName,
 )
@@ -33,10 +38,18 @@ def evaluate(
     y: YName = "y",
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
+    on_invalid: InvalidRows = OnInvalid.RAISE,
+    nodata: Nodata = None,
+    unlabelled: Unlabelled = None,
     json: Json = False,
 ) -> None:
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
-    result = count(*open_both(model, store, x, y, missing), max_memory=max_memory)
+    from streamgda.rows.rules import row_rule  # noqa: PLC0415
+
+    estimator, X, labels = open_both(model, store, x, y, missing)
+    without = labels_like(unlabelled, labels, "--unlabelled")
+    rule = row_rule(on_invalid.value, nodata, without)
+    result = count(estimator, X, labels, max_memory=max_memory, rule=rule)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
         return
@@ -144,7 +157,9 @@ class Evaluation:
         return true.ravel(), predicted.ravel(), self.confusion.ravel()
 
 
-def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None) -> Evaluation:
+def count(
+    estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None, rule: Any = None
+) -> Evaluation:
     """Score labelled rows slab by slab, and count the predictions.
 
     Parameters
@@ -154,6 +169,8 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     y : zarr.Array or array-like, shape (n_rows,)
     max_memory : int or str, optional
         Memory budget, as for `streamgda.accumulate`.
+    rule : RowRule, optional
+        Which rows count; by default all, none of which may be invalid.
 
     Returns
     -------
@@ -164,9 +181,12 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
 
     from streamgda.engine.labelled import LabelledRows  # noqa: PLC0415
     from streamgda.engine.reading import reading  # noqa: PLC0415
+    from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
-    from streamgda.rows.labels import as_labels, find, join_labels  # noqa: PLC0415
+    from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
+    from streamgda.rows.rules import CHECK_SUMS  # noqa: PLC0415
 
+    rule = CHECK_SUMS if rule is None else rule
     rows = LabelledRows(X, y)
     plan = rows.plan(max_memory)
     classes = labels = estimator.classes_
@@ -174,7 +194,7 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
     with reading(plan, *rows.companions) as slabs:
         for start, (truth,) in slabs:
-            labels = join_labels(labels, np.unique(as_labels(truth, first_row=start)))
+            labels = join_labels(labels, np.unique(rule.class_labels(truth, start)))
     column = find(labels, classes)  # -1 for labels that the model does not know
     numbers = np.arange(labels.size)
     number_of_class = np.flatnonzero(column >= 0)
@@ -182,9 +202,10 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
     loss, n_rows = 0.0, 0
     step = max(1, _SCORES // classes.size)
     with rows.read(plan, "evaluating", progress=True) as slabs:
-        for start, (block, truth) in slabs:
+        for start, arrays in slabs:
+            block, truth = _counted(rule, start, *arrays)
             n_rows += len(block)
-            codes = find(as_labels(truth), labels)
+            codes = find(truth, labels)
             for first in range(0, len(block), step):
                 scores = scorer.function(block[first : first + step], start + first)
                 true = codes[first : first + step]
@@ -193,4 +214,17 @@ def count(estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None
                 if likely:
                     of_truth = scores[np.arange(true.size), column[true]]
                     loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
+    if not n_rows:
+        raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
     return Evaluation(labels, confusion, loss / n_rows if likely else None)
+
+
+def _counted(rule: Any, first_row: int, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+    """Return the rows that count, and their labels."""
+    from streamgda.rows.rules import CHECK_SUMS, rows_to_count  # noqa: PLC0415
+    from streamgda.rows.validity import as_maskable_matrix  # noqa: PLC0415
+
+    labels = rule.as_labels(y, first_row)
+    if rule is CHECK_SUMS:  # the function that scores rows checks them
+        return X, labels
+    return rows_to_count(as_maskable_matrix(X, sparse=True), labels, None, rule, first_row)[:2]

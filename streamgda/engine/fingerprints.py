@@ -15,7 +15,7 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows import as_source
-from streamgda.rows.masked import is_masked
+from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
@@ -170,7 +170,7 @@ class SeenBatches:
             np.array([fingerprint_rows(as_source(X).whole())]), self._checksum
         )
         for column in columns:
-            self._checksum = checksum(np.asarray(column), self._checksum)
+            self._checksum = checksum(as_slab(column), self._checksum)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is kept, as JSON."""
@@ -243,5 +243,5 @@ def fingerprint_part(
     """
     labels, rows = before or (0, fingerprint_rows(as_source(X).whole()))
     for column in columns:
-        labels = checksum(np.asarray(column), labels)
+        labels = checksum(as_slab(column), labels)
     return labels, rows

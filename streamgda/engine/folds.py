@@ -19,7 +19,7 @@ from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
 from streamgda.rows.sources import RowSource, check_rows, placing
-from streamgda.rows.validity import as_maskable_matrix, as_weights
+from streamgda.rows.validity import as_maskable_matrix
 from streamgda.runtime.parameters import refuse, shown
 
 _ROWS_OF_AN_ATOM = 30  # adding the moments of two atoms takes as long as adding some rows
@@ -209,9 +209,8 @@ class FoldedRows:
         """
         plan = plan_rows(self.rows, self.allowed, state, beside=self.companions, copies=1)
         with reading(plan, *self._sources, what=what, progress=self.progress) as slabs:
-            for start, (X, y, *weights) in slabs:
-                stop = start + len(X)
-                arrays = [X, y, *(as_weights(w, len(X), start) for w in weights)]
+            for start, arrays in slabs:
+                stop = start + len(arrays[0])
                 yield slice(start, stop), arrays, self.splits.parts(start, stop)
 
     def accumulate(self, covariance_type: str, norms: bool) -> list[ClassMoments]:

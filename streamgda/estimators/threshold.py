@@ -144,7 +144,8 @@ class ThresholdClassifier(DiscriminantMixin):
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         counting = {"unlabelled": unlabelled, "nodata": nodata, "on_invalid": on_invalid}
         fitted = own.fit(X, y, sample_weight, **counting)
         return self._adopt(fitted, X, y, sample_weight, rule)
@@ -175,7 +176,8 @@ class ThresholdClassifier(DiscriminantMixin):
             The fitted classifier.
         """
         check_is_fitted(self)
-        X, rule = as_rows(X, features), row_rule(on_invalid, nodata, unlabelled)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         return self._adopt(self.estimator_, X, y, sample_weight, rule)
 
     def _adopt(

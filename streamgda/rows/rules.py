@@ -10,6 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
+from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.labels import as_labels, as_maskable_labels, find
 from streamgda.rows.masked import REMEDY, is_masked, unmasked
@@ -29,8 +30,8 @@ class RowRule:
     """Rule that determines which rows count.
 
     A row is invalid if it holds NaN, infinity, a masked value, or `nodata`, the number that marks
-    missing measurements in rasters; or if its label is missing. Rows of weight zero and unlabelled
-    rows do not count, whatever they hold.
+    missing measurements in rasters; or if its label or its weight is missing. Rows of weight zero
+    and unlabelled rows do not count, whatever they hold.
 
     Attributes
     ----------
@@ -199,20 +200,36 @@ def labels_to_count(
     Returns
     -------
     counts : ndarray of bool, shape (n_rows,)
-        False for rows of weight zero, unlabelled ones, and those whose label is missing.
+        False for rows of weight zero, unlabelled ones, and those whose label or weight is missing.
     weights : ndarray of float64
         Weights of all rows; empty without weights.
     n_skipped : int
-        Rows that would count if their label were not missing.
+        Rows that would count if their label and their weight were not missing.
     """
-    weights = NO_WEIGHTS if sample_weight is None else as_weights(sample_weight, y.size, first_row)
+    weights, missing = NO_WEIGHTS, np.ma.getmask(y)
+    if sample_weight is not None:
+        if rule.action == "skip":
+            sample_weight, without = _present_weights(sample_weight)
+            missing = missing | without
+        weights = as_weights(sample_weight, y.size, first_row)
     counts = rule.labelled(y)
     if weights.size:
         counts &= weights > 0
-    if not is_masked(y):
+    if not np.any(missing):
         return counts, weights, 0
-    labelled = counts & ~np.ma.getmaskarray(y)
-    return labelled, weights, int(np.count_nonzero(counts ^ labelled))
+    n_skipped = int(np.count_nonzero(counts & missing))
+    return counts & ~missing, weights, n_skipped
+
+
+def _present_weights(sample_weight: Any) -> tuple[Any, Any]:
+    """Return weights with ones in place of those that are masked or NaN, and which these are."""
+    weights = as_array(sample_weight, "sample_weight")
+    missing = np.ma.getmaskarray(weights)
+    if weights.dtype.kind == "f":
+        missing = missing | np.isnan(np.ma.getdata(weights))
+    if not missing.any():
+        return weights, False
+    return np.where(missing, weights.dtype.type(1), np.ma.getdata(weights)), missing
 
 
 def rows_to_count(
