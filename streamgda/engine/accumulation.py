@@ -51,7 +51,7 @@ from streamgda.moments import (
     add_rows,
 )
 from streamgda.moments.structures import structure_of
-from streamgda.rows import as_batches, as_rows, as_sources
+from streamgda.rows import as_batches, as_rows, as_source, as_sources
 from streamgda.rows.batches import Batches
 from streamgda.rows.labels import as_labels
 from streamgda.rows.rules import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
@@ -312,7 +312,7 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
             except InvalidDataError as error:
                 error.place(f"batch {number}")
                 raise
-            done += np.shape(batch[1])[0]
+            done += as_source(batch[1], "y").n_rows
             report(done)
     return moments
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows import as_source
-from streamgda.rows.masked import as_slab, is_masked
+from streamgda.rows.containers import as_array
+from streamgda.rows.masked import is_masked
 from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
@@ -170,7 +171,7 @@ class SeenBatches:
             np.array([fingerprint_rows(as_source(X).whole())]), self._checksum
         )
         for column in columns:
-            self._checksum = checksum(as_slab(column), self._checksum)
+            self._checksum = checksum(as_array(column, "y"), self._checksum)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is kept, as JSON."""
@@ -192,7 +193,7 @@ class SeenBatches:
                     f"{where} holds {done} batches; now there are {number}. {REMEDY}"
                 )
             self.add(*batch)
-            n_rows += np.shape(batch[1])[0]
+            n_rows += as_source(batch[1], "y").n_rows
         if self.as_json() != kept:
             raise CheckpointError(
                 f"{where} was started with other batches: the first {done} have changed. {REMEDY}"
@@ -243,5 +244,5 @@ def fingerprint_part(
     """
     labels, rows = before or (0, fingerprint_rows(as_source(X).whole()))
     for column in columns:
-        labels = checksum(as_slab(column), labels)
+        labels = checksum(as_array(column, "y"), labels)
     return labels, rows

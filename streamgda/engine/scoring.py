@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import describe, fingerprint_rows
 from streamgda.engine.outputs import Output, only_writer, refuse_half_written
-from streamgda.engine.plan import plan_rows
+from streamgda.engine.plan import in_one_slab, plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import reading
 from streamgda.engine.requests import Scoring
@@ -79,8 +79,10 @@ def score(
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    if out is None and is_plain(X) and max_memory is None and not progress:
-        return function(X, 0)  # nothing to read, and no memory to plan
+    if out is None and max_memory is None and not progress:
+        whole = X if is_plain(X) else in_one_slab(X)
+        if whole is not None:
+            return function(whole, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
         *(function, dtype, columns, labels, name, classes, fill),
         *(fingerprint, held, max_memory, progress),

@@ -18,6 +18,7 @@ from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_source
+from streamgda.rows.containers import as_array
 from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.rows.validity import as_maskable_matrix
@@ -193,7 +194,7 @@ def _ignored(n_rows: float, y: Any, sample_weight: Any, rule: RowRule) -> np.nda
     """Return which rows surely do not count, by labels and weights in memory; None for none."""
     ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
     if sample_weight is not None and adapter_of(sample_weight).in_memory:
-        zero = np.asarray(sample_weight) == 0
+        zero = as_array(sample_weight, "sample_weight") == 0
         ignored = ignored | zero if zero.shape == ignored.shape else ignored
     if rule.unlabelled is not None and isinstance(y, np.ndarray) and y.shape == ignored.shape:
         ignored = ignored | ~rule.labelled(rule.as_labels(y))

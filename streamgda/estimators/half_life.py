@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.moments.centred import FORGOTTEN
+from streamgda.rows import as_source
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import LEAST, as_number
 
@@ -40,7 +41,7 @@ def half_life_weights(
     """
     expected = "a number of rows above 0, or None to forget nothing"
     half_life = as_number("half_life", half_life, expected, LEAST)
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_rows = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
     if math.isnan(n_rows):
         raise InvalidDataError(
             "X has row chunks of unknown size, and half_life needs the age of each row; call "

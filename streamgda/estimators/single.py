@@ -10,6 +10,7 @@ import numpy as np
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.scoring import Scorer
 from streamgda.moments import ClassMoments
+from streamgda.rows import adapter_of, as_source
 from streamgda.rows.rules import RowRule
 from streamgda.storage.saved import State
 
@@ -74,7 +75,6 @@ class SingleAsRows(GaussianClassifier):
 
 def _is_single(X: Any) -> bool:
     """Return True for rows of float32."""
-    dtypes = getattr(X, "dtypes", None)  # of a data frame
-    if dtypes is not None:
-        return all(dtype == np.float32 for dtype in dtypes)
+    if not adapter_of(X).checked_at_once:
+        X = as_source(X)
     return bool(getattr(X, "dtype", None) == np.float32)

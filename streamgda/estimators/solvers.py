@@ -17,8 +17,9 @@ from streamgda.models.covariance import Covariances
 from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
-from streamgda.rows import adapter_of
+from streamgda.rows import adapter_of, as_source
 from streamgda.rows.rules import RowRule, rows_to_count
+from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.saved import State
 
@@ -173,6 +174,7 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
         rows, labels = validate_labelled(owner, X, y, reset=False, rule=rule)
+        rows = as_matrix(as_source(rows).whole())
         rows, labels, *_ = rows_to_count(rows, rule.as_labels(labels), None, rule)
         if rows.dtype.kind != "f":
             rows = rows.astype(np.float64)

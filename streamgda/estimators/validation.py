@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import get_tags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
@@ -45,7 +45,7 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
     X = as_numpy(X)
-    if adapter_of(X).in_memory:
+    if adapter_of(X).checked_at_once:
         return validate_data(estimator, X, reset=reset, **_accepted(estimator, X))
     return _validate_header(estimator, as_source(X), reset)
 
@@ -63,9 +63,10 @@ def validate_labelled(
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
     X, y = as_numpy(X), as_numpy(y)
-    if not adapter_of(X).in_memory:
+    if not adapter_of(X).checked_at_once:
+        y = column_or_1d(y, warn=True) if adapter_of(y).checked_at_once and np.ndim(y) == 2 else y
         return _validate_header(estimator, as_source(X), reset), y
-    if not adapter_of(y).in_memory:
+    if not adapter_of(y).checked_at_once:
         y = as_source(y, "y").whole()
     missing = None
     if rule.action == "skip" and np.ndim(y) == 1:

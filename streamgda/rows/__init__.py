@@ -14,7 +14,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import ArrayRows, MaskedRows
 from streamgda.rows.batches import Batches, Columns, DatasetBatches, Partitions
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.frames import FrameRows
+from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
@@ -32,6 +32,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     SparseRows,
     StoredRows,
     FrameRows,
+    LazyFrameRows,
     MaskedRows,
     MemmapRows,
     ArrayRows,

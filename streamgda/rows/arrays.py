@@ -18,6 +18,7 @@ class ArrayRows(RowSource):
     """Rows of an array in memory."""
 
     in_memory = True
+    checked_at_once = True
     sliced_as_views = True
 
     @classmethod
@@ -43,7 +44,8 @@ class ArrayRows(RowSource):
 class MaskedRows(ArrayRows):
     """Rows of an array in memory, some values of which are masked."""
 
-    in_memory = False  # a conversion as a whole would lose the mask
+    in_memory = False
+    checked_at_once = False  # a conversion as a whole would lose the mask
 
     @classmethod
     def accepts(cls, X: Any) -> bool:

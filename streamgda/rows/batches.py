@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.tensors import as_numpy
 
@@ -122,7 +123,8 @@ class Batches:
     @classmethod
     def of(cls, X: Any, columns: Columns | None = None) -> Self:
         """Return the batches; raise `InvalidDataError` for rows without labels."""
-        if isinstance(X, np.ndarray) or hasattr(X, "dtype") or hasattr(X, "iloc"):
+        frame = FrameRows.accepts(X) or LazyFrameRows.accepts(X)
+        if isinstance(X, np.ndarray) or hasattr(X, "dtype") or frame:
             raise InvalidDataError(
                 f"y is missing: X is a {type(X).__name__} of rows; pass accumulate(X, y), or an "
                 f"iterable of (X, y) batches"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.rows.dask import DaskRows
+from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.masked import as_slab
 from streamgda.rows.stores import StoredRows
 
@@ -22,7 +23,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
         If a store cannot be read; the message names the array by this name, chunk and rows.
     """
     if not isinstance(values, np.ndarray | list | tuple):
-        for adapter in (DaskRows, StoredRows):
+        for adapter in (DaskRows, StoredRows, FrameRows, LazyFrameRows):
             if adapter.accepts(values):
                 return adapter.of(values, name).whole()
     return as_slab(values, name)

@@ -143,6 +143,7 @@ class SparseRows(RowSource):
     """Rows of a sparse matrix or array, read as `CompressedRows`."""
 
     in_memory = True
+    checked_at_once = True
     sliced_as_views = True
 
     @classmethod

@@ -49,7 +49,7 @@ def beside(X: Any, source: RowSource) -> Any:
             f"blocks; or call X.compute_chunk_sizes() first"
         )
     else:
-        y = y if hasattr(y, "ndim") else np.asarray(y)
+        y = source.whole() if source.in_memory or not hasattr(y, "ndim") else y
         chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
         y = as_source(da.from_array(y, chunks=chunks), what).values
     if y.ndim != 1:
@@ -77,7 +77,7 @@ def sized(*arrays: Any) -> list[Any]:
 def _as_array(source: RowSource) -> Any:
     values = source.values
     if source.executor != "dask":
-        array = da.from_array(np.asarray(values) if source.in_memory else values)
+        array = da.from_array(source.whole() if source.in_memory else values)
         return as_source(array, source.name).values
     if not hasattr(values, "to_dask_array"):
         return values

@@ -1,0 +1,196 @@
+"""Columns of data frames as arrays, converted slab by slab; nulls are missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+
+Frame = Any  # a data frame in memory, as narwhals wraps it
+CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
+
+_FLOAT = np.dtype(np.float64)
+_OBJECT = np.dtype(object)
+_REMEDY = (
+    "convert them to numbers (one-hot encode categories, cast decimals to floats) or drop them"
+)
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Conversion of columns of numbers to rows of their common type.
+
+    Integers and booleans with nulls become float64 with NaN, as in pandas. The type of other
+    columns is kept: rows of bytes stay bytes.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Common type of the columns, by numpy's rules.
+    groups : tuple of (tuple of int, callable)
+        Numbers of the columns that are converted together, and a function that does so.
+    """
+
+    dtype: np.dtype
+    groups: tuple[tuple[tuple[int, ...], Callable[[Frame], np.ndarray]], ...]
+
+    @classmethod
+    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
+        """Return the conversion of frames with the columns of `head`.
+
+        Raises
+        ------
+        InvalidDataError
+            For columns that are not numbers.
+        """
+        types = _types(head, name)
+        nullable = [
+            j for j, (dtype, has_nulls) in enumerate(types) if has_nulls and dtype.kind in "biu"
+        ]
+        counts = zip(nullable, count_nulls(nullable) if nullable else (), strict=True)
+        with_nulls = {j for j, n in counts if n}
+        groups: dict[Any, list[int]] = {}
+        for j, (dtype, _) in enumerate(types):
+            groups.setdefault("nulls" if j in with_nulls else dtype, []).append(j)
+        common = {_FLOAT if key in ("nulls", _OBJECT) else key for key in groups}
+        dtype = np.result_type(*common) if common else _FLOAT
+        if head.implementation.is_pandas_like() and _OBJECT not in groups:
+            some = any(has_nulls for _, has_nulls in types)
+            function = partial(_by_pandas, dtype=dtype, has_nulls=some)
+            return cls(dtype, ((tuple(range(len(types))), function),))
+        functions = {"nulls": _without_nulls, _OBJECT: _from_objects}
+        return cls(
+            dtype,
+            tuple((tuple(js), functions.get(key, _as_they_are)) for key, js in groups.items()),
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return (sum(len(columns) for columns, _ in self.groups),)
+
+    def convert(self, frame: Frame) -> np.ndarray:
+        """Return the rows of a frame as a C-contiguous array."""
+        if len(self.groups) == 1:
+            return np.ascontiguousarray(self.groups[0][1](frame), self.dtype)
+        rows = np.empty((len(frame), *self.shape), self.dtype)
+        for columns, converted in self.groups:
+            rows[:, columns] = converted(frame[:, [*columns]])
+        return rows
+
+
+@dataclass(frozen=True)
+class SingleColumn:
+    """Conversion of a column of labels or weights to a one-dimensional array.
+
+    Categories become their values. Labels without a type of numpy, and integers and booleans with
+    nulls, become objects, among them None for null.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    """
+
+    dtype: np.dtype
+
+    shape = ()  # of an entry
+
+    @classmethod
+    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
+        """Return the conversion of frames with the only column of `head`."""
+        (kind,) = head.schema.values()
+        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Datetime, nw.Duration)):
+            return cls(_OBJECT)
+        dtype = _converted_type(head.get_column(head.columns[0]))
+        return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
+
+    def convert(self, frame: Frame) -> np.ndarray:
+        """Return the entries of the only column of a frame."""
+        column = frame.get_column(frame.columns[0])
+        if self.dtype != object:
+            return np.asarray(column.to_numpy(), self.dtype)
+        values = np.fromiter(column.to_list(), object, len(column))
+        values[column.is_null().to_numpy()] = None
+        return values
+
+
+def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
+    """Return the type of each column, object for objects that may be numbers.
+
+    Beside it is False if the column is an array of numpy, which has no nulls but NaN.
+    """
+    native = head.to_native()
+    dtypes = [*native.dtypes] if hasattr(native, "dtypes") else native.schema.types
+    seen: dict[Any, tuple[np.dtype, nw.dtypes.DType]] = {}
+    types, others = [], []
+    for j, dtype in enumerate(dtypes):
+        plain = isinstance(dtype, np.dtype)
+        key = j if plain and dtype.kind == "O" else dtype  # objects are of any kind
+        if key not in seen:
+            seen[key] = _type_of(head, j)
+        found, kind = seen[key]
+        if found.kind not in "biuf" and kind != nw.Object:
+            others.append(f"{head.columns[j]!r} ({found if found.kind == 'c' else kind})")
+        types.append((found, not plain))
+    if others:
+        complex_too = any(dtype.kind == "c" for dtype, _ in types)
+        raise InvalidDataError(
+            f"{'Complex data not supported: ' if complex_too else ''}{name} has columns that are "
+            f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
+        )
+    return types
+
+
+def _type_of(head: Frame, j: int) -> tuple[np.dtype, nw.dtypes.DType]:
+    """Return the types of a column to numpy and to narwhals; the first is void if unusable."""
+    column = head.get_column(head.columns[j])
+    kind = column.dtype
+    if kind.is_integer() or kind.is_float():
+        return np.dtype(str(kind).lower()), kind
+    if kind == nw.Boolean:
+        return np.dtype(bool), kind
+    if kind in (nw.Object, nw.Unknown, nw.Categorical):  # such as sparse columns of pandas
+        return _converted_type(column), kind
+    return np.dtype("V"), kind
+
+
+def _converted_type(column: nw.Series[Any]) -> np.dtype:
+    """Return the type to which a column is converted if it has no nulls."""
+    dtype: np.dtype = column[:0].to_numpy().dtype
+    return dtype
+
+
+def _by_pandas(frame: Frame, dtype: np.dtype, has_nulls: bool) -> np.ndarray:
+    options = {"na_value": np.nan} if has_nulls and dtype.kind == "f" else {}
+    rows: np.ndarray = frame.to_native().to_numpy(dtype=dtype, **options)
+    return rows
+
+
+def _as_they_are(frame: Frame) -> np.ndarray:
+    rows: np.ndarray = frame.to_numpy()
+    return rows
+
+
+def _without_nulls(frame: Frame) -> np.ndarray:
+    return _as_they_are(frame.select(nw.all().cast(nw.Float64)))
+
+
+def _from_objects(frame: Frame) -> np.ndarray:
+    rows = np.empty((len(frame), len(frame.columns)))
+    for j, column in enumerate(frame.columns):
+        series = frame.get_column(column)
+        values = np.array(series.to_numpy(), object)
+        values[series.is_null().to_numpy()] = np.nan
+        try:
+            rows[:, j] = values
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidDataError(
+                f"X holds objects that are not numbers, in column {column!r}: {error}; {_REMEDY}"
+            ) from None
+    return rows

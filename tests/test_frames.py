@@ -1,0 +1,392 @@
+"""Data frames of every library: the same bits as the array of the same data, slab by slab."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+)
+from streamgda.errors import InvalidDataError
+from streamgda.rows import as_source
+from streamgda.rows.columns import FeatureColumns
+
+N, D = 90, 3
+NAMES = ["length", "width", "height"]
+LABELS = np.array(["fir", "oak", "yew"])[np.arange(N) % 3]
+
+
+def rows(dtype: Any = np.float64) -> np.ndarray:
+    values = (
+        np.random.default_rng(4).normal(size=(N, D)) * 20 + 100 + 30 * (np.arange(N) % 3)[:, None]
+    )
+    return values.clip(0, 255).astype(dtype)
+
+
+X = rows()
+
+
+def arrow(X: np.ndarray) -> pa.Table:
+    return pa.table(dict(zip(NAMES, X.T.copy(), strict=True)))
+
+
+FRAMES = {
+    "pandas": lambda X: pd.DataFrame(X, columns=NAMES),
+    "pandas, nullable": lambda X: pd.DataFrame(X, columns=NAMES).convert_dtypes(),
+    "pandas, arrow": lambda X: arrow(X).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": lambda X: pl.DataFrame(X, schema=NAMES),
+    "polars, lazy": lambda X: pl.LazyFrame(X, schema=NAMES),
+    "arrow": arrow,
+    "arrow, batch": lambda X: arrow(X).to_batches()[0],
+}
+LAZY = "polars, lazy"
+every_frame = pytest.mark.parametrize("kind", FRAMES)
+
+
+SERIES = {
+    "pandas": pd.Series,
+    "pandas, object": lambda y: pd.Series(y, dtype=object),
+    "pandas, nullable": lambda y: pd.Series(y).convert_dtypes(),
+    "pandas, arrow": lambda y: pd.Series(y).convert_dtypes(dtype_backend="pyarrow"),
+    "pandas, category": lambda y: pd.Series(y).astype("category"),
+    "pandas, categorical": pd.Categorical,
+    "pandas, column": lambda y: pd.DataFrame({"y": y}),
+    "polars": pl.Series,
+    "polars, column": lambda y: pl.DataFrame({"y": y}),
+    "polars, lazy": lambda y: pl.LazyFrame({"y": y}),
+    "arrow, chunked": lambda y: pa.chunked_array([y[:40], y[40:]]),
+    "arrow, array": pa.array,
+    "arrow, dictionary": lambda y: pa.array(y).dictionary_encode(),
+    "arrow, column": lambda y: pa.table({"y": y}),
+}
+CATEGORIES = {
+    "categorical": lambda y: pl.Series(y, dtype=pl.Categorical),
+    "enum": lambda y: pl.Series(y, dtype=pl.Enum(["yew", "oak", "fir"])),
+}
+
+
+def same(found: ClassMoments, expected: ClassMoments) -> None:
+    np.testing.assert_array_equal(found.classes, expected.classes)
+    np.testing.assert_array_equal(found.class_count, expected.class_count)
+    np.testing.assert_array_equal(found.means, expected.means)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+@every_frame
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "int64", "bool"])
+def test_moments_are_those_of_the_array(kind: str, dtype: str) -> None:
+    values = rows(dtype) if dtype != "bool" else rows() > 128
+    source = as_source(FRAMES[kind](values))
+    assert (source.shape, source.dtype, source.feature_names) == ((N, D), dtype, (*NAMES,))
+    read = source.read(7, 30)
+    np.testing.assert_array_equal(read, values[7:30])
+    assert read.dtype == dtype
+    assert read.flags.c_contiguous
+    same(accumulate(source, LABELS), accumulate(values, LABELS))
+
+
+@every_frame
+@pytest.mark.parametrize("estimator", [GaussianNB(), QuadraticDiscriminantAnalysis()])
+def test_estimators_give_the_same_bits(kind: str, estimator: Any) -> None:
+    frame, y = FRAMES[kind](X), pl.Series(LABELS)
+    expected = estimator.fit(X, LABELS)
+    predictions = {
+        m: getattr(expected, m)(X) for m in ("predict", "predict_proba", "score_samples")
+    }
+    accuracy = expected.score(X, LABELS)
+    fitted = estimator.fit(frame, y)
+    assert fitted.feature_names_in_.tolist() == NAMES
+    for method, values in predictions.items():
+        found = getattr(fitted, method)(frame)
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, values)
+    assert fitted.score(frame, y) == accuracy
+    weight = np.arange(N) % 4
+    weighted = type(estimator)().fit(frame, y, sample_weight=pa.array(weight))
+    same(weighted.moments_, type(estimator)().fit(X, LABELS, sample_weight=weight).moments_)
+    wrong = FRAMES[kind](X[:, [1, 0, 2]])
+    renamed = getattr(wrong, "rename", None)
+    if kind in ("polars", LAZY):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fitted.predict(renamed({"length": "width", "width": "length"}))
+
+
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.parametrize("labels", ["strings", "integers", "dates"])
+def test_labels_of_every_kind(kind: str, labels: str) -> None:
+    days = np.array(["2020-02-29", "2021-01-01", "2019-01-01"], "M8[D]")
+    y = {"strings": LABELS, "integers": np.arange(N) % 3 + 2**53 + 1}.get(labels)
+    if y is None:
+        y = days.astype("M8[us]" if kind.startswith("pandas") else "M8[D]")[np.arange(N) % 3]
+    expected, found = accumulate(X, y), accumulate(X, SERIES[kind](y))
+    assert [str(label) for label in found.classes] == [
+        str(label) for label in expected.classes.astype(found.classes.dtype)
+    ]
+    np.testing.assert_array_equal(found.means, expected.means)
+    same(ClassMoments().update(X, SERIES[kind](y)), found)
+    fitted = GaussianNB().fit(FRAMES["polars"](X), SERIES[kind](y))
+    same(fitted.moments_, GaussianNB().fit(X, y).moments_)
+    assert GaussianNB().fit(X, y).score(X, SERIES[kind](y)) == GaussianNB().fit(X, y).score(X, y)
+
+
+@pytest.mark.parametrize("kind", CATEGORIES)
+def test_categories_become_their_values(kind: str) -> None:
+    same(accumulate(X, CATEGORIES[kind](LABELS)), accumulate(X, LABELS))
+
+
+@pytest.mark.parametrize("kind", ["pandas, nullable", "pandas, arrow", "polars", "arrow, array"])
+@pytest.mark.parametrize("values", [[3, None, 5], ["a", None, "b"], [True, None, False]])
+def test_null_labels_are_none(kind: str, values: list[Any]) -> None:
+    series = SERIES[kind](
+        values if kind.startswith(("polars", "arrow")) else np.array(values, object)
+    )
+    source = as_source(series, "y")
+    assert source.dtype == object
+    assert source.whole().tolist() == values
+    assert all(type(v) in (int, str, bool, type(None)) for v in source.whole())
+    with pytest.raises(InvalidDataError, match=r"y\["):
+        accumulate(X[:3], series)
+
+
+def test_nulls_in_dates_and_floats_keep_their_form() -> None:
+    dates = pl.Series([datetime.datetime(2020, 1, 1), None])
+    assert np.isnat(as_source(dates, "y").whole()).tolist() == [False, True]
+    assert np.isnan(as_source(pl.Series([1.0, None]), "y").whole()).tolist() == [False, True]
+
+
+NULLS = {
+    "a": [1, None, 3, 4, 5, 6],
+    "b": [0.5, 1.5, None, 2.5, 1.0, 3.0],
+    "c": [True, False, True, None, False, True],
+    "d": [7, 8, 9, 9, 8, 8],
+}
+WITH_NULLS = {
+    "pandas, nullable": pd.DataFrame(
+        {
+            k: pd.array(v, dtype=t)
+            for (k, v), t in zip(
+                NULLS.items(), ["Int8", "Float32", "boolean", "UInt16"], strict=True
+            )
+        }
+    ),
+    "pandas, arrow": pa.table(NULLS).to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas, objects": pd.DataFrame(NULLS).astype({"a": object, "c": object}),
+    "polars": pl.DataFrame(NULLS),
+    "polars, lazy": pl.LazyFrame(NULLS),
+    "arrow": pa.table(NULLS),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_NULLS)
+def test_nulls_are_missing_values(kind: str) -> None:
+    frame, y = WITH_NULLS[kind], np.array([0, 0, 0, 0, 1, 1])
+    values = np.array([[*row] for row in zip(*NULLS.values(), strict=True)], float)
+    source = as_source(frame)
+    assert source.dtype == np.float64
+    np.testing.assert_array_equal(source.read(0, 6), values)
+    np.testing.assert_array_equal(source.read(4, 6), values[4:])
+    same(accumulate(frame, y, on_invalid="skip"), accumulate(values, y, on_invalid="skip"))
+    with pytest.raises(InvalidDataError, match="NaN: row 1, column 0"):
+        accumulate(frame, y)
+
+
+def test_columns_of_several_types_have_the_common_type_of_numpy() -> None:
+    columns = {
+        "a": np.arange(6, dtype=np.int8),
+        "b": np.linspace(0, 1, 6, dtype=np.float32),
+        "c": np.arange(6) % 2 == 0,
+    }
+    expected = np.column_stack([v.astype(np.float32) for v in columns.values()])
+    for frame in (
+        pd.DataFrame(columns),
+        pl.DataFrame(columns),
+        pl.LazyFrame(columns),
+        pa.table(columns),
+    ):
+        source = as_source(frame)
+        assert source.dtype == np.float32
+        np.testing.assert_array_equal(source.read(1, 5), expected[1:5])
+        assert source.read(1, 5).dtype == np.float32
+    assert as_source(pl.DataFrame(columns).select("a", "c")).dtype == np.int8
+    nullable = pd.DataFrame(columns).convert_dtypes()
+    assert as_source(nullable[["a", "c"]]).dtype == np.int8
+
+
+REFUSED = {
+    "strings": (pd.DataFrame({"a": [1.0], "kind": ["x"]}), r"'kind' \(String\)"),
+    "categories": (pl.DataFrame({"kind": pl.Series(["x"], dtype=pl.Categorical)}), r"'kind' \(Cat"),
+    "decimals": (pa.table({"price": [decimal.Decimal("1.5")]}), r"'price' \(Decimal"),
+    "dates": (pl.LazyFrame({"day": [datetime.date(2020, 1, 1)]}), r"'day' \(Date\)"),
+    "complex": (
+        pd.DataFrame({"z": [1j]}),
+        r"Complex data not supported: X has.*'z' \(complex128\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_columns_that_are_not_numbers_are_named_with_a_remedy(what: str) -> None:
+    frame, pattern = REFUSED[what]
+    for use in (accumulate, GaussianNB().fit, ClassMoments().update):
+        with pytest.raises(InvalidDataError, match=pattern + ".*one-hot encode.*drop them"):
+            use(frame, [0])
+
+
+def test_other_frames_that_cannot_be_used() -> None:
+    with pytest.raises(InvalidDataError, match="several columns with the same name"):
+        accumulate(pd.DataFrame(X[:, :2], columns=["a", "a"]), LABELS)
+    with pytest.raises(InvalidDataError, match="objects that are not numbers, in column 'a'"):
+        accumulate(pd.DataFrame({"a": [1, object()]}), [0, 1])
+    with pytest.raises(InvalidDataError, match="some of whose names are strings"):
+        GaussianNB().fit(pd.DataFrame(X[:, :2], columns=["a", 1]), LABELS)
+    for kind, frame in FRAMES.items():
+        with pytest.raises(InvalidDataError, match="y is missing"):
+            accumulate(frame(X))
+        with pytest.raises(InvalidDataError, match="inconsistent numbers of samples"):
+            GaussianNB().fit(frame(X), LABELS[:-1])
+        fitted = GaussianNB().fit(X, LABELS)
+        with (
+            pytest.warns(UserWarning, match="fitted without feature names"),
+            pytest.raises(ValueError, match=r"2 features.*expecting 3 features|X has 2 features"),
+        ):
+            fitted.predict(_narrow(kind))
+
+
+def _narrow(kind: str) -> Any:
+    frame = FRAMES["polars" if kind.startswith("arrow") else kind](X)
+    return (
+        frame.select("length", "width")
+        if kind.startswith(("polars", "arrow"))
+        else frame[NAMES[:2]]
+    )
+
+
+def test_sparse_categorical_and_object_columns_of_numbers() -> None:
+    frame = pd.DataFrame(
+        {
+            "sparse": pd.arrays.SparseArray([0.0, 0.0, 1.5]),
+            "category": pd.Categorical([5, 6, 5]),
+            "object": pd.Series([1, 2.5, pd.NA], dtype=object),
+        }
+    )
+    source = as_source(frame)
+    np.testing.assert_array_equal(source.whole(), [[0, 5, 1], [0, 6, 2.5], [1.5, 5, np.nan]])
+
+
+def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 200_000
+    wide = np.arange(4 * n, dtype=np.uint8).reshape(n, 4)
+    y = np.arange(n) % 2
+    sizes = []
+    convert = FeatureColumns.convert
+
+    def counted(self: FeatureColumns, frame: Any) -> np.ndarray:
+        converted = convert(self, frame)
+        sizes.append(converted.nbytes)
+        return converted
+
+    expected = accumulate(wide, y)
+    fitted = GaussianNB().fit(wide, y)
+    predicted = fitted.predict(wide)
+    monkeypatch.setattr(FeatureColumns, "convert", counted)
+    monkeypatch.setattr("streamgda.engine.plan._COPIED_BYTES", 1 << 10)
+    monkeypatch.setattr("streamgda.rows.frames._BATCH_BYTES", 1 << 18)
+    for frame in (pd.DataFrame(wide), pl.DataFrame(wide), pl.LazyFrame(wide)):
+        sizes.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.testing.assert_array_equal(fitted.predict(frame), predicted)
+            same(GaussianNB().fit(frame, y).moments_, fitted.moments_)
+        same(accumulate(frame, y, max_memory="8MB"), expected)
+        assert len(sizes) >= 6
+        assert max(sizes) <= wide.nbytes // 2
+
+
+def test_batches_windows_and_searches_of_frames() -> None:
+    frame, y = pl.DataFrame(X, schema=NAMES), pl.Series(LABELS)
+    parts = [slice(0, 40), slice(40, 90)]
+    expected = accumulate([(X[p], LABELS[p]) for p in parts])
+    same(accumulate([(frame[p], y[p]) for p in parts]), expected)
+    same(accumulate([(frame[p].to_arrow(), y[p].to_arrow()) for p in parts]), expected)
+    done: list[Any] = []
+    accumulate([(frame, y)], progress=lambda *counts: done.append(counts[0]))
+    assert done[-1] == N
+    kept = (
+        GaussianNB()
+        .fit(frame, y)
+        .partial_fit(frame, y, half_life=30, sample_weight=pl.Series(np.ones(N)))
+    )
+    assert kept.class_count_.sum() < 2 * N
+    lazy = frame.lazy()
+    search = GaussianDiscriminantCV({"reg_param": [0.1]}, cv=3)
+    search.fit(lazy, lazy.select(pl.Series("kind", LABELS)))
+    assert search.predict(frame).tolist() == search.predict(frame.lazy()).tolist()
+
+
+def test_binarised_and_solved_rows_of_frames() -> None:
+    frame = pl.DataFrame(X, schema=NAMES)
+    weight = pd.Series(np.arange(N) % 2, dtype="Int64")
+    found = BernoulliNB(binarize=130.0).fit(frame, LABELS, sample_weight=weight)
+    expected = BernoulliNB(binarize=130.0).fit(X, LABELS, sample_weight=weight.to_numpy())
+    np.testing.assert_array_equal(found.feature_log_prob_, expected.feature_log_prob_)
+    from sklearn.covariance import EmpiricalCovariance
+
+    params: dict[str, Any] = {"solver": "lsqr", "covariance_estimator": EmpiricalCovariance()}
+    solved = LinearDiscriminantAnalysis(**params).fit(frame, LABELS)
+    np.testing.assert_array_equal(
+        solved.predict_proba(frame),
+        LinearDiscriminantAnalysis(**params).fit(X, LABELS).predict_proba(X),
+    )
+
+
+def test_float32_frames_have_float32_results_in_every_library() -> None:
+    for kind, frame in FRAMES.items():
+        values = frame(rows(np.float32))
+        assert GaussianNB().fit(values, LABELS).predict_proba(values).dtype == np.float32, kind
+
+
+def test_sources_of_frames_can_be_pickled() -> None:
+    for frame in FRAMES.values():
+        np.testing.assert_array_equal(
+            pickle.loads(pickle.dumps(as_source(frame(X)))).read(2, 5), X[2:5]
+        )
+
+
+def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> None:
+    path = tmp_path / "rows.parquet"
+    pl.DataFrame(X, schema=NAMES).with_columns(pl.Series("y", LABELS)).write_parquet(
+        path, row_group_size=20
+    )
+    lazy = pl.scan_parquet(path)
+    same(accumulate(lazy.select(NAMES), lazy.select("y")), accumulate(X, LABELS))
+    filtered = lazy.filter(pl.col("length") > 120)
+    kept = X[:, 0] > 120
+    same(
+        accumulate(filtered.select(NAMES), filtered.select("y")), accumulate(X[kept], LABELS[kept])
+    )
+
+
+def test_column_vectors_of_labels_beside_frames_are_warned_about() -> None:
+    from sklearn.exceptions import DataConversionWarning
+
+    with pytest.warns(DataConversionWarning):
+        same(
+            GaussianNB().fit(pl.DataFrame(X, schema=NAMES), LABELS[:, None]).moments_,
+            GaussianNB().fit(X, LABELS).moments_,
+        )
