@@ -39,7 +39,7 @@ def in_one_slab(X: Any) -> Any:
         return X if X.nbytes <= _PLANNED_BYTES else None
     if SparseRows.accepts(X):
         X = as_source(X)
-    small = isinstance(X, RowSource) and X.copied_bytes <= _COPIED_BYTES
+    small = isinstance(X, RowSource) and X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES
     return X.whole() if small else None
 
 

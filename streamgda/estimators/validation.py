@@ -64,6 +64,11 @@ def validate_labelled(
         return X, y
     X, y = as_numpy(X), as_numpy(y)
     if not adapter_of(X).checked_at_once:
+        if y is None:
+            raise InvalidDataError(
+                f"y is missing: {type(estimator).__name__} requires y to be passed, one label for "
+                f"each row, but the target y is None"
+            )
         y = column_or_1d(y, warn=True) if adapter_of(y).checked_at_once and np.ndim(y) == 2 else y
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).checked_at_once:
