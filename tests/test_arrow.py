@@ -31,6 +31,9 @@ import pyarrow.dataset as ds  # noqa: E402
 import pyarrow.feather as pf  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
+# Rows of files have names, those of arrays have none.
+pytestmark = pytest.mark.filterwarnings("ignore:X .*feature names")
+
 N = 1000
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N, 3))

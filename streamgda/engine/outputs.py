@@ -9,24 +9,58 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
 from streamgda.engine.requests import Scoring
-from streamgda.errors import CheckpointError, InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.errors import (
+    CheckpointError,
+    InvalidDataError,
+    InvalidParameterError,
+    SourceError,
+    SourceNotFoundError,
+)
+from streamgda.rows.arrow_writing import is_table_path, writing_table
 from streamgda.rows.geotiff import is_geotiff, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows
+from streamgda.runtime.parameters import shown
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
 from streamgda.storage.opening import check_target, local_path, open_node, writing
 from streamgda.storage.replacing import naming
+
+
+class FileOutput(NamedTuple):
+    """A kind of files that scores are written to.
+
+    Attributes
+    ----------
+    accepts : callable
+        Called with the destination; returns True if it is of this kind.
+    writing : callable
+        Called as ``writing(path, rows, width, dtype, asked)``; returns a context with an array to
+        write to, from the first row to the last.
+    opened : callable
+        Called with the path; returns what the caller gets.
+    """
+
+    accepts: Callable[[Any], bool]
+    writing: Callable[..., AbstractContextManager[Any]]
+    opened: Callable[[Any], Any]
+
+
+FILES: tuple[FileOutput, ...] = (
+    FileOutput(is_geotiff, writing_geotiff, open_raster),
+    FileOutput(is_table_path, writing_table, lambda path: path),
+)
 
 MARK = "streamgda_scores"  # the attribute of the array
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -133,13 +167,19 @@ class Output:
         asked: Scoring,
         fingerprint: Mapping[str, Any] | None = None,
     ) -> None:
+        self._out = out
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         if out is not None and self.array is None:
             check_target(out, "out")
+        self._kind = next((kind for kind in FILES if kind.accepts(out)), None)
+        if asked.keys and (self._kind is None or self._kind.writing is not writing_table):
+            raise InvalidParameterError(
+                f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
+                f"expected the path of a .parquet, .arrow or .csv file"
+            )
         self.grid = rows.grid
         self.done = 0
         self.kept: dict[str, Any] | None = None
-        self._out = out
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
         self._fingerprint = fingerprint
@@ -205,8 +245,8 @@ class Output:
         """Create an array for scores of that width and type, unless one exists."""
         if self.array is None and self._out is None:
             self.array = np.empty((*self.grid.shape, *width), dtype)
-        elif self.array is None and is_geotiff(self._out):
-            writing = writing_geotiff(self._out, self._rows, width, dtype, self._asked)
+        elif self.array is None and self._kind is not None:
+            writing = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
             self.array = self._file.enter_context(writing)
         elif self.array is None:
             import zarr  # noqa: PLC0415
@@ -243,7 +283,7 @@ class Output:
     @property
     def result(self) -> Any:
         """The array with the scores; a file is opened for reading."""
-        return open_raster(self._out) if is_geotiff(self._out) else self.array
+        return self.array if self._kind is None else self._kind.opened(self._out)
 
     def write(self, start: int, scores: np.ndarray) -> None:
         """Write scores of the rows from `start` on."""

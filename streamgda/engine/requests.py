@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,7 @@ class Scoring:
     name : str or None
     classes : ndarray or None
     fill : label or number, optional
+    keys : sequence of str
     fingerprint : dict, optional
     held : int
     max_memory : int or str, optional
@@ -142,6 +143,7 @@ class Scoring:
     name: str | None = None
     classes: np.ndarray | None = None
     fill: Any = None
+    keys: Sequence[str] = ()
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ def score(
     name: str | None = None,
     classes: np.ndarray | None = None,
     fill: Any = None,
+    keys: Sequence[str] | str | None = None,
     fingerprint: Mapping[str, Any] | None = None,
     held: int = 0,
     max_memory: int | str | None = None,
@@ -58,6 +59,8 @@ def score(
     name, classes, fill : str, ndarray, label or number; optional
         Name of the scores, classes to which their columns belong, and the result of invalid rows,
         for containers that keep them.
+    keys : sequence of str, optional
+        Columns of the table that is scored which are copied to a table of scores.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -79,12 +82,13 @@ def score(
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    if out is None and max_memory is None and not progress:
+    keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
+    if out is None and max_memory is None and not progress and not keys:
         whole = X if is_plain(X) else in_one_slab(X)
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
-        *(function, dtype, columns, labels, name, classes, fill),
+        *(function, dtype, columns, labels, name, classes, fill, keys),
         *(fingerprint, held, max_memory, progress),
     )
     rows = as_source(X)
@@ -99,7 +103,9 @@ def score(
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     """Score rows in this process, or by the workers of an active client."""
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
-    plan = plan_rows(rows, allowed_bytes(asked.max_memory), held, out_row_bytes=asked.row_bytes)
+    beside = [rows.keys(asked.keys)] if asked.keys else []
+    allowed = allowed_bytes(asked.max_memory)
+    plan = plan_rows(rows, allowed, held, beside=beside, out_row_bytes=asked.row_bytes)
     kept = None
     if asked.fingerprint and out is not None:
         kept = {**asked.fingerprint, "X": describe(rows)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
@@ -179,12 +179,13 @@ class MomentClassifier(SklearnExport, MomentLearner):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the probability of each class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -192,7 +193,7 @@ class MomentClassifier(SklearnExport, MomentLearner):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Probabilities.
         """
-        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill)
+        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
 
     def predict_log_proba(
         self,
@@ -203,12 +204,13 @@ class MomentClassifier(SklearnExport, MomentLearner):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -216,7 +218,7 @@ class MomentClassifier(SklearnExport, MomentLearner):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Log-probabilities.
         """
-        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill)
+        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
 
     def predict_joint_log_proba(
         self,
@@ -227,12 +229,13 @@ class MomentClassifier(SklearnExport, MomentLearner):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the joint log-likelihood ln p(x, y=k) of each class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -240,7 +243,9 @@ class MomentClassifier(SklearnExport, MomentLearner):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Joint log-likelihoods.
         """
-        return self._scored("predict_joint_log_proba", X, out, features, nodata, on_invalid, fill)
+        return self._scored(
+            "predict_joint_log_proba", X, out, features, nodata, on_invalid, fill, keys
+        )
 
     def score_samples(
         self,
@@ -251,12 +256,13 @@ class MomentClassifier(SklearnExport, MomentLearner):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the log-density ln p(x) of each row.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -264,7 +270,7 @@ class MomentClassifier(SklearnExport, MomentLearner):
         ndarray, shape (n_rows,); or as for `predict`
             Log-densities.
         """
-        return self._scored("score_samples", X, out, features, nodata, on_invalid, fill)
+        return self._scored("score_samples", X, out, features, nodata, on_invalid, fill, keys)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in _MODEL_METHODS or not hasattr(self, method) or options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -132,6 +133,7 @@ class GaussianClassifier(MomentClassifier):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the most probable class of each row, or a label for rejected rows.
 
@@ -159,6 +161,9 @@ class GaussianClassifier(MomentClassifier):
         fill : label or number, optional
             Result of invalid rows. For labels, one of the kind of the classes and none of them, by
             default -1, an empty string or NaT; otherwise a number, by default NaN.
+        keys : str or sequence of str, optional
+            Names of columns of the table that is scored, which are copied to an `out` that is a
+            table.
 
         Returns
         -------
@@ -171,7 +176,7 @@ class GaussianClassifier(MomentClassifier):
             For rows, an `out`, or a parameter that cannot be used.
         """
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
-        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill)
+        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
@@ -196,12 +201,13 @@ class GaussianClassifier(MomentClassifier):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the squared Mahalanobis distance to each class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -209,7 +215,7 @@ class GaussianClassifier(MomentClassifier):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Squared distances.
         """
-        return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill)
+        return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill, keys)
 
     def p_values(
         self,
@@ -220,6 +226,7 @@ class GaussianClassifier(MomentClassifier):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the share of each class that is further from its mean than the row.
 
@@ -228,7 +235,7 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -236,7 +243,7 @@ class GaussianClassifier(MomentClassifier):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             P-values.
         """
-        return self._scored("p_values", X, out, features, nodata, on_invalid, fill)
+        return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -340,12 +341,13 @@ class LinearDiscriminantAnalysis(
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Project rows on the directions that separate the classes best.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -369,4 +371,4 @@ class LinearDiscriminantAnalysis(
         function = partial(model.project, **options)
         width = scalings.shape[1]
         scorer = Scorer("project", function, model, None, width, options, method="transform")
-        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill)
+        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,7 +133,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         raise NotImplementedError
 
     def _scored(self, method: str, X: Any, out: Any, *reading: Any) -> Any:
-        """Score rows by a method; `reading` is features, nodata, on_invalid and fill."""
+        """Score rows by a method; `reading` is features, nodata, on_invalid, fill and keys."""
         return self._score_rows(self._scorer(method), X, out, *reading)
 
     def _score_rows(
@@ -145,6 +145,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         nodata: float | None,
         on_invalid: str,
         fill: Any,
+        keys: Sequence[str] | str | None,
     ) -> Any:
         X, nodata = as_rows(X, features, nodata)
         scorer = scorer.filling(row_rule(on_invalid, nodata, actions=SCORING), fill)
@@ -158,6 +159,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             name=scorer.method,
             classes=scorer.classes,
             fill=scorer.fill,
+            keys=keys,
             fingerprint=None if out is None else scorer.fingerprint,
             held=scorer.held,
         )
@@ -171,6 +173,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the most probable class of each row.
 
@@ -183,6 +186,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             result is lazy otherwise, block by block. On a cluster each chunk or shard is written
             by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
             far it has been written: if the process is stopped, the same call resumes there.
+            A path named ``.parquet``, ``.arrow`` or ``.csv`` gets a table with a column ``label``,
+            or one for each class, such as ``proba_oak``. It is moved into place when it is
+            complete; a run that is stopped starts again.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
         nodata : int or float, optional
@@ -193,6 +199,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         fill : label or number, optional
             Result of invalid rows. For labels, one of the kind of the classes and none of them, by
             default -1, an empty string or NaT; otherwise a number, by default NaN.
+        keys : str or sequence of str, optional
+            Names of columns of the table that is scored, which are copied to an `out` that is a
+            table.
 
         Returns
         -------
@@ -204,7 +213,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         InvalidDataError, InvalidParameterError
             For rows, an `out` or a `fill` that cannot be used.
         """
-        return self._scored("predict", X, out, features, nodata, on_invalid, fill)
+        return self._scored("predict", X, out, features, nodata, on_invalid, fill, keys)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose predicted class is right.
@@ -261,12 +270,13 @@ class DiscriminantMixin(RowClassifier):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the discriminants of the classes, or the log-odds of the second of two.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -274,7 +284,7 @@ class DiscriminantMixin(RowClassifier):
         ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
             Discriminants.
         """
-        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill)
+        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
 
 
 def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:

@@ -299,12 +299,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the most probable class of each row, as the best estimator does.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `GaussianDiscriminantAnalysis.predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict` of the best estimator
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -313,7 +314,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             Labels.
         """
         return self._best.predict(
-            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+            X,
+            out=out,
+            features=features,
+            nodata=nodata,
+            on_invalid=on_invalid,
+            fill=fill,
+            keys=keys,
         )
 
     def predict_proba(
@@ -325,12 +332,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the probability of each class, as the best estimator does.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -339,7 +347,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             Probabilities.
         """
         return self._best.predict_proba(
-            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+            X,
+            out=out,
+            features=features,
+            nodata=nodata,
+            on_invalid=on_invalid,
+            fill=fill,
+            keys=keys,
         )
 
     def predict_log_proba(
@@ -351,12 +365,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the logarithm of `predict_proba`, as the best estimator does.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -365,7 +380,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             Log-probabilities.
         """
         return self._best.predict_log_proba(
-            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+            X,
+            out=out,
+            features=features,
+            nodata=nodata,
+            on_invalid=on_invalid,
+            fill=fill,
+            keys=keys,
         )
 
     def decision_function(
@@ -377,12 +398,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the discriminants of the best estimator.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -391,7 +413,13 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             Discriminants, or log-odds of the second of two classes.
         """
         return self._best.decision_function(
-            X, out=out, features=features, nodata=nodata, on_invalid=on_invalid, fill=fill
+            X,
+            out=out,
+            features=features,
+            nodata=nodata,
+            on_invalid=on_invalid,
+            fill=fill,
+            keys=keys,
         )
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -240,12 +240,13 @@ class ThresholdClassifier(DiscriminantMixin):
         nodata: float | None = None,
         on_invalid: str = "raise",
         fill: Any = None,
+        keys: Sequence[str] | str | None = None,
     ) -> Any:
         """Return the log-odds less the threshold; above zero, the second class is predicted.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -253,7 +254,7 @@ class ThresholdClassifier(DiscriminantMixin):
         ndarray, shape (n_rows,); or as for `predict`
             Log-odds less the threshold.
         """
-        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill)
+        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         check_is_fitted(self)

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,22 @@ class ArrowRows(ForwardRows):
         skipped = self.values.largest_piece * self.row_bytes
         return skipped <= _SKIPPED_BYTES and len(pickle.dumps(self.values)) < _REFERENCE_BYTES
 
+    def keys(self, names: Sequence[str]) -> KeyRows:
+        """Return a source of other columns of the table, of any type."""
+        for name in names:
+            if name not in self.values.names:
+                raise InvalidParameterError(
+                    f"{self.values.title} has no column {name!r} for keys, but "
+                    f"{shown_names(self.values.names)}"
+                )
+        shape = (self.n_rows, len(names))
+        dtype = np.dtype(object)
+        return KeyRows(self.values, shape, dtype, "keys", start=self.start, fields=tuple(names))
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the rows are in this file, which must not be replaced."""
+        return path.resolve() in (Path(file.path).resolve() for file in self.values.files)
+
     def place(self, row: int, column: int | None = None) -> str:
         """Return the name, and the file and the row group that hold the row."""
         where = self.values.place(row)
@@ -110,6 +127,19 @@ class ArrowRows(ForwardRows):
         columns = Columns(list(self.fields), self._block_rows, numeric)
         for batch in self.values.batches(start, columns):
             yield as_matrix(batch.columns, self.dtype) if numeric else as_label_array(batch[0])
+
+
+@dataclass(frozen=True, repr=False)
+class KeyRows(ArrowRows):
+    """Columns of a table as they are stored: slabs are tables of pyarrow."""
+
+    def _blocks(self, start: int) -> Iterator[Any]:
+        return self.values.batches(start, Columns(list(self.fields), self._block_rows, False))
+
+    def _joined(self, parts: list[Any]) -> Any:
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.Table.from_batches(parts)
 
 
 def open_table(

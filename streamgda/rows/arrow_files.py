@@ -71,7 +71,7 @@ class Table:
         MissingLibraryError
             If pyarrow is not installed.
         """
-        ds = _dataset_library(str(path))
+        ds = tables_library(str(path))
         import pyarrow as pa  # noqa: PLC0415
 
         title = str(path)
@@ -282,7 +282,8 @@ def _holds_table(folder: Path) -> bool:
     return False
 
 
-def _dataset_library(path: str) -> Any:
+def tables_library(path: str) -> Any:
+    """Import `pyarrow.dataset`; the error names the extra, and `streamgda convert` for text."""
     try:
         return require("pyarrow.dataset", "arrow", f"tables such as {path}")
     except MissingLibraryError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple
@@ -92,6 +93,18 @@ class Format:
         """Yield the record batches of each piece of a file from the first on."""
         raise NotImplementedError
 
+    @classmethod
+    def writer(cls, path: str, name: str, schema: Any) -> AbstractContextManager[Any]:
+        """Return a context with an object that writes tables to a path.
+
+        Parameters
+        ----------
+        path, name : str
+            Where to write, and the name of the file, which may say more about the format.
+        schema : pyarrow.Schema
+        """
+        raise NotImplementedError
+
     def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
         """Return the bytes that decoding takes beside the batch that it yields.
 
@@ -131,6 +144,13 @@ class Parquet(Format):
             for group in range(first, groups.num_row_groups):
                 yield groups.iter_batches(columns.n_rows, row_groups=[group], **options)
 
+    @classmethod
+    def writer(cls, path: str, name: str, schema: Any) -> AbstractContextManager[Any]:
+        """Return a context with a writer of row groups."""
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        return pq.ParquetWriter(path, schema)
+
     def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
         """Return the bytes of a page, compressed and not, and of a dictionary for each column."""
         return min(3 * largest * row_bytes, 4 * _PAGE * n_columns) + _BUFFER * n_columns
@@ -169,6 +189,13 @@ class Arrow(Format):
             pa.ipc.open_file(opened, options=options) as file,
         ):
             yield file
+
+    @classmethod
+    def writer(cls, path: str, name: str, schema: Any) -> AbstractContextManager[Any]:
+        """Return a context with a writer of record batches."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.ipc.new_file(path, schema)
 
     def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
         """Return the bytes of a record batch, compressed and decompressed."""
@@ -241,6 +268,22 @@ class Text(Format):
             ) as batches,
         ):
             yield batches
+
+    @classmethod
+    @contextlib.contextmanager
+    def writer(cls, path: str, name: str, schema: Any) -> Iterator[Any]:
+        """Provide a writer of lines, packed if the name says so."""
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.csv as pc  # noqa: PLC0415
+
+        name = name.lower()
+        tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in name else ",")
+        packing = "gzip" if name.endswith(".gz") else None
+        with (
+            pa.output_stream(path, compression=packing) as opened,
+            pc.CSVWriter(opened, schema, write_options=tabs) as lines,
+        ):
+            yield lines
 
     def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
         """Return the bytes of the blocks that are parsed."""

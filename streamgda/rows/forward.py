@@ -128,13 +128,14 @@ class ForwardRows(RowSource):
                 f"{self.title} ends after {start + n_rows} rows; at least {stop} were expected: "
                 f"it changed while it was read"
             )
+        return self._joined(parts)
+
+    def _joined(self, parts: list[Any]) -> Any:
         if not parts:
             return np.empty((0, *self.shape[1:]), self.dtype)
         if len(parts) == 1:
             return parts[0]
-        join = np.ma.concatenate if any(map(is_masked, parts)) else np.concatenate
-        joined: np.ndarray = join(parts)
-        return joined
+        return (np.ma.concatenate if any(map(is_masked, parts)) else np.concatenate)(parts)
 
     def whole(self) -> np.ndarray:
         """Return all rows."""

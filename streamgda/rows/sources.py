@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -127,6 +128,19 @@ class RowSource:
         """Names of the features, if the container has them and all are strings."""
         return None
 
+    def keys(self, names: Sequence[str]) -> RowSource:
+        """Return a source of other columns of the same rows, which are copied beside their scores.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows are not those of a table.
+        """
+        raise InvalidParameterError(
+            f"keys={shown(names)} names columns of the table that is scored, and {self.title} is "
+            f"no table in a file; open one with open_store"
+        )
+
     @property
     def nodata(self) -> float | None:
         """Number that marks missing measurements, if the container names one."""
@@ -159,6 +173,10 @@ class RowSource:
             Scores of invalid rows.
         """
         return scores
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the rows are in this file, which must not be replaced."""
+        return False
 
     @property
     def shareable(self) -> bool:

@@ -1,0 +1,151 @@
+"""Tables as destinations of scores: Parquet, Arrow or text, beside key columns.
+
+A table is moved into place when it is complete. It is not resumed: a run that was stopped leaves
+the old contents of the path, if there were any, and starts again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidParameterError
+from streamgda.rows.arrow_files import shown_names, tables_library
+from streamgda.rows.arrow_formats import Format, format_of
+from streamgda.rows.sources import RowSource
+from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import replacing
+
+_GROUP_ROWS = 1 << 16  # that are written together, at least: row groups of Parquet
+
+# Names of scores in columns, where they are others than those of the methods.
+_NAMES = {
+    "decision_function": "decision",
+    "p_values": "p_value",
+    "score_samples": "log_density",
+    "transform": "component",
+}
+
+
+def is_table_path(out: Any) -> bool:
+    """Return whether scores go to a table, by the name of the path."""
+    path = local_path(out)
+    return path is not None and format_of(str(path)) is not None and not path.is_dir()
+
+
+@contextlib.contextmanager
+def writing_table(
+    path: Any, rows: RowSource, width: tuple[int, ...], dtype: np.dtype, asked: Any
+) -> Iterator[TableWriter]:
+    """Yield a table to write to; on leaving without an error it is moved to `path`.
+
+    Parameters
+    ----------
+    path : path
+    rows : RowSource
+        The rows that are scored.
+    width : tuple of int
+    dtype : dtype
+    asked : Scoring
+        The scores, and the names of the columns that are copied from the table of the rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows have no such columns.
+    MissingLibraryError
+        If pyarrow is not installed.
+    """
+    tables_library(str(path))
+    kind = format_of(str(path))
+    assert kind is not None  # it is that of a table
+    keys = rows.keys(asked.keys) if asked.keys else None
+    names = [*asked.keys, *column_names(asked)]
+    if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
+        raise InvalidParameterError(
+            f"{path} would have the columns {shown_names(names)}, a row for each of the rows of "
+            f"shape {rows.grid.shape}; expected different names, and rows in one dimension"
+        )
+    if rows.holds(Path(path)):
+        raise InvalidParameterError(f"{path} holds the rows that are scored; name another path")
+    with replacing(Path(path)) as partial:
+        writer = TableWriter(kind, str(partial), str(path), (rows.n_rows, *width), names, keys)
+        with writer.opened:
+            yield writer
+            writer.flush()
+
+
+class TableWriter:
+    """A table that is written in the order of its rows.
+
+    Parameters
+    ----------
+    kind : type of Format
+    partial, path : str
+        Where to write, and the name of the file.
+    shape : tuple of int
+        Shape of all scores.
+    names : list of str
+        Names of the columns.
+    keys : RowSource or None
+        The first columns of each row.
+    """
+
+    def __init__(
+        self,
+        kind: type[Format],
+        partial: str,
+        path: str,
+        shape: tuple[int, ...],
+        names: list[str],
+        keys: Any,
+    ) -> None:
+        self.shape = shape
+        self.opened = contextlib.ExitStack()
+        self._kind, self._paths, self._names, self._keys = kind, (partial, path), names, keys
+        self._waiting: list[Any] = []
+        self._writer: Any = None
+
+    def __setitem__(self, box: tuple[slice], scores: np.ndarray) -> None:
+        """Write the scores of the next rows."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        columns = [pa.array(column) for column in ([scores] if scores.ndim == 1 else scores.T)]
+        if self._keys is not None:
+            keys = self._keys.read(box[0].start, box[0].stop)
+            columns = [*keys.columns, *columns]
+        self._waiting.append(pa.table(columns, self._names))
+        if sum(map(len, self._waiting)) >= _GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait for others."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        if not self._waiting:
+            return
+        table, self._waiting = pa.concat_tables(self._waiting).combine_chunks(), []
+        if self._writer is None:
+            writer = self._kind.writer(*self._paths, table.schema)
+            self._writer = self.opened.enter_context(writer)
+        self._writer.write_table(table)
+
+
+def column_names(asked: Any) -> list[str]:
+    """Return the names of the columns of scores.
+
+    They are ``label``; or the name of the scores, followed by the class that a column is of, such
+    as ``proba_oak``, or else by its number.
+    """
+    if asked.labels is not None:
+        return ["label"]
+    method = asked.name or "score"
+    name = _NAMES.get(method, method.removeprefix("predict_"))
+    if asked.columns is None:
+        return [name]
+    classes = range(asked.columns) if asked.classes is None else asked.classes.tolist()
+    return [f"{name}_{label}" for label in classes]

@@ -1,0 +1,159 @@
+"""Labels and scores written to Parquet, Arrow and text files, beside keys."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, accumulate, open_store
+from streamgda.errors import InvalidParameterError, MissingLibraryError
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pc  # noqa: E402
+import pyarrow.feather as pf  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+# Rows of files have names, those of arrays have none.
+pytestmark = pytest.mark.filterwarnings("ignore:X .*feature names")
+
+N = 300
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, 3))
+Y = np.array(["oak", "elm", "ash"])[np.arange(N) % 3]
+IDS = [f"plot {number}" for number in range(N)]
+TIMES = [None, *(datetime.datetime(2020, 1, 1) + datetime.timedelta(n) for n in range(1, N))]
+TABLE = pa.table(
+    {"id": IDS, "a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "day": TIMES, "y": Y, "count": range(N)}
+)
+READERS: dict[str, Any] = {
+    "p.parquet": pq.read_table,
+    "p.csv": pc.read_csv,
+    "p.csv.gz": pc.read_csv,
+    "p.tsv": lambda path: pc.read_csv(path, parse_options=pc.ParseOptions(delimiter="\t")),
+    "p.arrow": pf.read_table,
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> GaussianNB:
+    return GaussianNB().fit(X, Y)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Any:
+    pq.write_table(TABLE, tmp_path / "rows.parquet", row_group_size=70)
+    return open_store(tmp_path / "rows.parquet", y=None, features=["a", "b", "c"])[0]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_labels_beside_keys(
+    tmp_path: Path, model: GaussianNB, rows: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 24 * 100)
+    monkeypatch.setattr("streamgda.rows.arrow_writing._GROUP_ROWS", 120)
+    path = tmp_path / name
+    assert model.predict(rows, out=path, keys=["id", "day", "count"]) == path
+    found = READERS[name](path)
+    assert found.column_names == ["id", "day", "count", "label"]
+    assert found["label"].to_pylist() == model.predict(X).tolist()
+    assert found["id"].to_pylist() == IDS
+    assert found["count"].to_pylist() == list(range(N))
+    assert found["day"].null_count == 1
+    assert found["day"][5].as_py() == TIMES[5]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"rows.parquet", name}
+
+
+@pytest.mark.parametrize(
+    ("method", "columns"),
+    [
+        ("predict_proba", ["proba_ash", "proba_elm", "proba_oak"]),
+        ("predict_log_proba", ["log_proba_ash", "log_proba_elm", "log_proba_oak"]),
+        ("predict_joint_log_proba", [f"joint_log_proba_{name}" for name in ("ash", "elm", "oak")]),
+        ("score_samples", ["log_density"]),
+    ],
+)
+def test_scores_have_the_names_of_classes(
+    tmp_path: Path, model: GaussianNB, rows: Any, method: str, columns: list[str]
+) -> None:
+    getattr(model, method)(rows, out=tmp_path / "p.parquet", keys="id")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["id", *columns]
+    values = np.column_stack([found[name] for name in columns])
+    np.testing.assert_array_equal(values, getattr(model, method)(X).reshape(N, -1))
+
+
+def test_scores_of_discriminants(tmp_path: Path) -> None:
+    two = LinearDiscriminantAnalysis().fit(X, np.arange(N) % 2)
+    two.decision_function(X, out=tmp_path / "p.csv")
+    assert pc.read_csv(tmp_path / "p.csv").column_names == ["decision"]
+    three = LinearDiscriminantAnalysis().fit(X, Y)
+    three.transform(X, out=tmp_path / "p.csv")
+    found = pc.read_csv(tmp_path / "p.csv")
+    assert found.column_names == ["component_0", "component_1"]
+    np.testing.assert_allclose(found["component_1"], three.transform(X)[:, 1], rtol=1e-12)
+
+
+def test_scores_of_arrays_and_dask_arrays(tmp_path: Path, model: GaussianNB) -> None:
+    for source in (X, da.from_array(X, chunks=(90, 3))):
+        model.predict(source, out=str(tmp_path / "p.parquet"))
+        found = pq.read_table(tmp_path / "p.parquet")
+        assert found["label"].to_pylist() == model.predict(X).tolist()
+        with pytest.raises(InvalidParameterError, match=r"keys=\('id',\) names columns of the tab"):
+            model.predict(source, out=tmp_path / "p.parquet", keys="id")
+
+
+def test_filled_rows(tmp_path: Path, model: GaussianNB) -> None:
+    holes = X.copy()
+    holes[7, 1] = np.nan
+    model.predict(holes, out=tmp_path / "p.csv", on_invalid="fill", fill="unknown")
+    found = pc.read_csv(tmp_path / "p.csv")["label"].to_pylist()
+    assert found[7] == "unknown"
+    assert found[:7] == model.predict(X[:7]).tolist()
+
+
+def test_a_run_that_is_stopped_leaves_the_old_table(
+    tmp_path: Path, model: GaussianNB, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 24 * 50)
+    path = tmp_path / "p.csv"
+    path.write_text("old")
+    (tmp_path / "rows.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes()[:5000])
+    with pytest.raises(OSError, match=r"rows.parquet"):
+        model.predict(rows, out=path)
+    assert path.read_text() == "old"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"rows.parquet", "p.csv"}
+
+
+def test_wrong_destinations(
+    tmp_path: Path, model: GaussianNB, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidParameterError, match=r"rows.parquet holds the rows that are scored"):
+        model.predict(rows, out=tmp_path / "rows.parquet")
+    with pytest.raises(
+        InvalidParameterError, match=r"no column 'z' for keys, but id, a, b, c, day"
+    ):
+        model.predict(rows, out=tmp_path / "p.parquet", keys=["id", "z"])
+    with pytest.raises(InvalidParameterError, match=r"the columns id, id, label, a row for each"):
+        model.predict(rows, out=tmp_path / "p.parquet", keys=["id", "id"])
+    for out in (None, tmp_path / "p.zarr"):
+        with pytest.raises(
+            InvalidParameterError, match=r"keys=\('id',\) are columns of a table, a"
+        ):
+            model.predict(rows, out=out, keys="id")
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(MissingLibraryError, match=r'p.parquet need pyarrow, .* "streamgda\[arrow'):
+        model.predict(X, out=tmp_path / "p.parquet")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+def test_tables_go_from_file_to_file(tmp_path: Path, model: GaussianNB, rows: Any) -> None:
+    model.predict_proba(rows, out=tmp_path / "p.parquet", keys="y")
+    scores, y = open_store(tmp_path / "p.parquet")
+    assert scores.feature_names == ("proba_ash", "proba_elm", "proba_oak")
+    assert accumulate(scores, y).class_count.tolist() == [100, 100, 100]
