@@ -199,8 +199,7 @@ def test_long_lists_of_names_are_shortened():
 
 
 def test_features_that_no_name_identifies_are_refused():
-    twice = FRAME.set_axis(["length", "width", "width"], axis=1)
-    moments = accumulate(twice, LABELS)
+    moments = accumulate(stored(FRAME, ["length", "width", "width"]), LABELS)
     with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
         moments.select_features(["height", "length", "width"])
     with pytest.raises(InvalidParameterError, match="no names; give numbers from 0 to 2"):
@@ -338,6 +337,8 @@ def test_searches_and_thresholds_have_the_names():
         assert fitted.feature_names_in_.tolist() == [*NAMES]
         with pytest.raises(ValueError, match="same order"):
             fitted.predict(TURNED)
+    assert not hasattr(threshold.fit(ROWS[two], LABELS[two]), "feature_names_in_")
+    assert not hasattr(search.fit(ROWS[two], LABELS[two]), "feature_names_in_")
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -200,7 +200,8 @@ class ThresholdClassifier(DiscriminantMixin):
         learnt["n_features_in_"] = fitted.n_features_in_
         if hasattr(fitted, "feature_names_in_"):
             learnt["feature_names_in_"] = fitted.feature_names_in_
-        self.__dict__ |= learnt  # at once, whatever exception from outside arrives
+        before = {k: v for k, v in vars(self).items() if k != "feature_names_in_"}
+        self.__dict__ = before | learnt  # at once, whatever exception from outside arrives
         return self
 
     def _costs_of(self, fitted: GaussianClassifier) -> tuple[float, float]:

@@ -18,6 +18,9 @@ Every format version that was ever released stays readable. A change of the form
 - adds a folder of golden files to ``tests/golden``, written by ``make.py`` there. The folders of
   older versions never change, and ``tests/test_golden.py`` reads all of them.
 
+An attribute that objects gain, such as names of features, is no change of the format if files
+without it have a meaning; ``tests/golden/names`` has files with names.
+
 Versions that are not in the table (those of a newer streamgda) are refused.
 
 3. Arrays have no attributes: the description of another file with equal arrays is not noticed.
