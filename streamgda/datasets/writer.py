@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
 from streamgda.runtime.parameters import as_flag
-from streamgda.storage.opening import locate, open_node, open_zarr, writing
+from streamgda.storage.opening import as_target, locate, open_node, open_zarr, writing
 from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zar
     if path is None:
         with writing(store):
             _check_store(store, overwrite, sources)
-            group = zarr.create_group(_location(store), overwrite=overwrite)
+            group = zarr.create_group(as_target(store, "store"), overwrite=overwrite)
         yield group
         return
     from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
@@ -75,12 +75,6 @@ def _local_path(store: Any) -> Path | None:
     inner = store.path if isinstance(store, zarr.Group) else ""
     root = store.store if isinstance(store, zarr.Group) else store
     return Path(root.root, inner).resolve() if isinstance(root, zarr.storage.LocalStore) else None
-
-
-def _location(store: Any) -> Any:
-    import zarr  # noqa: PLC0415
-
-    return store.store_path if isinstance(store, zarr.Group) else store
 
 
 def _check_path(path: Path, overwrite: bool) -> None:

@@ -34,7 +34,7 @@ from streamgda.rows.stores import StoredRows
 from streamgda.runtime.parameters import shown
 from streamgda.storage.checks import check_whole
 from streamgda.storage.locks import locked
-from streamgda.storage.opening import check_target, local_path, open_node, writing
+from streamgda.storage.opening import as_target, creating, local_path, open_node, writing
 from streamgda.storage.replacing import naming
 
 
@@ -167,10 +167,10 @@ class Output:
         asked: Scoring,
         fingerprint: Mapping[str, Any] | None = None,
     ) -> None:
-        self._out = out
         self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
         if out is not None and self.array is None:
-            check_target(out, "out")
+            out = as_target(out, "out")
+        self._out = out
         self._kind = next((kind for kind in FILES if kind.accepts(out)), None)
         if asked.keys and (self._kind is None or self._kind.writing is not writing_table):
             raise InvalidParameterError(
@@ -251,15 +251,16 @@ class Output:
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
-            self.array = zarr.create_array(
-                self._out,
-                shape=(*self.grid.shape, *width),
-                chunks=(*self.grid.in_slabs(slab_rows).chunks, *width),
-                # Fixed-width strings are not in the specification of zarr v3; others are.
-                dtype=str if dtype.kind == "U" else dtype,
-                attributes=self._mark() if _replaceable(self._out) else {},
-                overwrite=False,
-            )
+            with creating(self._out, "out"):
+                self.array = zarr.create_array(
+                    self._out,
+                    shape=(*self.grid.shape, *width),
+                    chunks=(*self.grid.in_slabs(slab_rows).chunks, *width),
+                    # Fixed-width strings are not in the specification of zarr v3; others are.
+                    dtype=str if dtype.kind == "U" else dtype,
+                    attributes=self._mark() if _replaceable(self._out) else {},
+                    overwrite=False,
+                )
             _remove_left_over(self.array)
         else:
             self._write_mark()

@@ -19,7 +19,7 @@ from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
-from streamgda.storage.opening import check_target
+from streamgda.storage.opening import as_target, creating
 
 _BLOCK = 1 << 11  # rows that share a random stream
 _SLAB_BYTES = 1 << 22  # rows that are drawn at a time, at least a block
@@ -197,10 +197,11 @@ def _targets(out: Any, shape: tuple[int, int], labels: np.dtype, slab_rows: int)
                 f"and floating-point numbers"
             )
         return out, np.empty(shape[0], labels)
-    check_target(out, "out")
     import zarr  # noqa: PLC0415
 
-    group = zarr.create_group(out)
+    target = as_target(out, "out")
+    with creating(target, "out"):
+        group = zarr.create_group(target)
     rows = min(slab_rows, shape[0])
     X = group.create_array("X", shape=shape, chunks=(rows, shape[1]), dtype=np.float64)
     # Strings of fixed width have no specification in zarr v3; those of any width do.

@@ -15,7 +15,7 @@ from streamgda.rows.masked import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
-from streamgda.storage.opening import open_node
+from streamgda.storage.opening import named, open_node
 
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
@@ -50,7 +50,8 @@ class StoredRows(RowSource):
     @property
     def title(self) -> str:
         """The name, with the path of the array or the type of the store."""
-        return f"{self.name} ({getattr(self.values, 'store_path', type(self.values).__name__)})"
+        where = getattr(self.values, "store_path", None)
+        return f"{self.name} ({type(self.values).__name__ if where is None else named(where)})"
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -121,7 +122,8 @@ def is_reference(array: Any) -> bool:
     if type(getattr(array, "store", None)).__name__ == "MemoryStore":
         return False
     try:
-        return len(pickle.dumps(array)) < _REFERENCE_BYTES
+        pickled = pickle.dumps(array)
+        return len(pickled) < _REFERENCE_BYTES and _is_found(pickle.loads(pickled))
     except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
         return False
 
@@ -163,6 +165,7 @@ def open_arrays(
     import zarr  # noqa: PLC0415
 
     node = open_node(path, missing=missing, storage_options=storage_options)
+    path = named(path)
     if not isinstance(node, zarr.Group):
         if y is None:
             return node, None
@@ -187,6 +190,18 @@ def _member(group: Any, path: Any, name: str, what: str) -> Any:
     except Exception:
         others = "others that cannot be listed"
     raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
+
+
+def _is_found(copied: Any) -> bool:
+    """Return whether the copy of an array has a store with its metadata.
+
+    Stores in the memory of a process may be pickled without their contents, as Icechunk's.
+    """
+    import zarr  # noqa: PLC0415
+
+    if isinstance(copied, zarr.Array) and not isinstance(copied.store, zarr.storage.LocalStore):
+        zarr.open_array(copied.store_path, mode="r")
+    return True
 
 
 def _is_group(X: Any) -> bool:

@@ -49,7 +49,15 @@ from streamgda.errors import (
 )
 from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage.checks import MOST_METADATA
-from streamgda.storage.opening import close, local_path, open_zarr, reread_if_replaced, writing
+from streamgda.storage.opening import (
+    as_target,
+    close,
+    described,
+    local_path,
+    open_zarr,
+    reread_if_replaced,
+    writing,
+)
 from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
 
@@ -274,10 +282,10 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
     """Create a group, which at a path replaces the existing one once it is complete."""
     import zarr  # noqa: PLC0415
 
-    _check_replaceable(store)
     path = local_path(store)
+    target = store if path is not None else as_target(store, "store")
+    _check_replaceable(target)
     if path is None:
-        target = store.store_path if isinstance(store, zarr.Group) else store
         yield zarr.create_group(target, attributes=attributes, overwrite=True)
         return
     from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
@@ -313,7 +321,7 @@ def _is_ours(store: Any) -> bool:
 
 
 def _is_empty(store: Any) -> bool:
-    with _opened(store) as group:
+    with described(store) as group:
         return not [*group.keys()]
 
 

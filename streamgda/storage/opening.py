@@ -21,6 +21,8 @@ from streamgda.runtime.parameters import check_type
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
+_LONGEST = 200  # characters of a name in a message
+
 
 def open_node(
     store: Any,
@@ -34,7 +36,7 @@ def open_node(
 
     Parameters
     ----------
-    store : path, URL, zarr store or zarr group
+    store : path, URL, zarr store or group, session of Icechunk, or store of obstore
     missing : {"fill", "error"}
         Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
         chunks that hold nothing else, or an error when it is read.
@@ -63,18 +65,20 @@ def open_node(
 
         guard = Complete
     options: dict[str, Any] = {"storage_options": storage_options, "guard": guard, "mode": mode}
+    store = zarr_store(store, read_only=mode == "r")
     try:
         return with_retries(lambda: open_zarr(store, **options))
     except SourceNotFoundError:
         raise
     except FileNotFoundError as error:
         kind = SourceNotFoundError if local_path(store) is None else SourceError
-        raise kind(f"{store} holds no zarr group or array: {brief(error)}") from error
+        raise kind(f"{named(store)} holds no zarr group or array: {brief(error)}") from error
     except Exception as error:  # the kind depends on the store
         path = local_path(store)
         other = path is not None and path.is_file() and path.suffix.lower() != ".zip"
         advice = "; `streamgda convert` makes zarr of files of other kinds" if other else ""
-        raise SourceError(f"{store} cannot be opened as zarr: {brief(error)}{advice}") from error
+        message = f"{named(store)} cannot be opened as zarr: {brief(error)}{advice}"
+        raise SourceError(message) from error
 
 
 @contextlib.contextmanager
@@ -109,16 +113,97 @@ def described(store: Any) -> Iterator[Any]:
         raise SourceError(f"{store} cannot be described: {brief(error)}") from error
 
 
-def check_target(store: Any, name: str) -> None:
-    """Raise `TypeError` unless zarr can create arrays in such an object."""
+def as_target(store: Any, name: str) -> Any:
+    """Return the store, or the place in one, where zarr can create a group or an array.
+
+    Parameters
+    ----------
+    store : path, URL, zarr store or group, session of Icechunk, store of obstore or fsspec
+    name : str
+        Name of the parameter, in errors.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    SourceError
+        If the store cannot be written.
+    """
     import zarr  # noqa: PLC0415
 
+    found = zarr_store(store, read_only=False)
+    found = found.store_path if isinstance(found, zarr.Group) else found
     kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
-    if type(store).__name__ != "FSMap":  # of fsspec
-        check_type(name, store, kinds, "an array, or a path or zarr store to create one in")
+    if type(found).__name__ != "FSMap":  # of fsspec
+        check_type(name, found, kinds, "an array, or a path or zarr store to create one in")
+    inner = found.store if isinstance(found, zarr.storage.StorePath) else found
+    if isinstance(inner, zarr.abc.store.Store) and not inner.supports_writes:
+        raise SourceError(
+            f"{name} is a {type(inner).__name__}, which refers to other files and cannot be "
+            f"written; pass a path or another store"
+        )
+    if getattr(inner, "read_only", False) or getattr(store, "read_only", False):
+        raise SourceError(
+            f"{name} is a read-only {type(inner).__name__}; open it for writing (a session of "
+            f"Icechunk by repository.writable_session, again after each commit)"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def creating(store: Any, name: str) -> Iterator[None]:
+    """Enter a context in which zarr creates a node where no other may exist.
+
+    Raises
+    ------
+    SourceError
+        If there is one.
+    """
+    import zarr  # noqa: PLC0415
+
+    errors = zarr.errors
+    kinds = (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError)
+    try:
+        yield
+    except kinds:
+        raise SourceError(
+            f"{name}={named(store)} exists already; choose another path, or remove it first"
+        ) from None
+
+
+def named(store: Any) -> str:
+    """Return the name of a store in a message, on one line; its type if that is long."""
+    text = str(store)
+    return text if len(text) <= _LONGEST and text.isprintable() else type(store).__name__
 
 
 # --- the one way to a zarr store ----------------------------------------------------------------
+
+
+def zarr_store(store: Any, *, read_only: bool = True) -> Any:
+    """Return the zarr store of a session or a store of obstore, and anything else as it is.
+
+    Neither Icechunk nor obstore is imported.
+
+    Raises
+    ------
+    SourceError
+        For a dataset of xarray, which is no store.
+    """
+    import zarr  # noqa: PLC0415
+
+    if isinstance(store, str | os.PathLike | zarr.Group | zarr.Array | zarr.storage.StorePath):
+        return store
+    if isinstance(getattr(store, "store", None), zarr.abc.store.Store):  # a session of Icechunk
+        return store.store
+    if any(kind.__module__.startswith("obstore.") for kind in type(store).__mro__):
+        return zarr.storage.ObjectStore(store, read_only=read_only)
+    if hasattr(store, "data_vars"):
+        raise SourceError(
+            f"a {type(store).__name__} of xarray is no store: pass its arrays themselves, or the "
+            f"ManifestStore of a virtual one, which a parser of VirtualiZarr returns"
+        )
+    return store
 
 
 def open_zarr(
@@ -163,6 +248,7 @@ def locate(
     """Return a zarr store and the path of a node in it; parameters as of `open_zarr`."""
     import zarr  # noqa: PLC0415
 
+    store = zarr_store(store, read_only=read_only)
     if isinstance(store, zarr.Group | zarr.Array):
         store = store.store_path
     if isinstance(store, zarr.storage.StorePath):
