@@ -122,6 +122,19 @@ def snapshot(estimator):
     return held
 
 
+def refuses(error, match, estimator, method, *arguments, **keywords):
+    """Check that the call raises that error, and leaves the estimator unchanged."""
+
+    def call():
+        result = getattr(estimator, method)(*arguments, **keywords)
+        return result.compute() if hasattr(result, "compute") else result
+
+    before = snapshot(estimator)
+    with pytest.raises(error, match=match):
+        call()
+    assert snapshot(estimator) == before
+
+
 KINDS = ["numpy", "frame", "zarr", "dask"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from samples import KINDS, blobs, held, snapshot
+from samples import KINDS, blobs, held, refuses
 from scipy import sparse
 
 from streamgda import (
@@ -43,19 +43,6 @@ def fitted():
 @pytest.fixture
 def small_slabs(monkeypatch):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
-
-
-def refuses(error, match, estimator, method, *arguments, **keywords):
-    """Check that the call raises that error, and leaves the estimator unchanged."""
-
-    def call():
-        result = getattr(estimator, method)(*arguments, **keywords)
-        return result.compute() if hasattr(result, "compute") else result
-
-    before = snapshot(estimator)
-    with pytest.raises(error, match=match):
-        call()
-    assert snapshot(estimator) == before
 
 
 # --- values -----------------------------------------------------------------------------------
@@ -381,84 +368,6 @@ def test_memory_budgets_that_are_too_small():
     X, y = (held(array, "zarr") for array in blobs())
     with pytest.raises(MemoryBudgetError, match=r"needs .* MB .* allows 1.0 MB.*larger max_memory"):
         accumulate(X, y, max_memory="1MB")
-
-
-def test_out_that_does_not_fit(fitted):
-    X, _ = blobs()
-    match = r"out has shape \(9,\) and dtype int64, expected shape \(300,\)"
-    for kind in ("numpy", "zarr"):
-        refuses(InvalidDataError, match, fitted, "predict", X, out=held(np.arange(9), kind))
-    match = r"dtype int64, expected .* a dtype that holds float64"
-    out = np.empty((300, 3), np.int64)
-    refuses(InvalidDataError, match, fitted, "predict_proba", X, out=out)
-    match = r"out has shape \(300, 3\) and dtype int64, expected shape \(300,\)"
-    refuses(InvalidDataError, match, fitted, "predict", held(X, "dask"), out=out)
-
-
-def outputs(shape, dtype):
-    out = np.empty(shape, dtype)
-    # Strings of fixed width have no specification in zarr v3.
-    return [out] if out.dtype.kind in "US" else [out, zarr.create_array({}, data=out)]
-
-
-@EVERY_KIND
-@pytest.mark.parametrize(
-    ("labels", "dtype", "lost"),
-    [
-        ([0, 200, 400], "i1", "200"),
-        ([0, 200, 400], "u1", "400"),
-        ([0, 200, 400], "U2", "200"),
-        ([0, 2**53 + 1, 2], "f8", "9007199254740993"),
-        (["setosa", "b", "c"], "U2", "setosa"),
-        ([b"setosa", b"b", b"c"], "S2", "b'setosa'"),
-        (["a", "b", "c"], "i8", "a"),
-    ],
-)
-def test_outputs_that_cannot_hold_every_class(kind, labels, dtype, lost):
-    X, y = blobs()
-    fitted = GaussianNB().fit(X, np.array(labels)[y])
-    for out in outputs(300, dtype):
-        kept = np.array(out[...])
-        match = re.escape(f"dtype {out.dtype}, expected shape (300,) and a dtype that holds ")
-        match += f".* labels such as {re.escape(lost)}"
-        refuses(InvalidDataError, match, fitted, "predict", held(X, kind), out=out)
-        np.testing.assert_array_equal(out[...], kept)
-
-
-@EVERY_KIND
-def test_outputs_that_hold_every_class(kind):
-    X, y = blobs()
-    fitted = GaussianNB().fit(X, np.array([0, 100, 200])[y])
-    expected = fitted.predict(X)
-    for dtype in ("u1", "i2", "f4"):
-        for out in outputs(300, dtype):
-            np.testing.assert_array_equal(fitted.predict(held(X, kind), out=out)[...], expected)
-
-
-def test_rejected_rows_need_an_output_that_holds_their_label(fitted):
-    X, _ = blobs()
-    options = {"reject": 0.1, "reject_label": 300}
-    for out in outputs(300, "u1"):
-        fitted.predict(X, out=out)
-        refuses(InvalidDataError, "labels such as 300", fitted, "predict", X, out=out, **options)
-
-
-@EVERY_KIND
-def test_outputs_that_cannot_hold_probabilities(fitted, kind):
-    X, _ = blobs()
-    for dtype in ("i8", "U9", "M8[s]"):
-        match = r"expected shape \(300, 3\) and a dtype that holds float64"
-        out = np.empty((300, 3), dtype)
-        refuses(InvalidDataError, match, fitted, "predict_proba", held(X, kind), out=out)
-    out = fitted.predict_proba(held(X, kind), out=np.empty((300, 3), "f4"))
-    np.testing.assert_allclose(out, fitted.predict_proba(X), atol=1e-7)
-
-
-def test_outputs_that_are_read_only(fitted, tmp_path):
-    X, _ = blobs()
-    zarr.create_array(tmp_path / "out", shape=300, dtype="i8")
-    for out in (np.broadcast_to(0, 300), zarr.open_array(tmp_path / "out", mode="r")):
-        refuses(InvalidDataError, "out is read-only", fitted, "predict", X, out=out)
 
 
 # --- scores -----------------------------------------------------------------------------------
