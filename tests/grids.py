@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+THOROUGH = os.environ.get("STREAMGDA_TESTS") == "thorough"
+
 
 def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
     """Parametrise a test so that any two values of different parameters meet in some case.
@@ -26,7 +28,7 @@ def in_turn(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable
 
 
 def cases(names: str, grid: Iterable[Any], few: Iterable[Any]) -> Callable[[Callable], Callable]:
-    chosen = list(grid if os.environ.get("STREAMGDA_TESTS") == "thorough" else few)
+    chosen = list(grid if THOROUGH else few)
     return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, chosen)(test))
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from damage import as_store, meaning, result_of, sealed, subjects
+from grids import THOROUGH
 
 from streamgda import storage
 from streamgda.errors import FormatError
 
 # Of each subject; tests/damage.py runs 10,000 in all.
-N_CASES = 30 if os.environ.get("STREAMGDA_TESTS") == "thorough" else 8
+N_CASES = 30 if THOROUGH else 8
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 

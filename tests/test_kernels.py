@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from frozen import NO_WEIGHTS, frozen
+from frozen import NO_WEIGHTS, frozen, no_weights
 
 from streamgda.kernels.grouping import all_within, encode_labels, group_rows
 from streamgda.kernels.norms import add_norms
@@ -23,10 +23,9 @@ def rows_of(rng, dtype, n, d):
     return frozen(rng.integers(low, 10, (n, d)).astype(dtype))
 
 
-def centre_of(rng, dtype, n_classes, d, weighted=False):
-    """Whole numbers for integers, unless they are weighted."""
-    exact = dtype in INTEGERS and not weighted
-    return rng.integers(-3, 4, (n_classes, d)).astype(np.int64 if exact else np.float64)
+def centre_of(rng, dtype, n_classes, d):
+    """Centres of classes, in the type in which rows of a type are summed."""
+    return rng.integers(-3, 4, (n_classes, d)).astype("i8" if dtype in INTEGERS else "f8")
 
 
 def centre_low_of(rng, centre):
@@ -123,12 +122,12 @@ def test_add_sums(dtype, d):
     for r in range(7):
         for j in range(d):
             expected[codes[r], j] += int(X[r, j]) - centre[codes[r], j]
-    add_sums(X, codes, NO_WEIGHTS, centre, sums)
+    add_sums(X, codes, no_weights(dtype), centre, sums)
     assert sums.dtype == expected.dtype
     assert (sums == expected).all()
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_add_sums_weighted(dtype):
     rng = np.random.default_rng(1)
     X, codes = rows_of(rng, dtype, 9, 4), rng.integers(0, 2, 9)
@@ -143,13 +142,15 @@ def test_add_sums_weighted(dtype):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize(
+    ("dtype", "weighted"),
+    [*((dtype, False) for dtype in INTEGERS + FLOATS), *((dtype, True) for dtype in FLOATS)],
+)
 def test_add_squares(dtype, weighted, tied):
     rng = np.random.default_rng(2)
     X, codes = rows_of(rng, dtype, 8, 5), rng.integers(0, 3, 8)
-    weights = frozen(rng.integers(0, 5, 8) / 4) if weighted else NO_WEIGHTS
-    centre = centre_of(rng, dtype, 3, 5, weighted)
+    weights = frozen(rng.integers(0, 5, 8) / 4) if weighted else no_weights(dtype)
+    centre = centre_of(rng, dtype, 3, 5)
     low = centre_low_of(rng, centre)
     group = np.zeros(3, np.int64) if tied else np.arange(3)
     squares = np.ones((1 if tied else 3, 5), centre.dtype)

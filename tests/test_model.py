@@ -7,7 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from grids import pairs
+from grids import THOROUGH, pairs
 from samples import blobs, bytes_of
 
 from streamgda import ClassMoments, GaussianModel
@@ -113,7 +113,8 @@ def test_layout_does_not_matter(covariance_type, n_features):
     "covariance_type, n_features, dtype",
     naive.COVARIANCE_TYPES,
     [4, 40],
-    [np.float16, np.uint8, np.int8, np.uint16, np.int16, np.int64, np.bool_],
+    # Kernels are compiled for each type of integers of 8 and 16 bits: two stand for four.
+    [np.float16, np.uint8, np.int16, np.int64, np.bool_, *([np.int8, np.uint16] * THOROUGH)],
 )
 def test_other_types_score_as_their_values_in_float64(covariance_type, n_features, dtype):
     X, y = blobs(200, n_features)

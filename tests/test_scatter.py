@@ -5,7 +5,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 import pytest
-from frozen import NO_WEIGHTS, frozen
+from frozen import NO_WEIGHTS, frozen, no_weights
 
 from streamgda.kernels import tiles
 from streamgda.kernels.scatter import (
@@ -139,7 +139,7 @@ def source_of(rng, dtype, centre_dtype, n, d, weighted=False, n_classes=3):
         frozen(whole_numbers(rng, dtype, n, d)),
         rng.integers(0, n_classes, n),
         rng.permutation(n),
-        frozen((rng.integers(1, 5, n) / 4) ** 2) if weighted else NO_WEIGHTS,
+        frozen((rng.integers(1, 5, n) / 4) ** 2) if weighted else no_weights(dtype),
         centre,
         low.astype(centre_dtype),
     )
@@ -409,6 +409,6 @@ def test_add_rows_of_full_range(panel):
     zeros = np.zeros((1, 2), panel)
     codes, order = np.zeros(n, np.int64), np.arange(n)
     scratch = dirty_scratch(2, panels[0])
-    add_rows(frozen(X), codes, order, NO_WEIGHTS, zeros, zeros, scratch, panels[0], S)
+    add_rows(frozen(X), codes, order, no_weights(X.dtype), zeros, zeros, scratch, panels[0], S)
     half = 255**2 * (n // 2 + 1)
     assert S.tolist() == [[255**2 * n, 0], [half, half]]

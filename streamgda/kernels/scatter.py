@@ -202,7 +202,7 @@ def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
     rows, magnitude, features = scratch
     together = panels.shape[3]
     step = panels.shape[1] * together
-    everything = (0, X.shape[1])
+    everything = (np.intp(0), X.shape[1])  # of one type: `add_product` is compiled once for all
     for first in range(0, order.shape[0], step):
         block = order[first : first + step]
         active = pack_centred(

@@ -204,6 +204,11 @@ class GaussianModel(Model):
         return np.ascontiguousarray(np.nan_to_num(means[:, self.features]))
 
     @cached_property
+    def _read_features(self) -> np.ndarray:
+        """`features`, writable: for read-only ones, of a memory map, kernels compile again."""
+        return np.require(self.features, requirements="W")
+
+    @cached_property
     def _packed_roots(self) -> Any:
         return self.structure.pack_roots(self.roots)
 
@@ -260,13 +265,14 @@ class GaussianModel(Model):
         if type(X) is CompressedRows:
             return self._sparse.distances(X, centres, scale, offsets)
         return self.structure.distances(
-            self._packed_roots, X, self.features, centres, scale, offsets
+            self._packed_roots, X, self._read_features, centres, scale, offsets
         )
 
     def _products(self, X: np.ndarray, vectors: PackedVectors, offsets: np.ndarray) -> np.ndarray:
         """Return the products of rows less `xbar` and vectors, plus an offset for each vector."""
         centre = self.xbar[self.features]
-        return multiply(scoring.linear_scores, X, self.features, centre, vectors, 1.0, offsets)
+        features = self._read_features
+        return multiply(scoring.linear_scores, X, features, centre, vectors, 1.0, offsets)
 
     def _relative_scores(self, X: np.ndarray) -> np.ndarray:
         if self.structure.per_class:
@@ -292,7 +298,7 @@ class GaussianModel(Model):
         offsets = self._constants + self.log_priors
         centres = self._centres
         self.structure.closest(
-            self._packed_roots, X, self.features, centres, -0.5, offsets, out=codes
+            self._packed_roots, X, self._read_features, centres, -0.5, offsets, out=codes
         )
         return codes
 

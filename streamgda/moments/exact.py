@@ -151,6 +151,7 @@ class ExactSums(Sums):
         panel_dtype = self._widen_reach(X.dtype)
         origins = np.full(self.total.shape, self.origin)
         centre = self.structure.exact_centre(origins, panel_dtype)
+        weights = np.empty(0)  # writable, as in `add_exact`: kernels are compiled once for both
         count_rows(codes, weights, self.count)
         self._add_sums(X, codes, weights, origins, self.total)
         self._add_scatter(X, codes, weights, centre, np.zeros_like(centre), panel_dtype)

@@ -160,7 +160,7 @@ class Diagonal(Structure):
     # In float64 whatever the rows are: for so little work, float32 would save nothing.
 
     def pack_roots(self, roots: np.ndarray) -> Any:
-        return roots
+        return np.require(roots, requirements="W")  # for a read-only one, kernels compile again
 
     def distances(
         self,

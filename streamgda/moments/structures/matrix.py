@@ -64,7 +64,8 @@ class Matrix(Structure):
         return storage.unpack_triangles(values)
 
     def select_features(self, scatter: np.ndarray, index: np.ndarray) -> np.ndarray:
-        return np.tril(symmetric(scatter)[:, index[:, None], index])
+        # C-contiguous, or every kernel would be compiled again for such an array.
+        return np.ascontiguousarray(np.tril(symmetric(scatter)[:, index[:, None], index]))
 
     def project(self, scatter: np.ndarray, components: np.ndarray) -> np.ndarray:
         return np.tril(components @ symmetric(scatter) @ components.T)
