@@ -194,7 +194,7 @@ def main(folder, wanted, seed, address=None):
             accumulate(batches(), covariance_type="diag")
             accumulate(X, Y, sample_weight=WEIGHTS)
     chance = random.Random(seed)
-    works, times = [rows, iterable, stream, scores], (0.05, 1.1)
+    works, times = [rows, iterable, stream, scores], (0.05, 1.1 if wanted > 2 else 1.4)
     if address is not None:
         store(Path(folder) / "life")
         works, times = [on(address, work) for work in (fit, blocks, predict)], (1.0, 1.3)

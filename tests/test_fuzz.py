@@ -21,7 +21,7 @@ from streamgda import storage
 from streamgda.errors import FormatError
 
 # Of each subject; tests/damage.py runs 10,000 in all.
-N_CASES = 30 if THOROUGH else 8
+N_CASES = 30 if THOROUGH else 5
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 

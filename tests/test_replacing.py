@@ -5,6 +5,7 @@ import errno
 import shutil
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,18 @@ resource = pytest.importorskip("resource")
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 
-FEW, MANY = (ClassMoments("diag").update(X[:n], Y[:n]) for n in (100, 300))
+
+@cache  # when a test needs them: they compile kernels
+def moments(n):
+    return ClassMoments("diag").update(X[:n], Y[:n])
+
+
+def save_few(path):
+    moments(100).save(path)
+
+
+def save_many(path):
+    moments(300).save(path)
 
 
 @pytest.fixture(params=[True, False], ids=["exchanging", "in two steps"])
@@ -44,7 +56,7 @@ def names(folder):
 @pytest.mark.usefixtures("exchanging")
 def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, name):
     path, errors = tmp_path / name, []
-    FEW.save(path)
+    save_few(path)
 
     def work(call):
         try:
@@ -56,7 +68,7 @@ def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, name):
     def load():
         assert ClassMoments.load(path).class_count.sum() in (100, 300)
 
-    calls = [lambda: FEW.save(path), lambda: MANY.save(path), load, load]
+    calls = [lambda: save_few(path), lambda: save_many(path), load, load]
     workers = [threading.Thread(target=work, args=(call,)) for call in calls]
     for worker in workers:
         worker.start()
@@ -121,7 +133,7 @@ def test_scores_have_one_writer(tmp_path, given):
 
 @pytest.mark.parametrize("name", ["m", "m.zip"])
 def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
-    FEW.save(tmp_path / name)
+    save_few(tmp_path / name)
     other = ["m.zip.partial", "m.0123456.partial", "m.old", "m.zip.zip.01234567.partial"]
     for file in (f"{name}.01234567.partial", f"{name}.01234567.lock", f"{name}.89abcdef.old"):
         (tmp_path / file).write_text("half")
@@ -131,17 +143,17 @@ def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
         (tmp_path / file).write_text("of something else")
     with replacing(tmp_path / name) as live:
         live.mkdir()
-        FEW.save(tmp_path / name)
+        save_few(tmp_path / name)
         number = live.name.split(".")[-2]
         alive = [f"{name}.{number}.lock", f"{name}.{number}.partial"]
         assert names(tmp_path) == sorted([*other, *alive, name])
-        MANY.save(live)
+        save_many(live)
     assert names(tmp_path) == sorted([*other, name])
 
 
-@pytest.mark.parametrize("read", [ClassMoments.load, FEW.save, exists])
+@pytest.mark.parametrize("read", [ClassMoments.load, save_few, exists])
 def test_old_contents_are_moved_back(tmp_path, read):
-    FEW.save(tmp_path / "m.01234567.old")
+    save_few(tmp_path / "m.01234567.old")
     (tmp_path / "m.01234567.partial").mkdir()
     read(tmp_path / "m")
     assert names(tmp_path) == ["m"]
@@ -149,9 +161,9 @@ def test_old_contents_are_moved_back(tmp_path, read):
 
 
 def test_a_reader_waits_for_a_writer_between_two_renames(tmp_path):
-    FEW.save(tmp_path / "m")
+    save_few(tmp_path / "m")
     with replacing(tmp_path / "m") as partial:
-        MANY.save(partial)
+        save_many(partial)
         old = partial.with_suffix(".old")
         (tmp_path / "m").rename(old)
         waiting = threading.Timer(0.02, old.rename, [tmp_path / "m"])
@@ -203,12 +215,12 @@ def full_disk():
 
 
 WRITES = {
-    "a zip": ("m.zip", MANY.save),
-    "a folder": ("m", MANY.save),
+    "a zip": ("m.zip", save_many),
+    "a folder": ("m", save_many),
     "rows in a zip": ("rows.zip", lambda path: convert(X, path)),
     "rows in a folder": ("rows", lambda path: convert(X, path)),
     "a checkpoint": ("kept", lambda path: accumulate(X, Y, checkpoint=path)),
-    "a stream": ("kept", lambda path: Checkpoint(path).save(MANY, 1)),
+    "a stream": ("kept", lambda path: Checkpoint(path).save(moments(300), 1)),
     "scores": ("out", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
 }
 
@@ -247,7 +259,7 @@ def test_the_place_of_a_checkpoint_is_tried_before_the_pass(tmp_path):
 
 
 def test_a_checkpoint_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
-    Checkpoint(tmp_path / "stream").save(FEW, 7)
+    Checkpoint(tmp_path / "stream").save(moments(100), 7)
     accumulate(Rows(), Y, checkpoint=tmp_path / "complete")
     stopped(tmp_path / "half")
     for name in ("stream", "complete", "half"):

@@ -221,7 +221,7 @@ def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path):
 
 def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path):
     X, y, weights = rows(300)
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 4000)  # about ten slabs: each is saved
     monkeypatch.setattr(plan, "_FEWEST_ROWS", 64)
     expected = accumulate(X, y, covariance_type="diag", sample_weight=weights)
     batches = [(sp.csr_array(X[i : i + 99]), y[i : i + 99], weights[i : i + 99]) for i in (0, 99)]
