@@ -12,7 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 
-Frame = Any  # a data frame in memory, as narwhals wraps it
+Frame = Any  # a data frame or series in memory, as narwhals wraps it
 CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
 
 _FLOAT = np.dtype(np.float64)
@@ -103,21 +103,29 @@ class SingleColumn:
 
     @classmethod
     def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
-        """Return the conversion of frames with the only column of `head`."""
-        (kind,) = head.schema.values()
+        """Return the conversion of series, or of frames with the only column of `head`."""
+        column = _only_column(head)
+        kind = column.dtype
         if not (kind.is_numeric() or kind in (nw.Boolean, nw.Datetime, nw.Duration)):
             return cls(_OBJECT)
-        dtype = _converted_type(head.get_column(head.columns[0]))
+        dtype = _converted_type(column)
         return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
 
     def convert(self, frame: Frame) -> np.ndarray:
-        """Return the entries of the only column of a frame."""
-        column = frame.get_column(frame.columns[0])
+        """Return the entries of a series, or of the only column of a frame."""
+        column = _only_column(frame)
         if self.dtype != object:
             return np.asarray(column.to_numpy(), self.dtype)
         values = np.fromiter(column.to_list(), object, len(column))
         values[column.is_null().to_numpy()] = None
         return values
+
+
+def _only_column(frame: Frame) -> nw.Series[Any]:
+    if isinstance(frame, nw.Series):
+        return frame
+    column: nw.Series[Any] = frame.get_column(frame.columns[0])
+    return column
 
 
 def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
@@ -132,9 +140,10 @@ def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
     for j, dtype in enumerate(dtypes):
         plain = isinstance(dtype, np.dtype)
         key = j if plain and dtype.kind == "O" else dtype  # objects are of any kind
-        if key not in seen:
-            seen[key] = _type_of(head, j)
-        found, kind = seen[key]
+        known = seen.get(key)
+        if known is None:
+            known = seen[key] = _type_of(head, j)
+        found, kind = known
         if found.kind not in "biuf" and kind != nw.Object:
             others.append(f"{head.columns[j]!r} ({found if found.kind == 'c' else kind})")
         types.append((found, not plain))

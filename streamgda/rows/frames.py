@@ -28,8 +28,8 @@ class FrameRows(RowSource):
 
     Attributes
     ----------
-    frame : narwhals.DataFrame
-        The frame, or one with the series as its only column.
+    frame : narwhals.DataFrame or narwhals.Series
+        The frame or series.
     conversion : FeatureColumns or SingleColumn
     """
 
@@ -65,11 +65,11 @@ class FrameRows(RowSource):
                 f"{name} has several columns with the same name; rename them: {brief(error)}"
             ) from None
         series = isinstance(frame, nw.Series)
-        if isinstance(frame, nw.Series):
-            frame = frame.alias("values").to_frame()
-        names = frame.columns
+        names = () if series else frame.columns
 
         def count_nulls(columns: Sequence[int]) -> Sequence[int]:
+            if isinstance(frame, nw.Series):
+                return [frame.null_count()]
             return [frame.get_column(names[j]).null_count() for j in columns]
 
         conversion = _conversion(frame, name, series, count_nulls)
