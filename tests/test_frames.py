@@ -13,6 +13,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn import naive_bayes
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.exceptions import DataConversionWarning
 
 from streamgda import (
     BernoulliNB,
@@ -345,8 +348,6 @@ def test_binarised_and_solved_rows_of_frames() -> None:
     found = BernoulliNB(binarize=130.0).fit(frame, LABELS, sample_weight=weight)
     expected = BernoulliNB(binarize=130.0).fit(X, LABELS, sample_weight=weight.to_numpy())
     np.testing.assert_array_equal(found.feature_log_prob_, expected.feature_log_prob_)
-    from sklearn.covariance import EmpiricalCovariance
-
     params: dict[str, Any] = {"solver": "lsqr", "covariance_estimator": EmpiricalCovariance()}
     solved = LinearDiscriminantAnalysis(**params).fit(frame, LABELS)
     np.testing.assert_array_equal(
@@ -383,10 +384,42 @@ def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> N
 
 
 def test_column_vectors_of_labels_beside_frames_are_warned_about() -> None:
-    from sklearn.exceptions import DataConversionWarning
-
     with pytest.warns(DataConversionWarning):
         same(
             GaussianNB().fit(pl.DataFrame(X, schema=NAMES), LABELS[:, None]).moments_,
             GaussianNB().fit(X, LABELS).moments_,
         )
+
+
+@pytest.mark.parametrize("kind", ["pandas, nullable", "polars", "arrow"])
+def test_results_are_those_of_scikit_learn_for_the_same_frame(kind: str) -> None:
+    frame = FRAMES[kind](X)
+    expected = naive_bayes.GaussianNB().fit(frame, LABELS)
+    found = GaussianNB().fit(frame, pl.Series(LABELS))
+    np.testing.assert_array_equal(found.feature_names_in_, expected.feature_names_in_)
+    np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
+    probabilities = expected.predict_proba(frame)
+    np.testing.assert_allclose(found.predict_proba(frame), probabilities, rtol=1e-9, atol=1e-12)
+
+
+def test_missing_values_and_labels_of_frames_are_skipped_and_filled() -> None:
+    y = LABELS.astype(object)
+    y[4] = None
+    values = X.copy()
+    values[7, 1] = np.nan
+    kept = ~np.isin(np.arange(N), [4, 7])
+    expected = GaussianNB().fit(X[kept], LABELS[kept])
+    for frame in (pl.DataFrame(values, nan_to_null=True), pl.LazyFrame(values, nan_to_null=True)):
+        for labels in (pl.Series(y.tolist()), pd.Series(y, dtype="category"), pa.array(y)):
+            found = GaussianNB().fit(frame, labels, on_invalid="skip")
+            np.testing.assert_array_equal(found.class_count_, expected.class_count_)
+            np.testing.assert_allclose(found.theta_, expected.theta_)
+        predicted = found.predict(frame, on_invalid="fill", fill="?")
+        assert (predicted == "?").nonzero()[0].tolist() == [7]
+
+
+def test_columns_of_batches_that_are_frames() -> None:
+    batch = pl.DataFrame({"p": [1.0, 2.0, None], "q": [True, None, False], "y": ["u", "v", "u"]})
+    for kind in (batch, batch.to_arrow(), batch.to_pandas()):
+        found = accumulate([kind], columns=(["p", "q"], "y"), on_invalid="skip")
+        assert (found.classes.tolist(), found.means.tolist()) == (["u"], [[1.0, 1.0]])
