@@ -28,6 +28,8 @@ from streamgda import (
     accumulate,
     storage,
 )
+from streamgda.datasets import convert
+from streamgda.datasets.tables import batch_table
 from streamgda.errors import (
     CheckpointError,
     ConstantFeatureWarning,
@@ -72,7 +74,22 @@ def halves(frame):
 
 # --- moments ------------------------------------------------------------------------------------
 
+
+def table_of(frame):
+    """Return rows and labels of a table of Arrow's in memory."""
+    pa = pytest.importorskip("pyarrow")
+    return pa.Table.from_pandas(frame), pa.array(LABELS)
+
+
+def labelled_array(frame):
+    """Return rows and labels of xarray, with the names along the second dimension."""
+    xr = pytest.importorskip("xarray")
+    return xr.DataArray(frame, dims=("row", "band"), coords={"band": [*frame.columns]}), LABELS
+
+
 SOURCES = {
+    "table": table_of,
+    "labelled array": labelled_array,
     "frame": lambda frame: (frame, LABELS),
     "zarr": lambda frame: (stored(frame), LABELS),
     "dask frame": lambda frame: (lazily(frame), lazily(pd.Series(LABELS))),
@@ -372,6 +389,34 @@ def test_messages_name_features():
 
 
 # --- stores, commands and plots -----------------------------------------------------------------
+
+
+def test_conversion_keeps_names():
+    memory = zarr.storage.MemoryStore
+    for source, options in (
+        (FRAME, {"labels": LABELS}),
+        (stored(FRAME), {"labels": LABELS}),
+        (batches(FRAME), {}),
+    ):
+        group = convert(source, memory(), **options)
+        assert group["X"].attrs["feature_names"] == [*NAMES]
+        assert accumulate(group["X"], group["y"]).feature_names == NAMES
+    assert "feature_names" not in convert(ROWS, memory())["X"].attrs
+    with pytest.raises(
+        InvalidDataError, match="the first batch expected the same names in another"
+    ):
+        list(batch_table([FRAME, TURNED], None, labelled=False).blocks(1))
+
+
+def test_a_header_becomes_names(tmp_path):
+    path = tmp_path / "rows.csv"
+    FRAME.assign(kind=LABELS).to_csv(path, index=False)
+    rows = convert(path, tmp_path / "rows.zarr", label_column="kind", drop="width")
+    assert rows["X"].attrs["feature_names"] == ["length", "mass"]
+    fitted = GaussianNB().fit(rows["X"], rows["y"])
+    assert fitted.feature_names_in_.tolist() == ["length", "mass"]
+    with pytest.raises(ValueError, match="same order"):
+        fitted.predict(FRAME[["mass", "length"]])
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from streamgda.kernels import scoring
 from streamgda.models.scores import (
     Finish,
     by_chunks,
-    check_names,
     check_width,
+    checked_names,
     copied,
     difference,
     labelled,
@@ -119,8 +119,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`."""
-        check_names(X, self.feature_names)
-        X = as_matrix(X, first_row, self._takes_sparse)
+        X = as_matrix(checked_names(X, self.feature_names), first_row, self._takes_sparse)
         check_width(X, self.n_features)
         return by_chunks(
             lambda rows, first: scores_of(self._read(rows, first)),

@@ -11,7 +11,7 @@ from scipy import linalg, special
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.scores import check_names, check_width
+from streamgda.models.scores import check_width, checked_names
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_numbers, check_type, shown
@@ -192,8 +192,7 @@ class Discriminants:
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return all discriminants, shape (n_rows, n_classes); -inf for classes without rows."""
-        check_names(X, self.model.feature_names)
-        X = as_matrix(X)
+        X = as_matrix(checked_names(X, self.model.feature_names))
         check_width(X, self.model.n_features)
         values = np.full((X.shape[0], self.classes.size), -np.inf)
         for number in np.flatnonzero(~np.isnan(self.model.means[:, 0])):

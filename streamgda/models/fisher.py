@@ -12,7 +12,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.models.base import check_classes
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.scores import check_names, check_width
+from streamgda.models.scores import check_width, checked_names
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import pooled
 from streamgda.rows.validity import as_matrix
@@ -192,8 +192,7 @@ class FisherDiscriminant:
         ndarray, shape (n_rows, n_components)
             Coordinates along the directions.
         """
-        check_names(X, self.model.feature_names)
-        X = as_matrix(X)
+        X = as_matrix(checked_names(X, self.model.feature_names))
         check_width(X, self.mean.size)
         return (X - self.mean) @ self.components.T
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
-from streamgda.rows import names_of
+from streamgda.rows import named_rows
 from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -78,10 +78,12 @@ def labelled(classes: np.ndarray) -> Finish:
     return finish
 
 
-def check_names(X: Any, names: tuple[str, ...] | None) -> None:
-    """Raise `InvalidDataError` for rows whose features have other names than those of the model."""
+def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
+    """Return rows; raise `InvalidDataError` if their features have other names than a model's."""
     if names is not None and type(X) is not np.ndarray:
-        join_names(names, names_of(X), "this model", InvalidDataError)
+        X, found = named_rows(X)
+        join_names(names, found, "this model", InvalidDataError)
+    return X
 
 
 def check_width(X: np.ndarray, n_features: int) -> None:

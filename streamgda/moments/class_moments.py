@@ -16,7 +16,7 @@ from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
-from streamgda.rows import names_of
+from streamgda.rows import named_rows
 from streamgda.rows.blocks import NO_WEIGHTS
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
@@ -112,7 +112,7 @@ class ClassMoments(Views):
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
-        named = None if type(X) is np.ndarray else names_of(X)
+        X, named = (X, None) if type(X) is np.ndarray else named_rows(X)
         X = as_maskable_matrix(X, sparse=not self._structure.matrix)
         y = rule.as_labels(y, first_row)
         with self._lock:

@@ -17,7 +17,7 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
-from streamgda.rows import names_of
+from streamgda.rows import named_rows
 from streamgda.rows.names import Names, restored_names, saved_names
 from streamgda.rows.rules import RowRule
 from streamgda.rows.validity import as_maskable_matrix, as_weights
@@ -175,7 +175,7 @@ class PairwiseMoments(Moments):
         rule: RowRule = _MISSING,
         expected: np.ndarray | None = None,
     ) -> Self:
-        named = names_of(X)
+        X, named = named_rows(X)
         X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
         self._check_shapes(X, y)
         self._names_with_rows(named)

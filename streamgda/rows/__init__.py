@@ -101,14 +101,19 @@ def as_rows(X: Any, features: Any, nodata: Any = None) -> tuple[Any, Any]:
     return rows, nodata
 
 
+def named_rows(X: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Return rows, as a source if their columns may have names, and these names or None."""
+    if isinstance(X, np.ndarray | list | tuple):
+        return X, None
+    if adapter_of(X).feature_names is RowSource.feature_names:  # the property that has no names
+        return X, None
+    source = as_source(X)
+    return source, source.feature_names
+
+
 def names_of(X: Any) -> tuple[str, ...] | None:
     """Return the names of the columns of a container; None if it has none."""
-    if isinstance(X, np.ndarray | list | tuple):
-        return None
-    adapter = adapter_of(X)
-    if adapter.feature_names is RowSource.feature_names:  # the property that has no names
-        return None
-    return as_source(X).feature_names
+    return named_rows(X)[1]
 
 
 def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:

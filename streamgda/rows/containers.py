@@ -9,6 +9,7 @@ import numpy as np
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.masked import as_slab
+from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows
 
 
@@ -22,6 +23,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
     ReadError
         If a store cannot be read; the message names the array by this name, chunk and rows.
     """
+    if isinstance(values, RowSource):
+        return values.whole()
     if not isinstance(values, np.ndarray | list | tuple):
         for adapter in (DaskRows, StoredRows, FrameRows, LazyFrameRows):
             if adapter.accepts(values):
