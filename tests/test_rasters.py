@@ -198,7 +198,7 @@ def test_boxes_cover_any_rows_once(shape):
 def test_predictions_are_rasters(kind):
     X, y = scene()
     flat = pixels(X)
-    fitted = LinearDiscriminantAnalysis().fit(held(X, kind), y, **BAND)
+    fitted = LinearDiscriminantAnalysis().fit(held(X, kind), y.values, **BAND)
     plain = LinearDiscriminantAnalysis().fit(flat, y.values.ravel())
     for method in ("predict", "predict_proba", "score_samples", "transform"):
         found = getattr(fitted, method)(held(X, kind), **BAND)

@@ -69,7 +69,8 @@ def validate_labelled(
                 f"y is missing: {type(estimator).__name__} requires y to be passed, one label for "
                 f"each row, but the target y is None"
             )
-        y = column_or_1d(y, warn=True) if adapter_of(y).checked_at_once and np.ndim(y) == 2 else y
+        if adapter_of(y).checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
+            y = column_or_1d(y, warn=True)
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).checked_at_once:
         y = as_source(y, "y").whole()
