@@ -10,8 +10,10 @@ from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    FeatureNames,
     InvalidRows,
     Json,
+    LabelName,
     MaxMemory,
     Missing,
     MissingChunks,
@@ -36,6 +38,8 @@ def evaluate(
     store: Store,
     x: XName = "X",
     y: YName = "y",
+    label: LabelName = None,
+    features: FeatureNames = None,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -46,7 +50,7 @@ def evaluate(
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
-    estimator, X, labels = open_both(model, store, x, y, missing)
+    estimator, X, labels = open_both(model, store, x, y, missing, label, features)
     without = labels_like(unlabelled, labels, "--unlabelled")
     rule = row_rule(on_invalid.value, nodata, without)
     result = count(estimator, X, labels, max_memory=max_memory, rule=rule)

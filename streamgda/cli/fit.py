@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import typer
 
 from streamgda.cli import options, screen
+from streamgda.cli.inputs import open_rows
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import Kind, MissingChunks, OnInvalid, Solver
 from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
@@ -43,6 +43,8 @@ def fit(
     binarize: options.Binarize = None,
     x: options.XName = "X",
     y: options.YName = "y",
+    label: options.LabelName = None,
+    features: options.FeatureNames = None,
     weights: options.Weights = None,
     max_memory: options.MaxMemory = None,
     missing: options.Missing = MissingChunks.FILL,
@@ -85,7 +87,7 @@ def fit(
         added = _accumulate(
             recipe,
             held,
-            *_open_rows(store, x, y, weights, missing),
+            *_open_rows(store, x, y, weights, missing, label, features),
             max_memory=max_memory,
             on_invalid=on_invalid.value,
             nodata=nodata,
@@ -97,13 +99,7 @@ def fit(
     if moments is not None:
         held.save(moments)
         screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
-    estimator = recipe.estimator_class.from_moments(held, **recipe.params)
-    estimator.save(model)
-    rows = screen.number(held.class_count.sum().item())
-    screen.say(
-        f"{' '.join(repr(estimator).split())} of {rows} rows in {held.classes.size:,} classes: "
-        f"saved to {model} ({stored_size(model)})"
-    )
+    _save(recipe.estimator_class.from_moments(held, **recipe.params), held, model)
 
 
 # --- Options ------------------------------------------------------------------------------------
@@ -187,6 +183,15 @@ def _numbers(text: str | None) -> list[float] | None:
         ) from None
 
 
+def _save(estimator: Any, moments: Any, model: Path) -> None:
+    estimator.save(model)
+    rows = screen.number(moments.class_count.sum().item())
+    screen.say(
+        f"{' '.join(repr(estimator).split())} of {rows} rows in {moments.classes.size:,} classes: "
+        f"saved to {model} ({stored_size(model)})"
+    )
+
+
 # --- Rows and moments ---------------------------------------------------------------------------
 
 
@@ -197,13 +202,25 @@ def _load_moments(path: Path | None) -> Any:
 
 
 def _open_rows(
-    store: str, x: str, y: str, weights: str | None, missing: MissingChunks
+    store: str,
+    x: str,
+    y: str,
+    weights: str | None,
+    missing: MissingChunks,
+    label: str | None,
+    features: str | list[str] | None,
 ) -> tuple[Any, Any, Any]:
     """Return rows, labels and weights (None without a name)."""
-    from streamgda import open_store  # noqa: PLC0415
+    from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
 
-    opened = functools.partial(open_store, store, x, missing=missing.value)
-    return *opened(y), None if weights is None else opened(weights)[1]
+    rows = open_rows(store, x, y, missing, label, features)
+    if weights is None:
+        return *rows, None
+    names = features
+    if is_table(store) and features is None:  # a column of weights is none of the features
+        names = [name for name in rows[0].feature_names if name != weights]
+        rows = open_rows(store, x, y, missing, label, names)
+    return *rows, open_rows(store, x, weights, missing, None, names)[1]
 
 
 def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,8 @@ def info(
         described["feature_names"] = _listed(described["feature_names"])
     if described.get("parameters"):
         described["parameters"] = ", ".join(f"{k}={v}" for k, v in described["parameters"].items())
+    if "fields" in described:
+        described["fields"] = _listed(described["fields"])
     if "groups" in described:
         described["groups"] = ", ".join(described["groups"])
     if "labels" in described and not described["labels"] and arrays:
@@ -74,7 +77,10 @@ def info(
 
 def _describe(path: str) -> dict[str, Any]:
     from streamgda import storage  # noqa: PLC0415
+    from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
 
+    if is_table(path):
+        return _table(path)
     try:
         kind = storage.kind_of(path)
     except FormatError as error:
@@ -194,7 +200,7 @@ def _names(array: Any) -> tuple[str, ...] | None:
     return as_source(array).feature_names
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = f", ... ({len(names):,} names)" if len(names) > _MOST_NAMES else ""
     return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
@@ -232,6 +238,20 @@ def _data(node: Any) -> dict[str, Any]:
         "feature_names": _names(node["X"]) if "X" in names else None,
         "groups": sorted(node.group_keys()),
         "arrays": [_array(name, node[name]) for name in names],
+    }
+
+
+def _table(path: str) -> dict[str, Any]:
+    from streamgda.rows.arrow_files import Table  # noqa: PLC0415
+
+    table = Table.of(path)
+    fields = {field.name: str(field.type) for field in table.files[0].schema}
+    return {
+        "kind": f"table ({table.format.name})",
+        "rows": table.n_rows,
+        "files": len(table.files),
+        "row_groups": len(table.bounds) - 1 if table.format.piece else None,
+        "fields": [f"{name} ({kind})" for name, kind in fields.items()],
     }
 
 

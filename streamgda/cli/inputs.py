@@ -1,17 +1,49 @@
-"""A saved estimator together with the rows of a store."""
+"""Rows and labels of a store, and a saved estimator that reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from streamgda.cli.options import MissingChunks
 from streamgda.errors import InvalidDataError
 
 
+def open_rows(
+    store: str,
+    x: str,
+    y: str | None,
+    missing: MissingChunks,
+    label: str | None = None,
+    features: str | Sequence[str] | None = None,
+) -> tuple[Any, Any]:
+    """Return rows and labels (None if neither `y` nor `label` names them); see `open_store`.
+
+    Names of features may be separated by commas.
+    """
+    from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
+
+    names = split_names(features) if isinstance(features, str) else features
+    return open_store(store, x, y, label=label, features=names, missing=missing.value)
+
+
+def split_names(text: str) -> list[str]:
+    """Return names that are separated by commas."""
+    return [name.strip() for name in text.split(",")]
+
+
 def open_both(
-    model: str, store: str, x: str, y: str | None, missing: MissingChunks
+    model: str,
+    store: str,
+    x: str,
+    y: str | None,
+    missing: MissingChunks,
+    label: str | None = None,
+    features: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return an estimator, rows and labels (None if `y` is None).
+    """Return an estimator, rows and labels (None if neither `y` nor `label` names them).
+
+    The columns of a table are by default those that the estimator was fitted with.
 
     Raises
     ------
@@ -20,14 +52,16 @@ def open_both(
     InvalidDataError
         If the rows do not have the features that the estimator expects.
     """
-    from streamgda import load, open_store  # noqa: PLC0415  (see the note in `options`)
+    from streamgda import load  # noqa: PLC0415  (see the note in `options`)
     from streamgda.engine.outputs import refuse_half_written  # noqa: PLC0415
     from streamgda.estimators.validation import names_in  # noqa: PLC0415
     from streamgda.rows import names_of  # noqa: PLC0415
+    from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
     from streamgda.rows.names import join_names  # noqa: PLC0415
 
     estimator = load(model)
-    X, labels = open_store(store, x, y, missing=missing.value)
+    columns = names_in(estimator) if features is None and is_table(store) else features
+    X, labels = open_rows(store, x, y, missing, label, columns)
     if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
         raise InvalidDataError(
             f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "

@@ -25,12 +25,32 @@ class MissingChunks(StrEnum):
 Store = Annotated[
     str,
     typer.Argument(
-        metavar="STORE", help="zarr group of rows and labels: a directory, .zip or URL."
+        metavar="STORE",
+        help="Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables: "
+        ".parquet, .arrow, .csv.",
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Saved estimator.")]
 XName = Annotated[str, typer.Option("--x", metavar="NAME", help="Name of the array of rows.")]
 YName = Annotated[str, typer.Option("--y", metavar="NAME", help="Name of the array of labels.")]
+LabelName = Annotated[
+    str | None,
+    typer.Option("--label", metavar="NAME", help="Tables: column of labels; --y by default."),
+]
+FeatureNames = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        metavar="NAME,...",
+        help="Tables: columns of features; those of MODEL, or all but the labels, by default.",
+    ),
+]
+Keys = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...", help="Tables: columns of STORE that are copied beside the predictions."
+    ),
+]
 MaxMemory = Annotated[
     str | None,
     typer.Option(
@@ -239,7 +259,11 @@ class OnInvalidScored(StrEnum):
 
 StoreToFit = Annotated[
     str | None,
-    typer.Argument(metavar="STORE", help="zarr group of rows and labels.", show_default=False),
+    typer.Argument(
+        metavar="STORE",
+        help="Rows and labels: zarr, or a table (.parquet, .arrow, .csv, or a folder of them).",
+        show_default=False,
+    ),
 ]
 Weights = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the array of sample weights.")

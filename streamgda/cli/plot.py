@@ -29,6 +29,7 @@ def plot(
     seed: options.Seed = 0,
     x: options.XName = "X",
     y: options.YName = "y",
+    label: options.LabelName = None,
     max_memory: options.MaxMemory = None,
     missing: options.Missing = MissingChunks.FILL,
     overwrite: options.Overwrite = False,
@@ -48,13 +49,13 @@ def plot(
     if store is None:
         estimator = load(model)
     else:
-        estimator, X, labels = open_both(model, store, x, y, missing)
+        estimator, X, labels = open_both(model, store, x, y, missing, label)
     drawn: Any
     match picture:
         case Picture.CONFUSION:
             drawn = plots.plot_confusion_matrix(estimator, X, labels[:])
         case Picture.LEARNING:
-            held_out = None if test is None else open_both(model, test, x, y, missing)[1:]
+            held_out = None if test is None else open_both(model, test, x, y, missing, label)[1:]
             drawn = _learning(estimator, X, labels, held_out, 20 if n is None else n, max_memory)
         case Picture.BOUNDARY | Picture.DENSITIES:
             drawn = _projection(picture, estimator, X, labels, chosen, directions)

@@ -1,4 +1,4 @@
-"""`streamgda predict`: predict the rows of a zarr store, and write the result to zarr."""
+"""`streamgda predict`: predict the rows of a store, and write the result to zarr or a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.inputs import open_both
+from streamgda.cli.inputs import open_both, split_names
 from streamgda.cli.labels import label_like
 from streamgda.cli.options import (
+    FeatureNames,
     Fill,
     InvalidScored,
+    Keys,
+    LabelName,
     MaxMemory,
     Missing,
     MissingChunks,
@@ -34,7 +37,7 @@ from streamgda.storage.replacing import move_into_place
 def predict(
     model: Model,
     store: Store,
-    out: Annotated[Path, typer.Option(metavar="PATH", help="zarr array to write.")],
+    out: Annotated[Path, typer.Option(metavar="PATH", help="zarr array or table to write.")],
     proba: Annotated[
         bool, typer.Option("--proba", help="Class probabilities, one column per class.")
     ] = False,
@@ -54,6 +57,9 @@ def predict(
         str, typer.Option(metavar="LABEL", help="Label of rejected rows.")
     ] = "-1",
     x: XName = "X",
+    label: LabelName = None,
+    features: FeatureNames = None,
+    keys: Keys = None,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidScored = OnInvalidScored.RAISE,
@@ -61,12 +67,14 @@ def predict(
     fill: Fill = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write predictions for each row to a zarr array: the class, unless an option says otherwise.
+    """Write predictions for each row: the class, unless an option says otherwise.
 
-    The array is written to a path that ends in .partial, and moved when it is complete. Run the
-    same command again to resume after an interruption.
+    A zarr array is written to a path that ends in .partial, and moved when it is complete. Run the
+    same command again to resume after an interruption. A PATH that ends in .parquet, .arrow or .csv
+    becomes a table, which is not resumed.
     """
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+    from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
     from streamgda.rows.rules import SCORING, row_rule  # noqa: PLC0415
 
     method = _method(proba, log_proba, density)
@@ -75,24 +83,27 @@ def predict(
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip cannot be written slab by slab; name a directory")
     refuse_occupied(out, overwrite)
-    _refuse_other_data(out)
-    estimator, X, _ = open_both(model, store, x, None, missing)
+    table = is_table_path(out)
+    if not table:
+        _refuse_other_data(out)
+    estimator, X, _ = open_both(model, store, x, None, missing, label, features)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
     rule = row_rule(on_invalid.value, nodata, actions=SCORING)
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
-    partial = out.with_name(f"{out.name}.partial")
-    resumed = partial.exists()
-    written = _write(
-        scorer, X, partial, {"method": method, "columns": columns}, max_memory, overwrite
-    )
-    move_into_place(partial, out)
+    partial = out if table else out.with_name(f"{out.name}.partial")
+    resumed = not table and partial.exists()
+    about = {"method": method, "columns": columns}
+    copied = None if keys is None else split_names(keys)
+    written = _write(scorer, X, partial, about, overwrite, keys=copied, max_memory=max_memory)
+    if not table:
+        move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
+    what = "a table" if table else f"{written.dtype} of shape {written.shape}"
     screen.say(
-        f"{method} of {X.shape[0]:,} rows: {written.dtype} of shape {written.shape} written to "
-        f"{out} in {seconds:.2f} s ({rate})"
+        f"{method} of {X.shape[0]:,} rows: {what} written to {out} in {seconds:.2f} s ({rate})"
     )
 
 
@@ -137,8 +148,8 @@ def _write(
     X: Any,
     partial: Path,
     about: dict[str, Any],
-    max_memory: str | None,
     overwrite: bool,
+    **options: Any,
 ) -> Any:
     """Score the rows into an array: resume, or start again if `overwrite` and it does not match."""
     from streamgda import engine  # noqa: PLC0415
@@ -152,9 +163,11 @@ def _write(
             dtype=scorer.dtype,
             columns=scorer.columns,
             labels=scorer.labels,
+            name=scorer.method,
+            classes=scorer.classes,
             held=scorer.held,
-            max_memory=max_memory,
             progress=True,
+            **options,
         )
 
     with screen.notes_on_interrupt():

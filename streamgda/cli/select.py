@@ -8,10 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from streamgda.cli import screen
+from streamgda.cli.inputs import open_rows
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    FeatureNames,
     InvalidRows,
     Json,
+    LabelName,
     MaxMemory,
     Missing,
     MissingChunks,
@@ -61,6 +64,8 @@ def select(
     seed: Annotated[int, typer.Option(help="Random seed of the folds.")] = 0,
     x: XName = "X",
     y: YName = "y",
+    label: LabelName = None,
+    features: FeatureNames = None,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -71,13 +76,13 @@ def select(
 ) -> None:
     """Compare many models by cross-validation, and save the best, fitted to all rows."""
     params = _grid(grid) if grid else None
-    from streamgda import GaussianDiscriminantCV, open_store  # noqa: PLC0415
+    from streamgda import GaussianDiscriminantCV  # noqa: PLC0415
 
     refuse_replacing(model, "estimator", overwrite)
     search = GaussianDiscriminantCV(
         params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
     )
-    rows, labels = open_store(store, x, y, missing=missing.value)
+    rows, labels = open_rows(store, x, y, missing, label, features)
     without = labels_like(unlabelled, labels, "--unlabelled")
     search.fit(rows, labels, unlabelled=without, nodata=nodata, on_invalid=on_invalid.value)
     search.best_estimator_.save(model)

@@ -1,0 +1,102 @@
+"""The command line over Parquet and text files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Command
+
+from streamgda import GaussianNB, load
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pc  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+N = 200
+RANDOM = np.random.default_rng(0)
+Y = np.arange(N) % 2
+X = RANDOM.normal(size=(N, 2)) + 3 * Y[:, None]
+NAMES = np.array(["elm", "oak"])[Y]
+TABLE = pa.table({"id": np.arange(N), "a": X[:, 0], "kind": NAMES, "b": X[:, 1]})
+
+
+@pytest.fixture(params=["rows.parquet", "rows.csv"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / request.param
+    (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(TABLE, path)
+    return path
+
+
+def test_every_command_takes_tables(tmp_path: Path, store: Path, command: Command) -> None:
+    model, out = tmp_path / "model", tmp_path / "p.csv"
+    columns = ("--label", "kind", "--features", "a,b")
+    assert command("fit", store, "--kind", "nb", "--model", model, *columns).code == 0
+    fitted = load(model)
+    assert fitted.feature_names_in_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(fitted.theta_, GaussianNB().fit(X, NAMES).theta_)
+
+    # The model names its columns.
+    code, said, _ = command("predict", model, store, "--out", out, "--keys", "id,kind")
+    assert (code, said.startswith("predict of 200 rows: a table written to ")) == (0, True)
+    found = pc.read_csv(out)
+    assert found.column_names == ["id", "kind", "label"]
+    assert found["label"].to_pylist() == GaussianNB().fit(X, NAMES).predict(X).tolist()
+    assert command("predict", model, store, "--out", out).code == 1
+    assert command("predict", model, store, "--out", out, "--proba", "--overwrite").code == 0
+    assert pc.read_csv(out).column_names == ["proba_elm", "proba_oak"]
+    assert command("predict", model, store, "--out", tmp_path / "p.zarr").code == 0
+
+    code, said, _ = command("evaluate", model, store, "--label", "kind", "--json")
+    assert json.loads(said)["rows"] == N
+    code, said, _ = command("info", store, "--json")
+    assert json.loads(said)["fields"] == [
+        "id (int64)",
+        "a (double)",
+        "kind (string)",
+        "b (double)",
+    ]
+    assert "kind (string)" in command("info", store).out
+    picture = ("--out", tmp_path / "plane.png", "--store", store, "--label", "kind")
+    assert command("plot", "boundary", model, *picture).code == 0
+    best = ("--model", tmp_path / "best", "--cv", "2", "--grid", "covariance_type=diag")
+    assert command("select", store, *columns, *best).code == 0
+
+
+def test_weights_are_no_feature(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(TABLE.drop_columns("id").append_column("w", pa.array(X[:, 0] ** 2)), path)
+    model = tmp_path / "model"
+    ended = command("fit", path, "--kind", "nb", "--model", model, "--y", "kind", "--weights", "w")
+    assert ended.code == 0
+    expected = GaussianNB().fit(X, NAMES, sample_weight=X[:, 0] ** 2)
+    np.testing.assert_array_equal(load(model).theta_, expected.theta_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "--model", "m"), "no column 'y' of labels, but id, a, kind, b; name it with"),
+        (("fit", "--model", "m", "--label", "a"), "column 'kind' holds string; features are num"),
+        (("fit", "--model", "m", "--label", "kind", "--features", "a,c"), "has no column 'c'"),
+        (("fit", "--model", "m", "--x", "rows"), "X='rows' names an array of zarr"),
+    ],
+)
+def test_wrong_columns(
+    tmp_path: Path, store: Path, command: Command, arguments: tuple[str, ...], message: str
+) -> None:
+    name, *options = arguments
+    code, _, err = command(name, store, *options)
+    assert code == 1
+    (line,) = [line for line in err.splitlines() if line.startswith("streamgda: ")]
+    assert message in line
+
+
+def test_keys_need_a_table(tmp_path: Path, store: Path, command: Command) -> None:
+    GaussianNB().fit(X, NAMES).save(tmp_path / "model")
+    options = ("--features", "a,b", "--keys", "id", "--out", tmp_path / "p.zarr")
+    code, _, err = command("predict", tmp_path / "model", store, *options)
+    assert code == 1
+    assert "keys=('id',) are columns of a table, and out is" in err
