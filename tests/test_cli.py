@@ -123,6 +123,30 @@ def test_entry_point() -> None:
     assert script.load() is main
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("fit --kind n", ["nb"]),
+        ("fit --covariance-type t", ["tied", "tied_diag", "tied_spherical"]),
+        ("con", ["convert"]),
+        ("convert --missing-labels ", ["raise", "keep"]),
+    ],
+)
+def test_shell_completion(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, found: list
+) -> None:
+    words = f"streamgda {words}"
+    for name, value in [
+        ("_STREAMGDA_COMPLETE", "complete_bash"),
+        ("COMP_WORDS", words),
+        ("COMP_CWORD", str(words.count(" "))),
+    ]:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert capsys.readouterr().out.split() == found
+
+
 # --- convert --------------------------------------------------------------------------------------
 
 

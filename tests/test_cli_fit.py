@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from commands import NAMES, Command, interrupt_at, rows
 
 import streamgda
 from streamgda.datasets import convert
+from streamgda.errors import InvalidParameterError
 
 ESTIMATORS = {
     "qda": streamgda.QuadraticDiscriminantAnalysis,
@@ -213,6 +215,32 @@ def test_priors_are_checked_against_the_classes(
     assert ended.code == 1
     assert "priors has shape (2,); expected one for each of the 3 classes" in ended.err
     assert not model.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "priors", "problem"),
+    [
+        ("nb", "0.5,0.5", "priors has shape (2,); expected one for each of the 3 classes"),
+        ("nb", "0.5,0.25,0.5", "The sum of the priors should be 1; got 1.25"),
+        ("lda", "0.5,-0.5,1", "priors must be non-negative"),
+    ],
+)
+def test_wrong_priors_are_found_before_the_pass(
+    command: Command, tmp_path: Path, kind: str, priors: str, problem: str
+) -> None:
+    X, y = rows()
+    convert(X, tmp_path / "rows.zarr", labels=y)
+    shutil.rmtree(tmp_path / "rows.zarr/X/c")  # its rows cannot be read
+    arguments = ("--kind", kind, "--missing", "error", "--priors", priors)
+    ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip", *arguments)
+    assert ended.code == 1
+    assert problem in ended.err
+
+
+def test_wrong_priors_are_found_before_the_rows_are_validated() -> None:
+    for kind in (streamgda.GaussianNB, streamgda.QuadraticDiscriminantAnalysis):
+        with pytest.raises(InvalidParameterError, match="priors must be non-negative"):
+            kind(priors=[1.5, -0.5]).fit([["not a number"]], [0])
 
 
 def test_a_model_is_replaced_only_if_that_is_wanted(

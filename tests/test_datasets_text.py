@@ -12,6 +12,7 @@ from dataset_files import check, peak_memory, write_csv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamgda import accumulate
 from streamgda.datasets import arrowtext, convert, csvtable, textrows
 from streamgda.datasets.csvtable import csv_table
 from streamgda.datasets.tables import Revised
@@ -86,6 +87,18 @@ def test_missing_labels_are_kept_if_asked(tmp_path, reader, texts, labels):
         converted(path)
     with pytest.raises(InvalidParameterError, match="missing_labels='skip'; expected 'raise' or"):
         converted(path, missing_labels="skip")
+
+
+@pytest.mark.parametrize("texts", [["7", "", "8", "7", "8"], ["ant", "NA", "bee", "bee", "ant"]])
+def test_learning_skips_rows_whose_label_is_missing(tmp_path, texts):
+    path = write_csv(tmp_path / "rows.csv", [(n, n**2, text) for n, text in enumerate(texts)])
+    group = converted(path, missing_labels="keep")
+    with pytest.raises(InvalidDataError, match=r"y\[1\] is (nan|None)"):
+        accumulate(group["X"], group["y"], covariance_type="diag")
+    moments = accumulate(group["X"], group["y"], covariance_type="diag", on_invalid="skip")
+    assert moments.n_skipped == 1
+    assert moments.classes.tolist() == ([7, 8] if texts[0] == "7" else ["ant", "bee"])
+    assert moments.class_count.tolist() == [2, 2]
 
 
 def test_names_of_the_features(tmp_path, reader):

@@ -227,6 +227,7 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
+    from streamgda.rows import as_sources  # noqa: PLC0415
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
     reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")
@@ -236,6 +237,8 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     resumed = checkpoint is not None and checkpoint.exists()
     started = time.perf_counter()
     rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")))
+    if "priors" in recipe.params and weight is None and rule.action == "raise" and not resumed:
+        _check_priors(estimator, held, as_sources(X, y)[1], rule)
     rows, counted = summed_rows(estimator, X, y, rule)
     reading["nodata"] = counted.nodata
     with screen.notes_on_interrupt():
@@ -257,3 +260,17 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     if reading["on_invalid"] == OnInvalid.SKIP:
         screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity, nodata or no label")
     return moments
+
+
+def _check_priors(estimator: Any, held: Any, labels: Any, rule: Any) -> None:
+    """Raise an error if there is not one prior for each class, before the rows are read.
+
+    All labels are read, and every one must count: rows of weight zero or that are left out might be
+    all rows of a class.
+    """
+    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
+    from streamgda.estimators.base import check_given_priors  # noqa: PLC0415
+    from streamgda.rows.labels import join_labels  # noqa: PLC0415
+
+    classes = distinct_labels(labels, rule)
+    check_given_priors(estimator, join_labels(held.classes, classes) if held else classes)

@@ -197,10 +197,14 @@ SolverName = Annotated[
         "--solver", help="qda, lda: solver, as in scikit-learn; eigen if shrinkage is given."
     ),
 ]
+COVARIANCE_TYPES = ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
+
 CovarianceType = Annotated[
     str | None,
     typer.Option(
-        metavar="TYPE", help="gda: full, tied, diag, tied_diag, spherical or tied_spherical."
+        metavar="TYPE",
+        help="gda: full, tied, diag, tied_diag, spherical or tied_spherical.",
+        autocompletion=lambda: COVARIANCE_TYPES,
     ),
 ]
 Shrinkage = Annotated[
@@ -209,6 +213,7 @@ Shrinkage = Annotated[
         metavar="AMOUNT",
         help="qda, lda, gda: shrinkage towards a sphere, 0 to 1, or ledoit_wolf or oas; or auto "
         "(Ledoit and Wolf of standardised features), which reads the rows twice.",
+        autocompletion=lambda: ["auto", "ledoit_wolf", "oas"],
     ),
 ]
 Pooling = Annotated[

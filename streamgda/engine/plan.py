@@ -178,7 +178,12 @@ def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
 
 def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
     """Return the number of different labels of rows that may count; all of them are read."""
+    return int(distinct_labels(labels, rule).size)
+
+
+def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
+    """Return the different labels of rows that may count, sorted; all of them are read."""
     classes = np.empty(0, np.int64)
     for start, (block,) in Slabs(_LABELS).read(labels):
         classes = encode(rule.class_labels(block, start), classes)[1]
-    return int(classes.size)
+    return classes

@@ -26,7 +26,7 @@ from streamgda.moments import ClassMoments, name_features
 from streamgda.rows.labels import as_labels
 from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.memory import readable, spare_memory
-from streamgda.runtime.parameters import as_integer, check_type, refuse
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
 from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 # Methods of the model behind those of the estimators, and whether they return a column per class.
@@ -91,6 +91,21 @@ class MomentClassifier(SklearnExport, MomentLearner):
             estimator.feature_names_in_ = np.array(moments.feature_names, object)
         check_fitted(estimator)
         return estimator
+
+    def _check_supported(self) -> None:
+        super()._check_supported()
+        self._check_priors()
+
+    def _check_priors(self, classes: np.ndarray | None = None) -> None:
+        """Raise an error for priors that no rows, or none of these classes, can have."""
+        name = "class_prior" if hasattr(self, "class_prior") else "priors"
+        priors = getattr(self, name, None)
+        if priors is None:
+            return
+        priors = as_numbers(name, priors, "one number for each class")
+        classes = np.arange(priors.size) if classes is None else classes
+        normalised = not self._any_sum_of_priors
+        check_priors(priors, classes, np.ones(classes.size), name, normalised=normalised)
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
         self._settings = self._current_settings() if settings is None else settings
@@ -403,8 +418,10 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     """
     estimator = described(base, description)
     kept_by(estimator)
-    priors = getattr(estimator, "priors", getattr(estimator, "class_prior", None))
-    if priors is not None:
-        normalised = not estimator._any_sum_of_priors
-        check_priors(priors, np.arange(len(priors)), np.ones(len(priors)), normalised=normalised)
+    check_given_priors(estimator)
     return estimator
+
+
+def check_given_priors(estimator: MomentClassifier, classes: np.ndarray | None = None) -> None:
+    """Raise an error for priors that no rows, or none of these classes, can have."""
+    estimator._check_priors(classes)

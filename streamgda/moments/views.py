@@ -118,13 +118,20 @@ class Views(Algebra):
             For labels that are not among the classes.
         MergeError
             If the scatter is pooled over all classes.
+
+        See Also
+        --------
+        drop_classes : All classes but some.
         """
         kept = np.zeros(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = True
         return self._keep(kept)
 
     def drop_classes(self, labels: Any) -> Self:
-        """Return the moments of all classes but some; otherwise as `select_classes`.
+        """Return the moments of all classes but some.
+
+        They are the moments of the other rows, to the bit: a model without these classes needs no
+        second pass.
 
         Parameters
         ----------
@@ -135,6 +142,25 @@ class Views(Algebra):
         -------
         ClassMoments
             Moments of the other classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If the scatter is pooled over all classes.
+
+        See Also
+        --------
+        select_classes : Some of the classes.
+        GaussianNB.retire : Drop classes of a fitted estimator.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [9.0]], ["ant", "ant", "clouds"])
+        >>> moments.drop_classes(["clouds"]).classes
+        array(['ant'], dtype='<U6')
         """
         kept = np.ones(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = False

@@ -84,7 +84,7 @@ class StoredRows(RowSource):
             If it cannot be read.
         """
         try:
-            return with_retries(lambda: as_slab(self.values[index]))
+            return self._with_missing(with_retries(lambda: as_slab(self.values[index])))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
@@ -93,6 +93,21 @@ class StoredRows(RowSource):
             found = every[rows] if isinstance(rows, slice) and every[rows] else every
             first, last = sorted((found[0], found[-1]))
             raise self._explained(error, first, last + 1) from error
+
+    def _with_missing(self, part: np.ndarray) -> np.ndarray:
+        """Return strings with None in place of the missing label that the array names, if any.
+
+        zarr's strings have no missing value: `streamgda.datasets.convert` writes "" instead, and
+        that this is no label to the attribute.
+        """
+        marker = None
+        if part.dtype.kind in "TO":
+            marker = getattr(self.values, "attrs", {}).get("missing_label")
+        if marker is None or not (missing := part == marker).any():
+            return part
+        part = part.astype(object)
+        part[missing] = None
+        return part
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """Return an error that names the first chunk that fails again."""
