@@ -116,13 +116,28 @@ def _estimators() -> Iterator[Call]:
         for param, good in make().get_params(deep=False).items():
             yield Call(name, make, f"fit after set_params({param})", {param: good})
         methods = {
-            "predict": {"X": X, "out": None, "reject": 0.1, "reject_label": -1},
-            "predict_proba": {"X": X, "out": None},
+            "predict": {
+                "X": X,
+                "out": None,
+                "reject": 0.1,
+                "reject_label": -1,
+                "nodata": None,
+                "on_invalid": "fill",
+                "fill": -5,
+            },
+            "predict_proba": {"X": X, "out": None, "on_invalid": "fill", "fill": 0.0},
             "score": rows,
             "score_samples": {"X": X},
             "transform": {"X": X, "out": None},
             "sample": {"n_samples": 2, "random_state": 0, "y": None, "out": None},
-            "partial_fit": {**rows, "classes": None, "half_life": None},
+            "partial_fit": {
+                **rows,
+                "classes": None,
+                "half_life": None,
+                "unlabelled": None,
+                "nodata": None,
+                "on_invalid": "skip",
+            },
             "forget": rows,
             "retire": {"labels": [1]},
             "fit_threshold": rows,
@@ -148,7 +163,8 @@ def _others() -> Iterator[Call]:
     held = moments()
     yield Call("module", lambda: gda, "accumulate", {
         **rows, "covariance_type": "full", "norms": False, "classes": None, "max_memory": None,
-        "on_invalid": "raise", "nodata": None, "checkpoint": None, "checkpoint_every": 1.0,
+        "on_invalid": "raise", "nodata": None, "unlabelled": None, "checkpoint": None,
+        "checkpoint_every": 1.0,
     })  # fmt: skip
     yield Call("module", lambda: gda, "load", {"store": STORE})
     yield Call("module", lambda: gda, "open_store", {"path": STORE, "X": "X", "y": "y"})

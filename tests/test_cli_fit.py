@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
 import zarr
@@ -154,6 +155,38 @@ def test_invalid_rows_are_left_out_and_counted(
         "was started with nodata: -9999.0"
         in command(*fit, "--on-invalid", "skip", "--checkpoint", kept, "--overwrite").err
     )
+
+
+@pytest.mark.parametrize("kind", ["nb", "bernoulli"])
+def test_unlabelled_rows_and_rows_without_labels_are_left_out(
+    command: Command, done: Callable[..., str], tmp_path: Path, kind: str
+) -> None:
+    X, names = rows()
+    y = np.unique(names, return_inverse=True)[1]
+    X[y == 0], X[y.argmax()] = np.nan, -9999
+    labels = np.where(np.arange(y.size) % 40 == 7, np.nan, y)
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(50, X.shape[1]))
+    group.create_array("y", data=labels, chunks=(50,))
+    fit = "fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", kind
+    options = "--unlabelled", "0", "--nodata=-9999", "--on-invalid", "skip"
+    out = done(*fit, *options)
+    good, n_skipped = naive.rows_that_count(X, labels.tolist(), None, -9999, [0])
+    assert f"left out {n_skipped} rows" in out
+    expected = ESTIMATORS[kind]().fit(X[good], y[good])
+    assert streamgda.load(tmp_path / "m").class_count_.tolist() == expected.class_count_.tolist()
+    ended = command(*fit, *options[2:], "--unlabelled", "none", "--overwrite")
+    assert "'none' is not an integer" in ended.err
+    evaluated = json.loads(
+        done("evaluate", tmp_path / "m", tmp_path / "rows.zarr", "--json", *options)
+    )
+    accuracy = expected.score(X[good], y[good])
+    assert (evaluated["rows"], evaluated["accuracy"]) == (len(good), pytest.approx(accuracy))
+    if kind == "nb":
+        done("select", tmp_path / "rows.zarr", "--model", tmp_path / "best", *options,
+             "--scoring=joint_log_likelihood", "--grid=covariance_type=diag")  # fmt: skip
+        chosen = streamgda.load(tmp_path / "best").moments_
+        assert (chosen.class_count.sum(), chosen.n_skipped) == (len(good), n_skipped)
 
 
 def test_an_interrupted_fit_names_its_checkpoint_and_resumes(

@@ -57,6 +57,36 @@ def test_predict_rejects_rows(
     assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
 
 
+@pytest.mark.parametrize(
+    ("store", "fill", "options"),
+    [
+        ("numbers.zarr", 9, ["--fill", "9"]),
+        ("numbers.zarr", -1, []),
+        ("rows.zarr", "cloud", ["--fill", "cloud"]),
+        ("numbers.zarr", 0.5, ["--fill", "0.5", "--density"]),
+    ],
+)
+def test_predict_fills_invalid_rows(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, fill: Any,
+    options: list[str],
+) -> None:  # fmt: skip
+    X, y = rows()[0], streamgda.open_store(data / store)[1][:]
+    estimator = streamgda.GaussianNB().fit(X, y)
+    estimator.save(tmp_path / "m.zip")
+    X[3, 1], X[70:130] = np.nan, -9999
+    convert(X, tmp_path / "holes.zarr", labels=y, chunk_rows=50)
+    arguments = "predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--nodata=-9999", *options
+    assert command(*arguments[:4], "--out", tmp_path / "out").code == 1
+    done(*arguments, "--on-invalid", "fill", "--out", tmp_path / "out")
+    score = estimator.score_samples if "--density" in options else estimator.predict
+    expected = score(X, on_invalid="fill", nodata=-9999, fill=fill)
+    assert (expected == fill).sum() == 61
+    written = zarr.open_array(tmp_path / "out", mode="r")[:]
+    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
+    wrong = command(*arguments[:4], "--proba", "--fill", "none", "--out", tmp_path / "other")
+    assert "'none' is not a number" in wrong.err
+
+
 def test_interrupted_scoring_names_its_output_and_resumes(
     data: Path, tmp_path: Path, done: Callable[..., str]
 ) -> None:

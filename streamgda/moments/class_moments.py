@@ -126,7 +126,8 @@ class ClassMoments(Views):
                 name_features(added, named)
                 return self._add(added, decay)
             weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
-            if sample_weight is not None or rule.selects or rule.needs_search(X):
+            plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
+            if sample_weight is not None or not (plain or rule.counts_all(X)):
                 kept = rows_to_count(X, y, sample_weight, rule, first_row)
                 X, y, weights, numbers, new = kept
                 n_skipped += new

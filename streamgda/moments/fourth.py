@@ -132,7 +132,7 @@ class FourthMoments(Moments):
         y = rule.as_labels(y, first_row)
         self._check_shapes(X, y)
         weights = NO_WEIGHTS
-        if sample_weight is not None or rule.selects or rule.needs_search(X):
+        if sample_weight is not None or not rule.counts_all(X):
             X, y, weights, _, _ = rows_to_count(X, y, sample_weight, rule, first_row)
         if not y.size:
             return self

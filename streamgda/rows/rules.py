@@ -94,6 +94,10 @@ class RowRule:
         plain = type(X) in (np.ndarray, CompressedRows)
         return self.action == "skip" or self.nodata is not None or not plain
 
+    def counts_all(self, X: Any) -> bool:
+        """Return True if all rows without weights count, or their sums are an error."""
+        return not self.selects and not self.needs_search(X)
+
     def labelled(self, y: np.ndarray) -> np.ndarray:
         """Return a boolean array that is False for the unlabelled rows."""
         if self.unlabelled is None:
