@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from streamgda.rows.sources import check_lengths
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
+_LABELS = (str, bytes, Number, np.generic, datetime.date)
 _NO_LABEL = {"U": "", "S": b""}  # of invalid rows, by default
 
 
@@ -315,7 +318,7 @@ def label_beside(
     ----------
     name : str
         Name of the parameter in errors.
-    label : label, or array of one in the type of the classes
+    label : label
     classes : ndarray
     labels : ndarray, optional
         All labels of the result, by default the classes.
@@ -326,8 +329,11 @@ def label_beside(
         If it is a class, or of another kind than the classes.
     """
     labels = classes if labels is None else labels
-    if isinstance(label, np.ndarray):  # no time: it is no label that rows may have
-        return label
+    if not isinstance(label, _LABELS):
+        raise refuse(name, label, "one label of the kind of the classes")
+    own = np.asarray(label)
+    if own.dtype.kind in "mM" and labels.dtype.kind in "mM" and np.isnat(own):
+        return own.astype(labels.dtype)  # no label that rows could have
     try:
         own = as_labels([label], name)
         if own.dtype.kind == "i":
@@ -344,10 +350,10 @@ def label_beside(
 
 def _fill_label(fill: Any, labels: np.ndarray) -> Any:
     """Return the label of invalid rows, by default one that is natural for labels of that kind."""
+    if fill is not None:
+        return fill
     kind = labels.dtype.kind
-    if kind in "mM" and (fill is None or (np.ndim(fill) == 0 and fill != fill)):  # noqa: PLR0124
-        return np.array("NaT", labels.dtype)
-    return _NO_LABEL.get(kind, -1) if fill is None else fill
+    return np.array("NaT", labels.dtype)[()] if kind in "mM" else _NO_LABEL.get(kind, -1)
 
 
 def _fill_number(fill: Any) -> np.ndarray:

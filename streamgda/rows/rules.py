@@ -189,10 +189,10 @@ def row_rule(
     InvalidParameterError
         For other values.
     """
-    if nodata is None and unlabelled is None and on_invalid == "raise":
-        return CHECK_SUMS
     if not isinstance(on_invalid, str) or on_invalid not in actions:
         raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
+    if nodata is None and unlabelled is None and on_invalid == "raise":
+        return CHECK_SUMS
     return RowRule(on_invalid, nodata, unlabelled)
 
 
