@@ -13,6 +13,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.contour import ContourSet
 from matplotlib.patches import Ellipse
 from scipy import stats
+from sklearn.exceptions import NotFittedError
 
 from streamgda import (
     BernoulliNB,
@@ -448,3 +449,19 @@ def test_without_matplotlib_an_error_says_how_to_install_it(
     ):
         with pytest.raises(ImportError, match=r"pip install streamgda\[plot\]"):
             plot()
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        lambda estimator: plots.plot_means(estimator, (2, 2)),
+        lambda estimator: plots.plot_samples(estimator, (2, 2)),
+        plots.plot_decision_boundary,
+        lambda estimator: plots.plot_densities(estimator, feature=0),
+        plots.plot_spectra,
+        lambda estimator: plots.plot_confusion_matrix(estimator, [[0.0]], [0]),
+    ],
+)
+def test_estimators_that_are_not_fitted_are_refused(plot):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        plot(QuadraticDiscriminantAnalysis())

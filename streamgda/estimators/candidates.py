@@ -182,6 +182,16 @@ def passes(
     return passes
 
 
+def scores_in(results: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the scores of which `results_of` returned the results."""
+    names = [name for name in SCORINGS if f"mean_test_{name}" in results]
+    n_splits = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
+    return {
+        name: np.column_stack([results[f"split{f}_test_{name}"] for f in range(n_splits)])
+        for name in names
+    }
+
+
 def results_of(
     candidates: list[dict[str, Any]], scores: dict[str, np.ndarray], scoring: str
 ) -> dict[str, Any]:

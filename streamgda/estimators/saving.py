@@ -44,7 +44,7 @@ Kind = TypeVar("Kind", bound=SavedEstimator)
 
 def describe(estimator: BaseEstimator) -> dict[str, Any]:
     """Return the name of an estimator's class and its parameters, for JSON."""
-    params = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+    params = plain(estimator.get_params(deep=False))
     return {"estimator": type(estimator).__name__, "params": params}
 
 
@@ -75,9 +75,12 @@ def _class_named(name: str, base: type[Kind]) -> type[Kind]:
     return kind
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a parameter, or a list or dict of them, for JSON."""
+    if isinstance(value, Mapping):
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import FoldedRows, added
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.estimators.base import unfitted
 from streamgda.estimators.candidates import (
     ACCURACY,
     GRID,
@@ -20,9 +22,11 @@ from streamgda.estimators.candidates import (
     kept_by_all,
     passes,
     results_of,
+    scores_in,
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.learning import NO_ROWS, check_one_pass, kept_by
+from streamgda.estimators.saving import SavedEstimator, describe, plain
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
@@ -31,11 +35,13 @@ from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
+from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 
 
-class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
+class GaussianDiscriminantCV(ClassifierMixin, SavedEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -259,6 +265,63 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
             learnt["feature_names_in_"] = template.feature_names_in_
         self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
         return self
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        check_is_fitted(self, "best_estimator_")
+        self._check_saved()
+        scores = scores_in(self.cv_results_)
+        state, arrays = nested({"best_estimator": self.best_estimator_})
+        attributes = {
+            **describe(self),
+            **state,
+            "candidates": plain(self.cv_results_["params"]),
+            "best_index": self.best_index_,
+            "scores": list(scores),
+        }
+        return attributes, {f"scores/{name}": table for name, table in scores.items()} | arrays
+
+    def _check_saved(self) -> None:
+        """Raise `InvalidParameterError` for parameters that cannot be saved and loaded."""
+        if not isinstance(self.cv, Integral):
+            raise InvalidParameterError(
+                f"a search with cv={shown(self.cv)} cannot be saved, as its type is not one of "
+                f"this package; save best_estimator_, or use pickle or joblib"
+            )
+        self._candidates()
+        splitting(self.cv, self.random_state, None)
+        allowed_bytes(self.max_memory)
+
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        search = cls(**attributes["params"])
+        search._check_saved()
+        best: Any = restore(
+            GaussianDiscriminantAnalysis,
+            attributes["best_estimator"],
+            arrays_within(arrays, "best_estimator"),
+        )
+        candidates = list(attributes["candidates"])
+        for params in candidates:
+            unfitted(type(best), {"estimator": type(best).__name__, "params": params})
+        scores = arrays_within(arrays, "scores")
+        names = attributes["scores"]
+        if not names or names != [name for name in SCORINGS if name in scores]:
+            raise ValueError(f"it has no scores of {shown(names)}")
+        shape = (len(candidates), *scores[names[0]].shape[1:])
+        for name in names:
+            check_array(name, np.where(np.isfinite(scores[name]), scores[name], 0.0), shape, "f8")
+        search.cv_results_ = results_of(candidates, scores, search.scoring)
+        most = len(candidates) - 1
+        search.best_index_ = check_whole("best_index", attributes["best_index"], 0, most)
+        search.best_estimator_, search.n_features_in_ = best, best.n_features_in_
+        chosen = candidates[search.best_index_]
+        if chosen != {name: plain(getattr(best, name)) for name in chosen}:
+            raise ValueError("its best estimator has other parameters than its best candidate")
+        if names_in(best) is not None:
+            search.feature_names_in_ = best.feature_names_in_
+        return search
 
     # --- the best candidate ----------------------------------------------------------------------
 

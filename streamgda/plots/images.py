@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.base import MomentClassifier
@@ -143,6 +144,7 @@ def _show_image(
 
 def _image_shape(shape: Any, estimator: MomentClassifier) -> tuple[int, ...]:
     check_type("estimator", estimator, MomentClassifier, "an estimator of this package")
+    check_is_fitted(estimator, "moments_")
     expected = "(int, int) or (int, int, 3)"
     sizes = np.atleast_1d(np.asarray(shape, object)).tolist()
     found = tuple(as_integer("shape", n, expected, 1) for n in sizes)

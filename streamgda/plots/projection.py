@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
@@ -143,8 +144,9 @@ class ProjectedClasses:
 
 
 def check_gaussian(estimator: Any) -> None:
-    """Raise `TypeError` unless this is an estimator with covariances."""
+    """Raise `TypeError` or `NotFittedError` unless this is a fitted estimator with covariances."""
     check_type("estimator", estimator, GaussianClassifier, "a Gaussian estimator of this package")
+    check_is_fitted(estimator, "moments_")
 
 
 def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
