@@ -11,6 +11,7 @@ from sklearn.exceptions import FitFailedWarning
 
 from streamgda.engine.folds import FoldedRows, added
 from streamgda.errors import SingularCovarianceError
+from streamgda.estimators.base import unfitted
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.gaussian import regularisation_of
 from streamgda.estimators.learning import kept_by
@@ -19,6 +20,8 @@ from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import find
+from streamgda.runtime.parameters import shown
+from streamgda.storage.checks import check_array
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
@@ -180,6 +183,21 @@ def passes(
         passes[-1].append(c)
         left -= needed
     return passes
+
+
+def check_scores(
+    candidates: list[dict[str, Any]], scores: dict[str, np.ndarray], names: list[str]
+) -> None:
+    """Raise ValueError unless these are candidates, and their scores of these names."""
+    kind = GaussianDiscriminantAnalysis
+    for params in candidates:
+        unfitted(kind, {"estimator": kind.__name__, "params": params})
+    if not names or names != [name for name in SCORINGS if name in scores]:
+        raise ValueError(f"it has no scores of {shown(names)}")
+    shape = (len(candidates), *scores[names[0]].shape[1:])
+    for name in names:
+        finite = np.where(np.isfinite(scores[name]), scores[name], 0.0)
+        check_array(name, finite, shape, "f8")
 
 
 def scores_in(results: dict[str, Any]) -> dict[str, np.ndarray]:

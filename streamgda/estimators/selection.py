@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import FoldedRows, added
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import unfitted
 from streamgda.estimators.candidates import (
     ACCURACY,
     GRID,
     LIKELIHOOD,
     SCORINGS,
     CandidateScores,
+    check_scores,
     kept_by_all,
     passes,
     results_of,
@@ -35,7 +35,7 @@ from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
-from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
@@ -303,15 +303,8 @@ class GaussianDiscriminantCV(ClassifierMixin, SavedEstimator):
             arrays_within(arrays, "best_estimator"),
         )
         candidates = list(attributes["candidates"])
-        for params in candidates:
-            unfitted(type(best), {"estimator": type(best).__name__, "params": params})
         scores = arrays_within(arrays, "scores")
-        names = attributes["scores"]
-        if not names or names != [name for name in SCORINGS if name in scores]:
-            raise ValueError(f"it has no scores of {shown(names)}")
-        shape = (len(candidates), *scores[names[0]].shape[1:])
-        for name in names:
-            check_array(name, np.where(np.isfinite(scores[name]), scores[name], 0.0), shape, "f8")
+        check_scores(candidates, scores, attributes["scores"])
         search.cv_results_ = results_of(candidates, scores, search.scoring)
         most = len(candidates) - 1
         search.best_index_ = check_whole("best_index", attributes["best_index"], 0, most)
