@@ -27,7 +27,7 @@ from streamgda import (
     accumulate,
 )
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source
+from streamgda.rows import as_source, frames
 from streamgda.rows.columns import FeatureColumns
 
 N, D = 90, 3
@@ -381,6 +381,17 @@ def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> N
     same(
         accumulate(filtered.select(NAMES), filtered.select("y")), accumulate(X[kept], LABELS[kept])
     )
+
+
+def test_lazy_frames_are_counted_once_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Any] = []
+    counts = frames._counts
+    monkeypatch.setattr(frames, "_counts", lambda X: counted.append(X) or counts(X))
+    lazy = FRAMES[LAZY](X)
+    fitted = GaussianNB().fit(lazy, LABELS)
+    fitted.partial_fit(lazy, LABELS).predict_proba(lazy)
+    fitted.score(lazy, LABELS)
+    assert len(counted) == 4
 
 
 def test_column_vectors_of_labels_beside_frames_are_warned_about() -> None:

@@ -240,6 +240,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         InvalidDataError
             For rows, labels or weights that cannot be used.
         """
+        X, _ = as_rows(X, None)
         rows = as_source(X)
 
         def in_order(values: Any, name: str) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.scoring import Scorer
 from streamgda.moments import ClassMoments
-from streamgda.rows import adapter_of, as_source
+from streamgda.rows import adapter_of, as_rows, as_source
 from streamgda.rows.rules import RowRule
 from streamgda.storage.saved import State
 
@@ -55,8 +55,11 @@ class SingleAsRows(GaussianClassifier):
         """Return True if float32 rows have float32 scores of that kind."""
         return False
 
-    def _score_rows(self, scorer: Scorer, X: Any, out: Any, *reading: Any) -> Any:
-        scores = super()._score_rows(scorer, X, out, *reading)
+    def _score_rows(
+        self, scorer: Scorer, X: Any, out: Any, features: str | None, *reading: Any
+    ) -> Any:
+        X, _ = as_rows(X, features)  # once: a LazyFrame is counted by a query
+        scores = super()._score_rows(scorer, X, out, None, *reading)
         single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
         return scores.astype(np.float32) if single else scores
 

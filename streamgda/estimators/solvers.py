@@ -165,8 +165,9 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
         if self.covariance_estimator is None:
             return None
         if not adapter_of(X).in_memory:
+            kind = type(as_source(X).values).__name__
             raise InvalidParameterError(
-                f"covariance_estimator needs rows in memory, and X is a {type(X).__name__}; give "
+                f"covariance_estimator needs rows in memory, and X is a {kind}; give "
                 f"an array, or use a shrinkage, which follows from sums over the rows"
             )
         if sample_weight is not None:

@@ -89,13 +89,14 @@ def _adapter_along(X: Any, features: Any) -> type[RowSource]:
 
 
 def as_rows(X: Any, features: Any, nodata: Any = None) -> tuple[Any, Any]:
-    """Return rows as they were given, or a source of them if `features` names a dimension.
+    """Return an array as it was given, and a source of the rows of any other container.
 
     The second result is `nodata`, or else the number that the container names.
     """
     if type(X) is np.ndarray and features is None:
         return X, nodata
-    rows = X if features is None else as_source(X, features=features)
+    at_once = features is None and adapter_of(X).checked_at_once
+    rows = X if at_once else as_source(X, features=features)
     if nodata is None and adapter_of(rows).nodata is not RowSource.nodata:
         nodata = as_source(rows).nodata
     return rows, nodata
