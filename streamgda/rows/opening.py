@@ -13,6 +13,7 @@ from streamgda.rows.arrow import open_table
 from streamgda.rows.arrow_files import is_table
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.stores import open_arrays
+from streamgda.runtime.parameters import refuse
 
 
 class FileKind(NamedTuple):
@@ -89,6 +90,9 @@ def open_store(
     InvalidParameterError
         If an option does not apply to files of this kind.
     """
+    for argument, name in (("X", X), ("y", "y" if y is None else y)):
+        if not isinstance(name, str):
+            raise refuse(argument, name, "the name of an array")
     kind = next(kind for kind in KINDS if kind.accepts(path))
     given = {
         "label": label,
