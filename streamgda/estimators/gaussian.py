@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -122,7 +122,13 @@ class GaussianClassifier(MomentClassifier):
         """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
 
-    def predict(
+    @overload
+    def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
+
+    def predict(  # type: ignore[misc]  # the overloads name only what distinguishes them
         self,
         X: Any,
         *,

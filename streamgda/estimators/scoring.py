@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Number
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -167,7 +167,13 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             held=scorer.held,
         )
 
-    def predict(
+    @overload
+    def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
+
+    def predict(  # type: ignore[misc]  # the overloads name only what distinguishes them
         self,
         X: Any,
         *,

@@ -6,7 +6,7 @@ A new kind of files takes an opener in the module of its adapter, and one line i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from streamgda.errors import InvalidParameterError
 from streamgda.rows.arrow import open_table
@@ -43,7 +43,19 @@ KINDS: tuple[FileKind, ...] = (
 )
 
 
-def open_store(
+@overload
+def open_store(path: Any, X: str, y: None, **options: Any) -> tuple[Any, None]: ...
+
+
+@overload
+def open_store(path: Any, X: str = ..., *, y: None, **options: Any) -> tuple[Any, None]: ...
+
+
+@overload
+def open_store(path: Any, X: str = ..., y: str = ..., **options: Any) -> tuple[Any, Any]: ...
+
+
+def open_store(  # type: ignore[misc]  # the overloads name only what distinguishes them
     path: Any,
     X: str = "X",
     y: str | None = "y",

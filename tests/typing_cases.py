@@ -1,0 +1,21 @@
+"""Types of results as users see them; mypy checks this file, which is not run."""
+
+from typing import Any, assert_type
+
+import numpy as np
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, open_store
+
+
+def predictions(lda: LinearDiscriminantAnalysis, nb: GaussianNB, X: np.ndarray, rows: Any) -> None:
+    """Arrays in memory give arrays; other containers, and `out`, give anything."""
+    assert_type(lda.predict(X), np.ndarray)
+    assert_type(nb.predict(X, reject=0.1), np.ndarray)
+    assert_type(lda.predict(X, out="classes"), Any)
+
+
+def stores() -> None:
+    """Without labels, there are none."""
+    assert_type(open_store("rows.zarr"), tuple[Any, Any])
+    assert_type(open_store("rows.zarr", y=None), tuple[Any, None])
+    assert_type(open_store("rows.zarr", "X", None), tuple[Any, None])
