@@ -16,6 +16,7 @@ from streamgda import (
     accumulate,
     open_store,
 )
+from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -179,6 +180,33 @@ def test_slabs_are_lines_of_chunks():
     assert reads == [(slice(None), slice(4, 10), slice(0, WIDTH))]
 
 
+def test_slabs_without_labels_are_not_read(monkeypatch):
+    X, y = scene()
+    lines = []
+
+    class Store:
+        shape, chunks, dtype, ndim = (BANDS, HEIGHT, WIDTH), (3, 4, 14), np.dtype("u1"), 3
+
+        def __getitem__(self, box):
+            if box[1].stop > box[1].start:
+                lines.append(box[1])
+            return X.values[box]
+
+    y.values[4:8] = 0
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 4 * WIDTH * 32)
+    done = []
+    found = accumulate(
+        *(Store(), y.values),
+        features=0,
+        unlabelled=0,
+        progress=lambda n, _: done.append(n),
+    )
+    assert lines == [slice(0, 4), slice(8, 10)]
+    assert done[-1] == HEIGHT * WIDTH
+    expected = accumulate(X, y, **BAND, unlabelled=0)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
 @pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (1, 5, 1, 3)])
 def test_boxes_cover_any_rows_once(shape):
     grid = Grid.of(shape)
@@ -253,9 +281,6 @@ def test_half_a_raster_is_resumed(tmp_path):
             return X.values[box]
 
     stored, out = Breaks(), tmp_path / "labels.zarr"
-    # A slab is a line of chunks.
-    from streamgda.engine import plan
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_SLAB_BYTES", 4 * WIDTH * 32)
         with pytest.raises(ReadError, match=r"8 to 9, 0 to 13 cannot be read: .*gone"):

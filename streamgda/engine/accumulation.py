@@ -274,19 +274,27 @@ def _accumulate_slabs(
     asked: Accumulation, plan: Slabs, rows: RowSource, *companions: RowSource
 ) -> Moments:
     moments, journal, first = asked.empty(), None, 0
+    wanted = None if asked.rule.unlabelled is None else asked.rule.any_labelled
     if asked.checkpoint is not None:
+        wanted = None  # fingerprints of all rows are kept
         described = {source.name: describe(source) for source in (rows, *companions)}
         journal = _journal(asked, described)
         plan = resume(journal, plan, rows, *companions)
         moments, first = journal.moments, journal.done
     with (
         reading(
-            plan, rows, *companions, what="accumulating", progress=asked.progress, first=first
+            *(plan, rows, *companions),
+            what="accumulating",
+            progress=asked.progress,
+            first=first,
+            wanted=wanted,
         ) as slabs,
         journal or contextlib.nullcontext(),
     ):
         for start, (block, *columns) in slabs:
             stop = start + len(block)
+            if stop == start:  # no row of the slab has a label
+                continue
             with journal.adding(stop, start, block, columns) if journal else _NOT_KEPT:
                 asked.add(moments, block, *columns, first_row=start)
     return moments

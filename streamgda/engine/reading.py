@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
@@ -21,6 +21,7 @@ def reading(
     what: str = "",
     progress: Progress = False,
     first: int = 0,
+    wanted: Callable[..., bool] | None = None,
 ) -> Iterator[Iterator[Slab]]:
     """Provide the slabs of rows, one of which is read ahead.
 
@@ -38,13 +39,15 @@ def reading(
         See `reporter`.
     first : int
         First row that is read, the first one of a slab.
+    wanted : callable, optional
+        See `Slabs.read`.
     """
     rows = sources[0]
 
     def reported() -> Generator[Slab]:
-        for start, arrays in slabs.read(*sources, first=first):
+        for start, arrays in slabs.read(*sources, first=first, wanted=wanted):
             yield start, arrays
-            report(start + len(arrays[0]))
+            report(start + len(arrays[-1]))
 
     with (
         placing(*sources),

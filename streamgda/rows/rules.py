@@ -89,6 +89,10 @@ class RowRule:
             return labels
         return np.asarray(labels)[self.labelled(labels) & ~np.ma.getmaskarray(labels)]
 
+    def any_labelled(self, first_row: int, y: Any, *_: Any) -> bool:
+        """Return whether any of these rows has a label."""
+        return bool(self.labelled(self.as_labels(y, first_row)).any())
+
     def needs_search(self, X: Any) -> bool:
         """Return True if rows are searched before they are summed; otherwise sums are checked."""
         plain = type(X) in (np.ndarray, CompressedRows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,18 +40,35 @@ class Slabs:
             )
         return Slabs(n_rows)
 
-    def read(self, *sources: RowSource, first: int = 0) -> Generator[tuple[int, list[np.ndarray]]]:
+    def read(
+        self,
+        *sources: RowSource,
+        first: int = 0,
+        wanted: Callable[..., bool] | None = None,
+    ) -> Generator[tuple[int, list[np.ndarray]]]:
         """Yield the number of the first row and the rows of each slab; read one slab ahead.
 
         Each slab is released when the next one is requested; at the end the sources are closed.
-        Slabs before row `first`, the first row of a slab, are left out.
+
+        Parameters
+        ----------
+        *sources : RowSource
+        first : int
+            First row of the first slab.
+        wanted : callable, optional
+            Called with the number of the first row of a slab and the rows of all sources but the
+            first; if it returns False, those of the first are not read, and there are none.
         """
         n_rows = sources[0].n_rows
         starts = range(first, n_rows, self.n_rows)
 
         def slab(start: int) -> list[np.ndarray]:
             stop = min(start + self.n_rows, n_rows)
-            return [source.read(start, stop) for source in sources]
+            rows, *others = sources
+            beside = [source.read(start, stop) for source in others]
+            if wanted is not None and not wanted(start, *beside):
+                stop = start
+            return [rows.read(start, stop), *beside]
 
         def in_order() -> Generator[list[np.ndarray]]:
             if not starts or all(source.read_as_views for source in sources):
