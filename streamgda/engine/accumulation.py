@@ -283,7 +283,9 @@ def _accumulate_slabs(
         moments, first = journal.moments, journal.done
     with (
         reading(
-            *(plan, rows, *companions),
+            plan,
+            rows,
+            *companions,
             what="accumulating",
             progress=asked.progress,
             first=first,
