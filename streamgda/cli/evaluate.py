@@ -14,6 +14,7 @@ from streamgda.cli.options import (
     InvalidRows,
     Json,
     LabelName,
+    Labels,
     MaxMemory,
     Missing,
     MissingChunks,
@@ -40,6 +41,7 @@ def evaluate(
     y: YName = "y",
     label: LabelName = None,
     features: FeatureNames = None,
+    labels: Labels = None,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -50,10 +52,10 @@ def evaluate(
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
-    estimator, X, labels = open_both(model, store, x, y, missing, label, features)
-    without = labels_like(unlabelled, labels, "--unlabelled")
+    estimator, X, truth = open_both(model, store, x, y, missing, label, features, labels)
+    without = labels_like(unlabelled, truth, "--unlabelled")
     rule = row_rule(on_invalid.value, nodata, without)
-    result = count(estimator, X, labels, max_memory=max_memory, rule=rule)
+    result = count(estimator, X, truth, max_memory=max_memory, rule=rule)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
         return

@@ -45,6 +45,7 @@ def fit(
     y: options.YName = "y",
     label: options.LabelName = None,
     features: options.FeatureNames = None,
+    labels: options.Labels = None,
     weights: options.Weights = None,
     max_memory: options.MaxMemory = None,
     missing: options.Missing = MissingChunks.FILL,
@@ -87,7 +88,7 @@ def fit(
         added = _accumulate(
             recipe,
             held,
-            *_open_rows(store, x, y, weights, missing, label, features),
+            *_open_rows(store, x, y, weights, missing, label, features, labels),
             max_memory=max_memory,
             on_invalid=on_invalid.value,
             nodata=nodata,
@@ -209,17 +210,18 @@ def _open_rows(
     missing: MissingChunks,
     label: str | None,
     features: str | list[str] | None,
+    labels: str | None,
 ) -> tuple[Any, Any, Any]:
     """Return rows, labels and weights (None without a name)."""
     from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
 
-    rows = open_rows(store, x, y, missing, label, features)
+    rows = open_rows(store, x, y, missing, label, features, labels)
     if weights is None:
         return *rows, None
     names = features
     if is_table(store) and features is None:  # a column of weights is none of the features
         names = [name for name in rows[0].feature_names if name != weights]
-        rows = open_rows(store, x, y, missing, label, names)
+        rows = open_rows(store, x, y, missing, label, names, labels)
     return *rows, open_rows(store, x, weights, missing, None, names)[1]
 
 
@@ -227,9 +229,10 @@ def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **readi
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
-    from streamgda.rows import as_sources  # noqa: PLC0415
+    from streamgda.rows import as_rows, as_sources  # noqa: PLC0415
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
+    X, reading["nodata"] = as_rows(X, None, reading["nodata"])
     reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")
     estimator = recipe.estimator_class(**recipe.params)
     needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs

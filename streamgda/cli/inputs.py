@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamgda.cli.options import MissingChunks
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 
 
 def open_rows(
@@ -16,15 +16,24 @@ def open_rows(
     missing: MissingChunks,
     label: str | None = None,
     features: str | Sequence[str] | None = None,
+    labels: str | None = None,
 ) -> tuple[Any, Any]:
     """Return rows and labels (None if neither `y` nor `label` names them); see `open_store`.
 
-    Names of features may be separated by commas.
+    Names of features may be separated by commas. Labels may be in a store of their own, `labels`.
     """
     from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
 
     names = split_names(features) if isinstance(features, str) else features
-    return open_store(store, x, y, label=label, features=names, missing=missing.value)
+    own = y if labels is None else None
+    X, found = open_store(store, x, own, label=label, features=names, missing=missing.value)
+    if y is not None and labels is not None:
+        found, _ = open_store(labels, y, None)
+    if y is not None and found is None:
+        raise InvalidParameterError(
+            f"{store} holds no {y!r} beside the rows: --labels names the file that holds the labels"
+        )
+    return X, found
 
 
 def split_names(text: str) -> list[str]:
@@ -40,6 +49,7 @@ def open_both(
     missing: MissingChunks,
     label: str | None = None,
     features: str | None = None,
+    labels: str | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return an estimator, rows and labels (None if neither `y` nor `label` names them).
 
@@ -61,13 +71,13 @@ def open_both(
 
     estimator = load(model)
     columns = names_in(estimator) if features is None and is_table(store) else features
-    X, labels = open_rows(store, x, y, missing, label, columns)
-    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+    X, found = open_rows(store, x, y, missing, label, columns, labels)
+    if len(X.shape) != 2 or X.shape[1] != estimator.n_features_in_:
         raise InvalidDataError(
             f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "
             f"{estimator.n_features_in_} features"
         )
     join_names(names_in(estimator), names_of(X), model, InvalidDataError)
-    for name, array in ((x, X), (y, labels)):
+    for name, array in ((x, X), (y, found)):
         refuse_half_written(array, f"{store}: {name!r}")
-    return estimator, X, labels
+    return estimator, X, found

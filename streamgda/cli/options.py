@@ -27,12 +27,18 @@ Store = Annotated[
     typer.Argument(
         metavar="STORE",
         help="Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables: "
-        ".parquet, .arrow, .csv.",
+        ".parquet, .arrow, .csv; or a GeoTIFF.",
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Saved estimator.")]
 XName = Annotated[str, typer.Option("--x", metavar="NAME", help="Name of the array of rows.")]
 YName = Annotated[str, typer.Option("--y", metavar="NAME", help="Name of the array of labels.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        "--labels", metavar="PATH", help="GeoTIFF or zarr of labels, if they are not in STORE."
+    ),
+]
 LabelName = Annotated[
     str | None,
     typer.Option("--label", metavar="NAME", help="Tables: column of labels; --y by default."),
@@ -266,7 +272,8 @@ StoreToFit = Annotated[
     str | None,
     typer.Argument(
         metavar="STORE",
-        help="Rows and labels: zarr, or a table (.parquet, .arrow, .csv, or a folder of them).",
+        help="Rows and labels: zarr, or a table (.parquet, .arrow, .csv, or a folder of them), or a "
+        "GeoTIFF.",
         show_default=False,
     ),
 ]

@@ -37,7 +37,9 @@ from streamgda.storage.replacing import move_into_place
 def predict(
     model: Model,
     store: Store,
-    out: Annotated[Path, typer.Option(metavar="PATH", help="zarr array or table to write.")],
+    out: Annotated[
+        Path, typer.Option(metavar="PATH", help="zarr array, table or GeoTIFF to write.")
+    ],
     proba: Annotated[
         bool, typer.Option("--proba", help="Class probabilities, one column per class.")
     ] = False,
@@ -71,10 +73,12 @@ def predict(
 
     A zarr array is written to a path that ends in .partial, and moved when it is complete. Run the
     same command again to resume after an interruption. A PATH that ends in .parquet, .arrow or .csv
-    becomes a table, which is not resumed.
+    becomes a table, and one in .tif a GeoTIFF; these are not resumed.
     """
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+    from streamgda.rows import as_rows  # noqa: PLC0415
     from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
+    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
     from streamgda.rows.rules import SCORING, row_rule  # noqa: PLC0415
 
     method = _method(proba, log_proba, density)
@@ -83,21 +87,22 @@ def predict(
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip cannot be written slab by slab; name a directory")
     refuse_occupied(out, overwrite)
-    table = is_table_path(out)
+    table, whole = is_table_path(out), is_table_path(out) or is_geotiff(out)
     if not table:
         _refuse_other_data(out)
     estimator, X, _ = open_both(model, store, x, None, missing, label, features)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
+    X, nodata = as_rows(X, None, nodata)
     rule = row_rule(on_invalid.value, nodata, actions=SCORING)
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
-    partial = out if table else out.with_name(f"{out.name}.partial")
-    resumed = not table and partial.exists()
+    partial = out if whole else out.with_name(f"{out.name}.partial")
+    resumed = not whole and partial.exists()
     about = {"method": method, "columns": columns}
     copied = None if keys is None else split_names(keys)
     written = _write(scorer, X, partial, about, overwrite, keys=copied, max_memory=max_memory)
-    if not table:
+    if not whole:
         move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
@@ -165,6 +170,7 @@ def _write(
             labels=scorer.labels,
             name=scorer.method,
             classes=scorer.classes,
+            fill=scorer.fill,
             held=scorer.held,
             progress=True,
             **options,
@@ -183,11 +189,12 @@ def _write(
 def _refuse_other_data(out: Path) -> None:
     """Raise InvalidParameterError if `out` exists and does not hold predictions."""
     from streamgda.engine.outputs import mark_of  # noqa: PLC0415
+    from streamgda.rows.geotiff import holds_scores, is_geotiff  # noqa: PLC0415
 
     if is_free(out):
         return
     try:
-        ours = mark_of(open_node(out)) is not None
+        ours = holds_scores(out) if is_geotiff(out) else mark_of(open_node(out)) is not None
     except SourceError:  # zarr raises many types for what is not an array
         ours = False
     if not ours:

@@ -15,6 +15,7 @@ from streamgda.cli.options import (
     InvalidRows,
     Json,
     LabelName,
+    Labels,
     MaxMemory,
     Missing,
     MissingChunks,
@@ -66,6 +67,7 @@ def select(
     y: YName = "y",
     label: LabelName = None,
     features: FeatureNames = None,
+    labels: Labels = None,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -82,9 +84,9 @@ def select(
     search = GaussianDiscriminantCV(
         params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
     )
-    rows, labels = open_rows(store, x, y, missing, label, features)
-    without = labels_like(unlabelled, labels, "--unlabelled")
-    search.fit(rows, labels, unlabelled=without, nodata=nodata, on_invalid=on_invalid.value)
+    rows, found = open_rows(store, x, y, missing, label, features, labels)
+    without = labels_like(unlabelled, found, "--unlabelled")
+    search.fit(rows, found, unlabelled=without, nodata=nodata, on_invalid=on_invalid.value)
     search.best_estimator_.save(model)
     ranked = _ranked(search.cv_results_)
     if json:

@@ -117,6 +117,6 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         if name not in kind.options:
             raise InvalidParameterError(
                 f"{name}={value!r} does not apply to {path}, which is opened with "
-                f"{', '.join(kind.options)}"
+                f"{', '.join(kind.options) or 'no options'}"
             )
     return kind.opener(path, X, y, **options)
