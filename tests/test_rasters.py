@@ -29,10 +29,7 @@ from streamgda.rows import as_source
 from streamgda.rows.grids import Grid
 
 # Of scikit-learn: some models are fitted to rows with names of the bands, and score others.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),  # in rioxarray
-]
+pytestmark = pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
 
 BANDS, HEIGHT, WIDTH = 3, 10, 14
 KINDS = ["numpy", "zarr", "dask"]

@@ -25,7 +25,6 @@ from streamgda.storage.replacing import replacing
 MARK = "streamgda_scores"  # the tag of files that hold scores
 CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
 _SUFFIXES = (".tif", ".tiff")
-_CACHE_BYTES = 1 << 24  # of GDAL; each block is read once, and GDAL would keep 5 % of the memory
 _BLOCK = 256  # pixels of a block that is written, along each dimension
 _TYPES = ("u1", "u2", "i2", "u4", "i4", "i8", "u8")
 
@@ -58,26 +57,16 @@ def open_raster(path: Any) -> Any:
         If rioxarray is not installed.
     """
     rioxarray = require("rioxarray", "raster", "GeoTIFF files")
-    rasterio = require("rasterio", "raster", "GeoTIFF files")
     local = local_path(path)
     if local is not None and not local.exists():
         raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
     try:
         raster = rioxarray.open_rasterio(path, cache=False)
-        with _env(rasterio):
-            raster[:1, :1, :1].load()  # a first read sets the size of the cache
     except Exception as error:  # of GDAL, rasterio and rioxarray
         raise SourceError(f"{path} cannot be read as a GeoTIFF: {brief(error)}") from error
     if getattr(raster, "ndim", 0) != 3:
         raise SourceError(f"{path} holds several rasters; expected one, with bands, y and x")
     return raster
-
-
-def _env(rasterio: Any) -> Any:
-    """Return a context with a small cache, unless the user has chosen another size."""
-    return rasterio.Env(
-        **({} if "GDAL_CACHEMAX" in os.environ else {"GDAL_CACHEMAX": _CACHE_BYTES})
-    )
 
 
 class GeoTiff:
@@ -123,24 +112,23 @@ class GeoTiff:
         fill = asked.fill if isinstance(asked.fill, int | float) else None
         self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
         height, columns = raster.shape
-        with _env(rasterio):
-            self._file = rasterio.open(
-                path,
-                "w",
-                driver="GTiff",
-                height=height,
-                width=columns,
-                count=width[0] if width else 1,
-                dtype=_stored_type(self.dtype, labels),
-                crs=georeferenced.crs,
-                transform=georeferenced.transform(),
-                nodata=fill,
-                tiled=min(raster.shape) >= _BLOCK,
-                blockxsize=_BLOCK,
-                blockysize=_BLOCK,
-                compress="deflate",
-                BIGTIFF="IF_SAFER",
-            )
+        self._file = rasterio.open(
+            path,
+            "w",
+            driver="GTiff",
+            height=height,
+            width=columns,
+            count=width[0] if width else 1,
+            dtype=_stored_type(self.dtype, labels),
+            crs=georeferenced.crs,
+            transform=georeferenced.transform(),
+            nodata=fill,
+            tiled=min(raster.shape) >= _BLOCK,
+            blockxsize=_BLOCK,
+            blockysize=_BLOCK,
+            compress="deflate",
+            BIGTIFF="IF_SAFER",
+        )
         self._file.update_tags(**{MARK: asked.name or ""})
         for band, label in enumerate(() if asked.classes is None else asked.classes.tolist(), 1):
             self._file.set_band_description(band, str(label))

@@ -1,0 +1,161 @@
+"""The command line on rasters: GeoTIFF and zarr in, GeoTIFF and zarr out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+import zarr
+from commands import Command
+from rasterio.transform import from_origin
+
+import streamgda
+
+SHAPE = (40, 50)
+PEAK = """
+import sys
+def memory(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1000
+import rioxarray, streamgda, streamgda.cli.app
+before = memory("VmRSS")
+try:
+    streamgda.cli.main(sys.argv[1:])
+finally:
+    print(memory("VmHWM") - before)
+"""
+
+
+def create(path: Path, count: int, dtype: str, shape: tuple[int, int], **options: Any) -> Any:
+    return rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        height=shape[0],
+        width=shape[1],
+        count=count,
+        dtype=dtype,
+        crs="EPSG:32632",
+        transform=from_origin(5e5, 5e6, 10, 10),
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a scene of three bands, fields of which some pixels have a label, a model."""
+    folder = tmp_path_factory.mktemp("scene")
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, SHAPE).astype(np.uint8)
+    cube = (random.integers(1, 60, (3, *SHAPE)) + 40 * labels).astype(np.uint8)
+    cube[:, 5, 7] = 0
+    with create(folder / "scene.tif", 3, "uint8", SHAPE, nodata=0) as file:
+        file.write(cube)
+    with create(folder / "fields.tif", 1, "uint8", SHAPE) as file:
+        file.write(labels[None])
+    np.savez(folder / "arrays.npz", X=np.moveaxis(cube, 0, -1).reshape(-1, 3), y=labels.ravel())
+    zarr.create_array(folder / "fields.zarr", data=labels, chunks=(16, 16))
+    return folder
+
+
+@pytest.mark.parametrize("fields", ["fields.tif", "fields.zarr"])
+def test_a_scene_is_fitted_evaluated_and_predicted(
+    done: Callable[..., str], scene: Path, tmp_path: Path, fields: str
+) -> None:
+    tif, model = scene / "scene.tif", tmp_path / "m.zip"
+    labelled = ("--labels", scene / fields, "--unlabelled", "0")
+    said = done("fit", tif, *labelled, "--on-invalid", "skip", "--model", model)
+    assert "read 2,000 rows x 3 features" in said
+    with np.load(scene / "arrays.npz") as arrays:
+        X, y = arrays["X"], arrays["y"]
+    known = (y > 0) & X.any(axis=1)
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[known], y[known])
+    fitted = streamgda.load(model)
+    np.testing.assert_array_equal(fitted.means_, expected.means_)
+    counted = json.loads(done("evaluate", model, tif, *labelled, "--json"))
+    assert counted["rows"] == (y > 0).sum()
+    assert counted["accuracy"] == pytest.approx(expected.score(X[y > 0], y[y > 0]))
+
+    filled = ("--on-invalid", "fill", "--fill", "99")
+    done("predict", model, tif, "--out", tmp_path / "c.tif", *filled)
+    with rasterio.open(tmp_path / "c.tif") as file, rasterio.open(tif) as like:
+        classes = file.read(1)
+        assert (file.crs, file.transform, file.nodata) == (like.crs, like.transform, 99)
+    assert (classes.dtype, classes[5, 7]) == (np.uint8, 99)
+    labels = np.where(X.any(axis=1), expected.predict(X), 99).reshape(SHAPE)
+    np.testing.assert_array_equal(classes, labels)
+    done("predict", model, tif, "--out", tmp_path / "p.zarr", "--proba", "--on-invalid", "fill")
+    written = zarr.open_array(tmp_path / "p.zarr")
+    assert written.shape == (*SHAPE, 3)
+    assert np.isnan(written[5, 7]).all()
+    assert {path.name for path in tmp_path.iterdir()} == {"m.zip", "c.tif", "p.zarr"}
+
+
+def test_commands_refuse_rasters_that_do_not_fit(
+    command: Command, scene: Path, tmp_path: Path
+) -> None:
+    tif, model = scene / "scene.tif", tmp_path / "m.zip"
+    with create(tmp_path / "small.tif", 1, "uint8", (40, 49)) as file:
+        file.write(np.ones((1, 40, 49), np.uint8))
+    for arguments, message in (
+        ((), "scene.tif holds no 'y' beside the rows: --labels names the file that holds"),
+        (("--labels", tmp_path / "small.tif"), "y has 49 elements along 'x' and X has 50"),
+        (("--labels", tmp_path / "none.tif"), "none.tif does not exist; expected a GeoTIFF"),
+    ):
+        ended = command("fit", tif, *arguments, "--model", model)
+        assert ended.code == 1
+        assert message in " ".join(ended.err.split())
+        assert not model.exists()
+    labels = ("--labels", scene / "fields.tif")
+    assert not command("fit", tif, *labels, "--nodata", "255", "--model", model).code
+    for out in (tif, tmp_path / "small.tif"):  # that hold no predictions
+        before = out.read_bytes()
+        ended = command("predict", model, tif, "--out", out, "--overwrite", "--nodata", "255")
+        assert ended.code == 1
+        assert "does not hold predictions" in " ".join(ended.err.split())
+        assert out.read_bytes() == before
+    out = tmp_path / "c.tif"
+    for overwrite in ((), ("--overwrite",)):
+        ended = command("predict", model, tif, "--out", out, "--nodata", "255", *overwrite)
+        assert not ended.code
+    ended = command("predict", model, tif, "--out", out)
+    assert "--overwrite replaces it" in " ".join(ended.err.split())
+
+
+@pytest.mark.slow
+def test_a_large_scene_needs_little_memory(tmp_path: Path) -> None:
+    """6 bands of 3,000 x 3,000 pixels of 16 bits, 108 MB, within 200 MB above the import."""
+    random, n = np.random.default_rng(0), 3000
+    tiled = {"tiled": True, "blockxsize": 256, "blockysize": 256}
+    shape = (n, n)
+    with (
+        create(tmp_path / "X.tif", 6, "uint16", shape, **tiled) as scene,
+        create(tmp_path / "y.tif", 1, "uint8", shape, **tiled) as fields,
+    ):
+        for start in range(0, n, 256):
+            lines = min(256, n - start)
+            labels = random.integers(0, 6, (1, lines, n))
+            bands = random.integers(0, 900, (6, lines, n)) + 300 * labels
+            window = ((start, start + lines), (0, n))
+            scene.write(bands.astype(np.uint16), window=window)
+            labels[random.random(labels.shape) < 0.8] = 0
+            fields.write(labels.astype(np.uint8), window=window)
+
+    def peak(*arguments: object) -> float:
+        command = [sys.executable, "-c", PEAK, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        return float(done.stdout.split()[-1])
+
+    model, labelled = tmp_path / "m.zip", ("--labels", tmp_path / "y.tif", "--unlabelled", "0")
+    X = tmp_path / "X.tif"
+    peak("fit", X, *labelled, "--model", model)  # compiles what is not in the cache
+    assert peak("fit", X, *labelled, "--model", model, "--overwrite") < 200
+    assert peak("predict", model, X, "--out", tmp_path / "classes.tif") < 200
+    assert peak("predict", model, X, "--out", tmp_path / "classes.zarr") < 200
