@@ -50,10 +50,12 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
+    from streamgda.rows import as_rows  # noqa: PLC0415
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
     estimator, X, truth = open_both(model, store, x, y, missing, label, features, labels)
     without = labels_like(unlabelled, truth, "--unlabelled")
+    X, nodata = as_rows(X, None, nodata)
     rule = row_rule(on_invalid.value, nodata, without)
     result = count(estimator, X, truth, max_memory=max_memory, rule=rule)
     if json:
