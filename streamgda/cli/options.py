@@ -272,8 +272,8 @@ StoreToFit = Annotated[
     str | None,
     typer.Argument(
         metavar="STORE",
-        help="Rows and labels: zarr, or a table (.parquet, .arrow, .csv, or a folder of them), or a "
-        "GeoTIFF.",
+        help="Rows and labels: zarr, or a table (.parquet, .arrow, .csv, or a folder of them), or "
+        "a GeoTIFF.",
         show_default=False,
     ),
 ]
