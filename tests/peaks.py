@@ -15,9 +15,11 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import zarr
 
-from streamgda import GaussianDiscriminantAnalysis, accumulate, engine
+from streamgda import GaussianDiscriminantAnalysis, accumulate, engine, open_store
 from streamgda.errors import MemoryBudgetError
 from streamgda.runtime import threads
 from streamgda.runtime.memory import as_bytes
@@ -90,6 +92,9 @@ def rows_in(folder: Path, every: bool) -> Iterator[tuple[str, Any, Any]]:
         stored = zarr.create_array(folder / name, shape=(few, D), dtype=X.dtype, **way)
         stored[...] = X[:few]
         yield name, stored, y[:few]
+    columns = {f"x{number}": column for number, column in enumerate(X.T)} | {"y": y}
+    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=n)
+    yield "one row group", *open_store(folder / "rows.parquet")
     if every:
         yield from other_rows_in(folder, X, y)
     mapped = np.memmap(folder / "mapped", np.float64, "w+", shape=(2 * n, 40))

@@ -17,8 +17,9 @@ from streamgda.rows.arrow_formats import Columns
 from streamgda.rows.arrow_types import as_label_array, as_matrix, label_type, number_type
 from streamgda.rows.forward import ForwardRows
 
-_BLOCK_BYTES = 1 << 22  # of rows that are decoded at a time
+_BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 16
+_DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
 _POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
@@ -106,7 +107,12 @@ class ArrowRows(ForwardRows):
 
     @property
     def _block_rows(self) -> int:
-        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // max(1, self.row_bytes)))
+        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._decoded_bytes))
+
+    @property
+    def _decoded_bytes(self) -> int:
+        """Bytes of a row while it is decoded: narrow numbers are stored as wider ones."""
+        return max(self.row_bytes, _DECODED_BYTES * len(self.fields))
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
