@@ -195,7 +195,7 @@ def test_pandas_series():
     assert check_encoding(pd.Series(["b", "a", "b"], dtype="category")).tolist() == ["a", "b"]
     assert check_encoding(pd.Series([2, 1, 2], dtype="Int64")).tolist() == [1, 2]
     for missing in (pd.Series(["b", None]), pd.Series([1, None], dtype="Int64")):
-        with pytest.raises(InvalidDataError, match="Unknown label type"):
+        with pytest.raises(InvalidDataError, match=r"is .+, and every label is needed"):
             as_labels(missing)
 
 
@@ -212,15 +212,15 @@ def test_pandas_series():
         (np.array([1, 2.5], object), r"continuous"),
         (["a", 1], r"objects of type int, str, y\[1\] the first that does not fit; class labels"),
         (np.array(["a", 1], object), r"objects of type int, str"),
-        (np.array(["a", None], object), r"objects of type NoneType, str"),
-        (np.array(["a", np.nan], object), r"objects of type float, str"),
+        (np.array(["a", None], object), r"y\[1\] is None, and every label is needed"),
+        (np.array(["a", np.nan], object), r"y\[1\] is nan, and every label is needed"),
         (np.array(["a", b"a"], object), r"objects of type bytes, str"),
         (np.array([1, (2, 3)], object), r"objects of type int, tuple"),
         (np.array([{}, {}], object), r"objects of type dict"),
-        (np.array([None, None]), r"objects of type NoneType"),
+        (np.array([None, None]), r"y\[0\] is None, and every label is needed"),
         (
             np.array(["a", np.nan], np.dtypes.StringDType(na_object=np.nan)),
-            r"objects of type float, str",
+            r"y\[1\] is nan, and every label is needed",
         ),
         ([[1], [2]], r"y has shape \(2, 1\), expected one label a row: shape \(n_rows,\)"),
         (np.array(["a"]).reshape(1, 1), r"y has shape \(1, 1\)"),

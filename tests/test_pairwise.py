@@ -322,7 +322,6 @@ def test_invalid_rows_change_nothing(tmp_path):
         ((bad, y), InvalidDataError, "infinity: row 130, column 2"),
         ((np.where(np.isnan(X), X, X * 1e200), y), InvalidDataError, "overflow"),
         ((X, y[:-1]), InvalidDataError, "one label a row"),
-        ((X[:0], y[:0]), InvalidDataError, "0 rows .* at least one"),
         ((X[:, :2], y), InvalidDataError, "2 features, but these moments have 4"),
         ((X, y.astype(str)), InvalidDataError, "do not mix"),
         ((X, y, np.full(300, -1.0)), InvalidDataError, "finite and >= 0"),
@@ -330,6 +329,7 @@ def test_invalid_rows_change_nothing(tmp_path):
     for arguments, error, message in failures:
         with pytest.raises(error, match=message):
             moments.update(*arguments)
+    moments.update(X[:0], y[:0])  # no rows are no error
     with pytest.raises(MergeError, match="4 features and of 2 features"):
         moments += PairwiseMoments().update(X[:, :2], y)
     assert before == {name: array.tobytes() for name, array in state_of(moments)[1].items()}
