@@ -1,0 +1,61 @@
+"""Classify the pixels of a large scene, out of core: python examples/raster.py [size] [folder].
+
+The scene is synthetic: six bands of noise around the reflectances of five invented land covers.
+It is written, read, classified and written again line of blocks by line of blocks.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import rasterio
+
+from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
+
+BLOCK = 256
+
+
+def write_scene(folder: Path, size: int) -> None:
+    """Write scene.tif, and fields.tif with the labels of a tenth of the pixels."""
+    random = np.random.default_rng(0)
+    centres = random.integers(500, 3000, (6, 6, 1, 1))
+    form = {"driver": "GTiff", "height": size, "width": size, "tiled": True}
+    form |= {"blockxsize": BLOCK, "blockysize": BLOCK, "crs": "EPSG:32632"}
+    form["transform"] = rasterio.transform.from_origin(500_000, 5_000_000, 10, 10)
+    with (
+        rasterio.open(folder / "scene.tif", "w", count=6, dtype="uint16", **form) as scene,
+        rasterio.open(folder / "fields.tif", "w", count=1, dtype="uint8", **form) as fields,
+    ):
+        for start in range(0, size, BLOCK):
+            lines = min(BLOCK, size - start)
+            coarse = random.integers(1, 6, (-(-lines // 32), -(-size // 32)))
+            cover = np.kron(coarse, np.ones((32, 32), int))[:lines, :size]
+            bands = np.concatenate([c[cover, 0, 0][None] for c in centres])
+            bands = bands + random.normal(scale=200, size=bands.shape)
+            window = ((start, start + lines), (0, size))
+            scene.write(bands.clip(1, 65535).astype(np.uint16), window=window)
+            known = np.where(random.random(cover.shape) < 0.1, cover, 0)
+            fields.write(known[None].astype(np.uint8), window=window)
+
+
+def main(size: int, folder: Path) -> None:
+    """Write a scene, learn from its labelled pixels, and write the class of every pixel."""
+    write_scene(folder, size)
+    X, _ = open_store(folder / "scene.tif")
+    labels, _ = open_store(folder / "fields.tif")
+    moments = accumulate(X, labels, unlabelled=0)
+    model = QuadraticDiscriminantAnalysis.from_moments(moments)
+    classes = model.predict(X, out=folder / "classes.tif")
+    print(f"synthetic scene: {moments.class_count.sum():,} labelled pixels of {X.n_rows:,}")
+    print(f"classes of all pixels: {folder / 'classes.tif'}, {classes.shape}")
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return
+    plt.imsave(folder / "classes.png", classes[0, ::8, ::8].values)
+
+
+if __name__ == "__main__":
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
+    main(size, Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()))
