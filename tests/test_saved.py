@@ -78,6 +78,10 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
     fitted.moments_.save(tmp_path / "moments")
     with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
         streamgda.load(tmp_path / "moments")
+    fitted.save(tmp_path / "nb")
+    assert type(streamgda.load(tmp_path / "nb", GaussianNB)) is GaussianNB
+    with pytest.raises(FormatError, match="'GaussianNB', which is not BernoulliNB"):
+        streamgda.load(tmp_path / "nb", streamgda.BernoulliNB)
 
 
 # --- thresholds -------------------------------------------------------------------------------

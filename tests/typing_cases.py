@@ -4,7 +4,7 @@ from typing import Any, assert_type
 
 import numpy as np
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, open_store
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, load, open_store
 
 
 def predictions(lda: LinearDiscriminantAnalysis, nb: GaussianNB) -> None:
@@ -21,3 +21,9 @@ def stores() -> None:
     assert_type(open_store("rows.zarr"), tuple[Any, Any])
     assert_type(open_store("rows.zarr", y=None), tuple[Any, None])
     assert_type(open_store("rows.zarr", "X", None), tuple[Any, None])
+
+
+def saved() -> None:
+    """An estimator is of the kind that is expected."""
+    assert_type(load("model.zip"), Any)
+    assert_type(load("model.zip", GaussianNB), GaussianNB)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
-from streamgda.estimators.saving import SavedEstimator
+from streamgda.estimators.saving import Kind, SavedEstimator
 
 
-def load(store: Any) -> Any:
+@overload
+def load(store: Any) -> Any: ...
+
+
+@overload
+def load(store: Any, kind: type[Kind]) -> Kind: ...
+
+
+def load(store: Any, kind: type[SavedEstimator] | None = None) -> Any:
     """Load an estimator that `save` wrote.
 
     Parameters
     ----------
     store : path, zarr store or zarr group
         The store that `save` wrote to.
+    kind : class, optional
+        Class of estimators that is expected, or a base of it; by default any.
 
     Returns
     -------
@@ -26,7 +36,8 @@ def load(store: Any) -> Any:
     SourceNotFoundError
         If the store does not exist.
     FormatError
-        If the store does not hold a saved estimator, has an unknown format version, or is damaged.
+        If the store does not hold a saved estimator of that kind, has an unknown format version, or
+        is damaged.
 
     Examples
     --------
@@ -39,4 +50,4 @@ def load(store: Any) -> Any:
     ...     load(Path(folder) / "nb.zip").predict([[2.0], [6.0]])
     array(['a', 'b'], dtype='<U1')
     """
-    return SavedEstimator.load(store)
+    return (kind or SavedEstimator).load(store)
