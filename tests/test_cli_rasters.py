@@ -98,6 +98,22 @@ def test_a_scene_is_fitted_evaluated_and_predicted(
     assert {path.name for path in tmp_path.iterdir()} == {"m.zip", "c.tif", "p.zarr"}
 
 
+def test_cubes_in_zarr_that_name_their_dimensions(
+    done: Callable[..., str], scene: Path, tmp_path: Path
+) -> None:
+    store, model, out = tmp_path / "scene.zarr", tmp_path / "m.zip", tmp_path / "c.zarr"
+    with np.load(scene / "arrays.npz") as arrays:
+        X, y = arrays["X"], arrays["y"]
+    group, names = zarr.create_group(store), ("y", "x", "band")
+    group.create_array("cube", data=X.reshape(*SHAPE, 3), dimension_names=names)
+    group.create_array("fields", data=y.reshape(SHAPE))
+    rows = (store, "--x", "cube", "--features", "band")
+    done("fit", *rows, "--y", "fields", "--unlabelled", "0", "--model", model)
+    done("predict", model, *rows, "--out", out)
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[y > 0], y[y > 0]).predict(X)
+    np.testing.assert_array_equal(zarr.open_array(out)[:], expected.reshape(SHAPE))
+
+
 def test_commands_refuse_rasters_that_do_not_fit(
     command: Command, scene: Path, tmp_path: Path
 ) -> None:

@@ -153,6 +153,27 @@ def test_plain_cubes(kind):
     np.testing.assert_array_equal(fitted.predict_proba(cube, features=-3), expected)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_arrays_that_name_their_dimensions(version, tmp_path):
+    X, y = scene()
+    data = xr.Dataset({"X": X, "fields": y}).drop_vars("band")
+    data.to_zarr(tmp_path / "scene.zarr", zarr_format=version, consolidated=False)
+    expected = accumulate(X, y, **BAND, unlabelled=0)
+    array = zarr.open_group(tmp_path / "scene.zarr")["X"]
+    for cube, labels in (
+        open_store(tmp_path / "scene.zarr", y="fields", **BAND),
+        open_store(tmp_path / "scene.zarr", y="fields", features=["0"]),
+        (as_source(array, **BAND), y.values),
+    ):
+        assert cube.shape == (y.size, BANDS)
+        found = accumulate(cube, labels, unlabelled=0)
+        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    with pytest.raises(InvalidParameterError, match=r"dimensions of X: \(0, 1, 2, 'band'"):
+        accumulate(array, y.values, features="bands")
+    with pytest.raises(InvalidParameterError, match="one dimension, for zarr arrays"):
+        open_store(tmp_path / "scene.zarr", y=None, features=["band", "y"])
+
+
 def test_masked_values_of_a_cube_are_missing():
     X, y = scene()
     cube = np.ma.array(X.values, mask=False)

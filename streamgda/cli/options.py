@@ -48,7 +48,8 @@ FeatureNames = Annotated[
     typer.Option(
         "--features",
         metavar="NAME,...",
-        help="Tables: columns of features; those of MODEL, or all but the labels, by default.",
+        help="Tables: columns of features; those of MODEL, or all but the labels, by default. Zarr "
+        "cubes: dimension of the features.",
     ),
 ]
 Keys = Annotated[

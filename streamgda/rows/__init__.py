@@ -61,7 +61,8 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
     name : str
         Name of the array in error messages.
     features : str or int, optional
-        Dimension that holds the features: its name in a DataArray, its number in other arrays.
+        Dimension that holds the features: its name in a DataArray, or in a zarr array that names
+        its dimensions; its number in other arrays.
 
     Raises
     ------
@@ -82,8 +83,8 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
 def _adapter_along(X: Any, features: Any) -> type[RowSource]:
     """Return the adapter for a container with the features along a dimension."""
     adapter = adapter_of(X)
-    numbered = isinstance(features, int) and hasattr(X, "ndim")
-    if not numbered or not issubclass(adapter, ArrayRows | StoredRows | DaskRows):
+    gridded = ArrayRows | StoredRows | DaskRows if isinstance(features, int) else StoredRows
+    if not hasattr(X, "ndim") or not issubclass(adapter, gridded):
         return adapter
     return adapter if issubclass(adapter, GridRows) else _GRIDS[adapter.executor]
 

@@ -71,11 +71,16 @@ class Raster:
                 f"all as features, with {name}.to_dataarray('band') and features='band'"
             )
         dims = _dims(X)
-        if type(features) is int and -X.ndim <= features < 0 and not is_labelled(X):
-            features += X.ndim
+        stored = () if is_labelled(X) else _stored_names(X)
+        if not is_labelled(X):
+            if features in stored:
+                features = stored.index(features)
+            elif type(features) is int and -X.ndim <= features < 0:
+                features += X.ndim
         if features is not None and features not in dims:
-            what = "dimensions" if is_labelled(X) else "numbers of the axes (it has no names)"
-            raise refuse("features", features, f"one of the {what} of {name}: {dims}")
+            named = is_labelled(X) or stored
+            what = "dimensions" if named else "numbers of the axes (it has no names)"
+            raise refuse("features", features, f"one of the {what} of {name}: {(*dims, *stored)}")
         last = X.ndim - 1 if X.ndim > 1 else None
         axis = last if features is None else dims.index(features)
         axes = tuple(n for n in range(X.ndim) if n != axis)
@@ -241,6 +246,14 @@ class Raster:
 
 def _dims(X: Any) -> tuple[Any, ...]:
     return tuple(X.dims) if is_labelled(X) else tuple(range(X.ndim))
+
+
+def _stored_names(X: Any) -> tuple[str, ...]:
+    """Return the names of the dimensions of a zarr array; none if they are not in its metadata."""
+    names = getattr(getattr(X, "metadata", None), "dimension_names", None)
+    if names is None:  # as xarray writes them in version 2 of the format
+        names = getattr(X, "attrs", {}).get("_ARRAY_DIMENSIONS", ())
+    return tuple(names)
 
 
 def _stored(X: Any, what: str) -> tuple[int, ...] | None:

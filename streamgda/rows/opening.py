@@ -39,7 +39,7 @@ class FileKind(NamedTuple):
 KINDS: tuple[FileKind, ...] = (
     FileKind(is_table, open_table, ("label", "features", "storage_options")),
     FileKind(is_geotiff, open_geotiff, ()),
-    FileKind(lambda path: True, open_arrays, ("missing", "storage_options")),
+    FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
 )
 
 
@@ -79,7 +79,8 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     label : str, optional
         Name of the column of labels, for tables.
     features : str or sequence of str, optional
-        Names of the columns of features, for tables; by default all but the labels.
+        Names of the columns of features, for tables; by default all but the labels. For a zarr
+        array such as a cube of bands, name or number of the dimension of the features.
     missing : {"fill", "error"}
         Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
         chunks that hold nothing else, or an error when it is read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from streamgda.errors import InvalidDataError, ReadError, SourceError
 from streamgda.rows.masked import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
+from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import named, open_node
 
@@ -170,10 +171,13 @@ def open_arrays(
     X: str,
     y: str | None,
     *,
+    features: str | Sequence[str] | None = None,
     missing: str = "fill",
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
+
+    With `features`, the name or number of a dimension, the rows are the elements of a grid.
 
     Parameters and errors are those of `streamgda.open_store`.
     """
@@ -181,13 +185,27 @@ def open_arrays(
 
     node = open_node(path, missing=missing, storage_options=storage_options)
     path = named(path)
-    if not isinstance(node, zarr.Group):
-        if y is None:
-            return node, None
+    if isinstance(node, zarr.Group):
+        rows = _member(node, path, X, "rows")
+        labels = None if y is None else _member(node, path, y, "labels")
+    elif y is None:
+        rows, labels = node, None
+    else:
         raise SourceError(
             f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
         )
-    return _member(node, path, X, "rows"), None if y is None else _member(node, path, y, "labels")
+    return rows if features is None else _along(rows, X, features), labels
+
+
+def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
+    """Return the rows of an array whose features are along a dimension."""
+    from streamgda.rows.rasters import RasterRows  # noqa: PLC0415  (it imports this module)
+
+    dimensions = [features] if isinstance(features, str) else [*features]
+    if len(dimensions) != 1:
+        raise refuse("features", features, "one dimension, for zarr arrays")
+    dimension = dimensions[0]
+    return RasterRows.along(array, name, int(dimension) if dimension.isdigit() else dimension)
 
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
