@@ -42,5 +42,5 @@ def test_killed_work(tmp_path, name):
 def test_work_killed_at_many_steps(tmp_path, name):
     """At some of all steps; ``python tests/kills.py --every`` stops each work at every one."""
     killer = kills.Killer(kills.WORKS[name], tmp_path)
-    for moment in kills.moments(killer.steps, killer.seconds(), 5, random.Random(0)):
+    for moment in kills.moments(killer.steps, killer.seconds(), 3, random.Random(0)):
         killer.kill(**moment)
