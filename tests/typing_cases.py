@@ -4,14 +4,23 @@ from typing import Any, assert_type
 
 import numpy as np
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, load, open_store
+from streamgda import (
+    GaussianDiscriminantCV,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    load,
+    open_store,
+)
 
 
-def predictions(lda: LinearDiscriminantAnalysis, nb: GaussianNB) -> None:
+def predictions(
+    lda: LinearDiscriminantAnalysis, nb: GaussianNB, search: GaussianDiscriminantCV
+) -> None:
     """Arrays in memory give arrays; other containers, and `out`, give anything."""
     X = np.zeros((2, 3))
     assert_type(lda.predict(X), np.ndarray)
     assert_type(nb.predict(X, reject=0.1), np.ndarray)
+    assert_type(search.predict(X), np.ndarray)
     assert_type(lda.predict(X, out="classes"), Any)
     assert_type(lda.predict([[0.0, 1.0, 2.0]]), Any)
 

@@ -19,7 +19,7 @@ from streamgda.errors import (
 from streamgda.estimators.export import SklearnExport
 from streamgda.estimators.learning import MomentLearner, check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
-from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.scoring import ProbabilityMixin, Scorer
 from streamgda.estimators.validation import names_in
 from streamgda.models.base import check_priors
 from streamgda.moments import ClassMoments, name_features
@@ -45,7 +45,7 @@ _MODEL_METHODS = {
 Kind = TypeVar("Kind", bound="MomentClassifier")
 
 
-class MomentClassifier(SklearnExport, MomentLearner):
+class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
     """Base of the estimators, which define the moments to keep and the model they determine."""
 
     _model_type: Any
@@ -184,56 +184,6 @@ class MomentClassifier(SklearnExport, MomentLearner):
         return self.moments_.class_count.astype(np.float64)
 
     # --- scoring ------------------------------------------------------------------------------
-
-    def predict_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes); or as for `predict`
-            Probabilities.
-        """
-        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
-
-    def predict_log_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes); or as for `predict`
-            Log-probabilities.
-        """
-        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
 
     def predict_joint_log_proba(
         self,

@@ -265,6 +265,60 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         return float(np.average(right, weights=weights))
 
 
+class ProbabilityMixin(RowClassifier):
+    """Base of the classifiers with probabilities of the classes."""
+
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Probabilities.
+        """
+        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
+
+    def predict_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Log-probabilities.
+        """
+        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
+
+
 class DiscriminantMixin(RowClassifier):
     """Base of the classifiers with discriminants; naive Bayes has none, as in scikit-learn.
 

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import FoldedRows, added
@@ -26,7 +25,8 @@ from streamgda.estimators.candidates import (
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.learning import NO_ROWS, check_one_pass, kept_by
-from streamgda.estimators.saving import SavedEstimator, describe, plain
+from streamgda.estimators.saving import describe, plain
+from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Scorer, scorer_of
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
@@ -41,7 +41,7 @@ from streamgda.storage.saved import State, arrays_within, nested, restore
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 
 
-class GaussianDiscriminantCV(ClassifierMixin, SavedEstimator):
+class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -346,149 +346,5 @@ class GaussianDiscriminantCV(ClassifierMixin, SavedEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def predict(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the most probable class of each row, as the best estimator does.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict` of the best estimator
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows,); or `out`; or a lazy dask array
-            Labels.
-        """
-        return self._best.predict(
-            X,
-            out=out,
-            features=features,
-            nodata=nodata,
-            on_invalid=on_invalid,
-            fill=fill,
-            keys=keys,
-        )
-
-    def predict_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the probability of each class, as the best estimator does.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes); or as for `predict`
-            Probabilities.
-        """
-        return self._best.predict_proba(
-            X,
-            out=out,
-            features=features,
-            nodata=nodata,
-            on_invalid=on_invalid,
-            fill=fill,
-            keys=keys,
-        )
-
-    def predict_log_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the logarithm of `predict_proba`, as the best estimator does.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes); or as for `predict`
-            Log-probabilities.
-        """
-        return self._best.predict_log_proba(
-            X,
-            out=out,
-            features=features,
-            nodata=nodata,
-            on_invalid=on_invalid,
-            fill=fill,
-            keys=keys,
-        )
-
-    def decision_function(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
-        """Return the discriminants of the best estimator.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
-            Discriminants, or log-odds of the second of two classes.
-        """
-        return self._best.decision_function(
-            X,
-            out=out,
-            features=features,
-            nodata=nodata,
-            on_invalid=on_invalid,
-            fill=fill,
-            keys=keys,
-        )
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the best estimator, whatever `scoring` is.
-
-        Parameters
-        ----------
-        X, y, sample_weight : see `fit`
-            Rows, true labels and weights.
-
-        Returns
-        -------
-        float
-            Accuracy.
-        """
-        return self._best.score(X, y, sample_weight)
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        return scorer_of(self._best, method, **options)
