@@ -27,7 +27,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).parents[1]
 # The copies always lie at the same place, because Numba's cache knows functions by their path.
 COPIES = Path(tempfile.gettempdir()) / "streamgda-mutants"
-COPIED = ("streamgda", "tests", "bench", "pyproject.toml", "README.md")
+COPIED = ("streamgda", "tests", "bench", "docs", "examples", "pyproject.toml", "README.md")
 LONGEST = 1800  # seconds; a mutant that hangs is noticed as well
 
 
