@@ -1,0 +1,90 @@
+"""Products by BLAS against NumPy's; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from streamgda.kernels import blas, kernel
+
+EVERY_TYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+SHAPES = [(1, 1), (3, 2), (1, 5), (5, 1), (7, 12), (0, 3)]
+
+
+@kernel
+def products(A, B, beta, gram, cross, product):
+    blas.gram(A, beta, gram)
+    blas.cross(A, A, beta, cross)
+    blas.product(A, B, beta, product)
+
+
+@kernel
+def lower_product(A, L):
+    blas.lower_product(A, L)
+
+
+def matrix(rng, n, d, dtype):
+    """Part of wider rows of whole numbers, whose products are exact."""
+    return rng.integers(-9, 10, (n, d + 3)).astype(dtype)[:, 2 : 2 + d]
+
+
+@pytest.mark.parametrize("beta", [0, 1, 0.5])
+@EVERY_TYPE
+def test_products(dtype, beta):
+    """Old values count unless `beta` is zero; nothing else changes, nor an upper triangle."""
+    rng = np.random.default_rng(0)
+    for n, d in SHAPES:
+        A, B = matrix(rng, n, d, dtype), matrix(rng, 4, d, dtype)
+        results = [matrix(rng, *shape, dtype) for shape in ((d, d), (d, d), (n, 4))]
+        expected = []
+        for C, product in zip(results, (A.T @ A, A.T @ A, A @ B.T), strict=True):
+            whole = C.base.copy()
+            whole[:, 2:-1] = product + beta * C
+            expected.append(whole)
+        upper = np.triu_indices(d, 1)
+        expected[0][:, 2:-1][upper] = results[0][upper]
+        if not beta:
+            results[0][np.tril_indices(d)] = results[1][...] = results[2][...] = np.nan
+        products(A, B, beta, *results)
+        for C, whole in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(C.base, whole)
+
+
+@EVERY_TYPE
+def test_lower_product(dtype):
+    rng = np.random.default_rng(1)
+    for n, d in SHAPES:
+        A, L = matrix(rng, n, d, dtype), matrix(rng, d, d, dtype)
+        whole = A.base.copy()
+        whole[:, 2:-1] = A @ np.tril(L).T
+        L[np.triu_indices(d, 1)] = np.nan
+        lower_product(A, L)
+        np.testing.assert_array_equal(A.base, whole)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_only_floats_of_one_type():
+    floats = np.zeros((2, 2))
+    for A in (np.zeros((2, 2), np.float32), np.zeros((2, 2), int), np.zeros(2)):
+        with pytest.raises((TypeError, numba.TypingError), match="BLAS"):
+            lower_product(A, floats)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_compiled_products_are_cached_for_other_processes():
+    """Where BLAS is at another address."""
+    A = np.arange(4.0).reshape(2, 2)
+    lower_product(A.copy(), A)
+    script = (
+        "import numpy as np, test_blas as t; A = np.arange(4.0).reshape(2, 2);"
+        "t.lower_product(A, A.copy()); print(A.tolist(), len(t.lower_product.stats.cache_hits))"
+    )
+    child = [sys.executable, "-c", script]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert (
+        subprocess.check_output(child, env=environment, text=True)
+        == "[[0.0, 3.0], [0.0, 13.0]] 1\n"
+    )
