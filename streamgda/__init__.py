@@ -1,26 +1,32 @@
-"""Gaussian discriminant analysis for data larger than memory, on streams, on many machines."""
+"""Gaussian discriminant analysis for data larger than memory, on streams, on many machines.
 
-from importlib.metadata import version
+Names and submodules are imported when they are first used: scikit-learn, SciPy and Numba take
+seconds, which ``streamgda --help`` does not need.
+"""
 
-from streamgda.engine import accumulate
-from streamgda.estimators import (
-    BernoulliNB,
-    GaussianDiscriminantAnalysis,
-    GaussianDiscriminantCV,
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
-)
-from streamgda.estimators.checkpoint import Checkpoint
-from streamgda.estimators.load import load
-from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
-from streamgda.models.fisher import FisherDiscriminant
-from streamgda.models.gaussian import GaussianModel
-from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
-from streamgda.rows.opening import open_store
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = version("streamgda")
+if TYPE_CHECKING:
+    from streamgda.engine import accumulate
+    from streamgda.estimators import (
+        BernoulliNB,
+        GaussianDiscriminantAnalysis,
+        GaussianDiscriminantCV,
+        GaussianNB,
+        LinearDiscriminantAnalysis,
+        QuadraticDiscriminantAnalysis,
+        ThresholdClassifier,
+    )
+    from streamgda.estimators.checkpoint import Checkpoint
+    from streamgda.estimators.load import load
+    from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
+    from streamgda.models.fisher import FisherDiscriminant
+    from streamgda.models.gaussian import GaussianModel
+    from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
+    from streamgda.rows.opening import open_store
+
+    __version__: str
 
 __all__ = [
     "BernoulliNB",
@@ -42,3 +48,41 @@ __all__ = [
     "load",
     "open_store",
 ]
+
+# The modules of the names that `streamgda.estimators` does not have.
+_MODULES = {
+    "Checkpoint": "estimators.checkpoint",
+    "ClassMoments": "moments",
+    "FisherDiscriminant": "models.fisher",
+    "GaussianModel": "models.gaussian",
+    "LinearDiscriminants": "models.discriminants",
+    "PairwiseMoments": "moments",
+    "QuadraticDiscriminants": "models.discriminants",
+    "SlidingWindow": "moments",
+    "accumulate": "engine",
+    "load": "estimators.load",
+    "open_store": "rows.opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a submodule, when it is first used."""
+    if name in __all__:
+        module = import_module(f"streamgda.{_MODULES.get(name, 'estimators')}")
+        value = globals()[name] = getattr(module, name)
+        return value
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415
+
+        return version("streamgda")
+    if not name.startswith("_"):
+        try:
+            return import_module(f"streamgda.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"streamgda.{name}":
+                raise
+    raise AttributeError(f"module 'streamgda' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "datasets", "errors", "plots"]

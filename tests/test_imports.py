@@ -6,8 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+
+import pytest
 
 import streamgda
 
@@ -224,6 +227,7 @@ def test_importing_the_package_loads_no_library_that_it_may_not_need():
 import sys, numba, scipy.linalg, sklearn.base, sklearn.metrics
 before = set(sys.modules)
 import streamgda, streamgda.plots
+from streamgda import *
 print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 """
     done = subprocess.run(
@@ -236,9 +240,37 @@ print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 
 
 def test_public_names_are_there():
-    for name in streamgda.__all__:
-        assert getattr(streamgda, name).__module__.startswith("streamgda")
+    """Names that are imported when they are used are those that type checkers find."""
     assert streamgda.__all__ == sorted(streamgda.__all__)
+    found = {}
+    for module, names, _ in imports(parse(PACKAGE / "__init__.py")):
+        if module.startswith("streamgda"):
+            found |= {name: getattr(import_module(module), name) for name in names}
+    assert found == {name: getattr(streamgda, name) for name in streamgda.__all__}
+    assert set(streamgda.__all__) < set(dir(streamgda))
+
+
+def test_submodules_are_found_and_other_names_are_not():
+    assert streamgda.errors.__name__ == "streamgda.errors"
+    with pytest.raises(AttributeError, match="module 'streamgda' has no attribute 'nothing'"):
+        _ = streamgda.nothing
+
+
+def test_nothing_is_loaded_before_it_is_used():
+    """The command line reads its options, and shows help, without the libraries that compute."""
+    code = """
+import sys
+import streamgda.cli, streamgda.datasets
+print(*{name.split(".")[0] for name in sys.modules})
+streamgda.QuadraticDiscriminantAnalysis
+print(*{name.split(".")[0] for name in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = (set(line.split()) for line in done.stdout.splitlines())
+    heavy = {"numba", "llvmlite", "scipy", "sklearn", "dask", "zarr", "rich", "psutil", "asyncio"}
+    assert heavy & before == set()
+    assert {"numba", "scipy", "sklearn"} <= after
+    assert {"dask", "zarr"} & after == set()
 
 
 def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):

@@ -8,6 +8,7 @@ import threading
 import time
 from _thread import get_ident
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import interruptions
 import numpy as np
@@ -164,9 +165,14 @@ def test_an_interruption_leaves_no_limit_of_the_blas_behind(use_threads, again):
 
 
 def test_kernels_are_compiled_on_a_thread_that_is_not_interrupted():
-    assert kernels._compile(lambda _: get_ident(), None) != get_ident()
+    kernel = SimpleNamespace(overloads={})
+
+    def compile_(signature):
+        kernel.overloads[signature] = SimpleNamespace(entry_point=get_ident())
+
+    assert kernels._compile(kernel, compile_, ()) != get_ident()
     with global_compiler_lock:  # another thread would wait for it
-        assert kernels._compile(lambda _: get_ident(), None) == get_ident()
+        assert kernels._compile(kernel, compile_, ()) == get_ident()
 
 
 # --- several threads --------------------------------------------------------------------------

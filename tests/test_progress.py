@@ -3,12 +3,15 @@
 import io
 import re
 import sys
+import time
 
 import pytest
+from numba.core import event
 from samples import blobs
 
 from streamgda import accumulate
 from streamgda.engine import plan, progress
+from streamgda.runtime.compilation import is_compiling
 
 TOTAL = 1_000_000
 
@@ -97,6 +100,38 @@ def test_a_bar_with_figures(monkeypatch, clock, columns):
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
     for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left", "in memory"):
         assert part in shown
+
+
+def test_compiling_is_said_and_does_not_count(clock, log):
+    with progress.reporter(True, TOTAL, "accumulating") as report:
+        clock[0] += 9
+        with event.trigger_event("numba:compile"):
+            clock[0] += 2
+            with event.trigger_event("numba:compile"):  # a part of the kernel
+                clock[0] += 2
+            clock[0] += 2
+        clock[0] += 7
+        assert not is_compiling()
+        report(160_000)
+    compiling, line = log()
+    assert compiling == "streamgda: accumulating: compiling (once)"
+    assert "160,000 of 1,000,000 rows (16 %), 10,000 rows/s, 0:01:24 left" in line
+
+
+def test_a_bar_says_that_it_compiles(monkeypatch, clock):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.reporter(True, 240, "accumulating") as report:
+        with event.trigger_event("numba:compile"):
+            clock[0] += 30
+            while "compiling (once)" not in sys.stderr.getvalue():  # drawn ten times a second
+                time.sleep(0.01)
+        clock[0] += 10
+        report(100)
+    before, _, after = sys.stderr.getvalue().partition("compiling (once)")
+    assert "rows/s" not in before
+    assert "10 rows/s" in after
 
 
 def test_a_resumed_pass_begins_where_the_other_stopped(monkeypatch, tmp_path):

@@ -1,4 +1,7 @@
-"""Progress of a pass over rows: a bar, lines in a log, calls of a function, or nothing."""
+"""Progress of a pass over rows: a bar, lines in a log, calls of a function, or nothing.
+
+The first use of a kernel compiles it. That time does not count for rates and the time left.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from streamgda.runtime.compilation import at_compilations, compiled_seconds, is_compiling
 from streamgda.runtime.memory import readable
 from streamgda.runtime.parameters import as_flag
 
 Progress = bool | Callable[[int, int | None], None]
 
+_COMPILING = "compiling (once)"
 _LINE_EVERY = 10.0  # seconds between two lines in a log, at least
 
 
@@ -44,10 +49,11 @@ def reporter(
     if not as_flag("progress", progress):
         yield lambda done, total=None: None
         return
-    started = time.monotonic()
+    started = time.monotonic() - compiled_seconds()
 
     def figures(done: int, total: int | None) -> str:
-        return _figures(done, total, first, row_bytes, time.monotonic() - started)
+        seconds = time.monotonic() - compiled_seconds() - started
+        return _figures(done, total, first, row_bytes, seconds)
 
     shown = _bar if sys.stderr.isatty() else _lines
     with shown(total, what, first, figures) as report:
@@ -82,9 +88,15 @@ def _bar(
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        Task,
         TextColumn,
     )
     from rich.table import Column  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Figures(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text(_COMPILING) if is_compiling() else super().render(task)
 
     whole = Column(no_wrap=True)  # in a narrow terminal only the figures take two lines
     columns = (
@@ -92,7 +104,7 @@ def _bar(
         BarColumn(bar_width=10, table_column=whole),
         MofNCompleteColumn(table_column=whole),
         TextColumn("rows", table_column=whole),
-        TextColumn("{task.fields[figures]}", table_column=Column()),
+        Figures("{task.fields[figures]}", table_column=Column()),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=first, figures="")
@@ -108,7 +120,7 @@ def _lines(
     """Print lines for a log, the first one after a while: quick work prints none."""
     shown = time.monotonic()
 
-    def report(done: int, total: int | None = total) -> None:
+    def report(done: int = first, total: int | None = total) -> None:
         nonlocal shown
         if time.monotonic() - shown < _LINE_EVERY:
             return
@@ -116,6 +128,8 @@ def _lines(
         rows = f"{done:,} rows"
         if total is not None:
             rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
-        print(f"streamgda: {what}: {rows}, {figures(done, total)}", file=sys.stderr, flush=True)
+        text = _COMPILING if is_compiling() else f"{rows}, {figures(done, total)}"
+        print(f"streamgda: {what}: {text}", file=sys.stderr, flush=True)
 
-    yield report
+    with at_compilations(report):
+        yield report

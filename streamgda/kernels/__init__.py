@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numba
 from numba.core.compiler_lock import global_compiler_lock
 
+from streamgda.kernels.caching import cached, compile_or_load
 from streamgda.runtime.interruption import uninterrupted
 
 # Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
@@ -34,17 +34,17 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         "error_model": "numpy",  # a check for zero at every division would prevent vectorisation
         **options,
     }
-    compiled = numba.njit(**settings)(function)
+    compiled = cached(function, settings)
     if hasattr(compiled, "compile"):  # it is a plain function if Numba is disabled
-        compiled.compile = partial(_compile, compiled.compile)
+        compiled.compile = partial(_compile, compiled, compiled.compile)
     return compiled
 
 
-def _compile(compile_: Callable[..., Any], signature: Any) -> Any:
+def _compile(compiled: Any, compile_: Callable[..., Any], signature: Any) -> Any:
     """Compile a kernel; interrupted half-way, Numba would keep locks, and lose declarations."""
     if global_compiler_lock.is_locked():  # by this thread: the kernel is part of another function
-        return compile_(signature)
-    return uninterrupted(compile_, signature)
+        return compile_or_load(compiled, compile_, signature)
+    return uninterrupted(compile_or_load, compiled, compile_, signature)
 
 
 kernel = _compiled

@@ -1,0 +1,131 @@
+"""Folders of compiled kernels: they are found, written where possible, and repaired.
+
+Numba chooses ``NUMBA_CACHE_DIR``, the folder of the sources or the user's cache directory: the
+first that it can write to. It replaces each file in one step, but two processes that compile
+different signatures of a kernel at once may give both the same file, and files may be damaged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numba
+from numba import config, types
+from numba.core.errors import NumbaError
+
+Types = tuple[types.Type, ...]
+
+_SOURCES = Path(__file__).parent
+
+
+def cached(function: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """Return the kernel of a function, which is kept in a temporary folder if nowhere else."""
+    given = config.CACHE_DIR
+    try:
+        kernel = numba.njit(**settings)(function)
+    except RuntimeError:  # no folder can be written
+        config.CACHE_DIR = _temporary_folder()
+        try:
+            kernel = numba.njit(**settings | {"cache": bool(config.CACHE_DIR)})(function)
+        finally:
+            config.CACHE_DIR = given
+    if settings["cache"] and hasattr(
+        kernel, "stats"
+    ):  # it is a plain function if Numba is disabled
+        _copy_from_others(kernel, given)
+    return kernel
+
+
+def _copy_from_others(kernel: Any, given: str) -> None:
+    """Copy the files of a kernel from folders that Numba does not use, as it cannot write there.
+
+    An image has such a folder, which is filled as the image is built, and read-only afterwards.
+    """
+    used = kernel.stats.cache_path
+    if used is None or _files(kernel, used):
+        return
+    for folder in (_SOURCES / "__pycache__", Path(given, Path(used).name)):
+        for file in _files(kernel, folder):  # the index comes last
+            shutil.copy(file, used)
+
+
+def _files(kernel: Any, folder: str | Path | None) -> list[Path]:
+    if folder is None:  # it is not cached
+        return []
+    return sorted(Path(folder).glob(f"*.{kernel.py_func.__qualname__}-*.nb[ci]"))
+
+
+@cache
+def _temporary_folder() -> str:
+    """Return a folder that only the user can write to, as its files are executed; or ''."""
+    try:
+        folder = _own_folder() or tempfile.mkdtemp(prefix="streamgda-")
+        consequence = f"compiled kernels go to {folder}"
+    except OSError:
+        folder, consequence = "", "every process compiles the kernels again"
+    warnings.warn(
+        f"cannot write to the folder of streamgda or to the cache of the user: {consequence}; set "
+        "NUMBA_CACHE_DIR to a folder that can be written and lasts",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return folder
+
+
+def _own_folder() -> str | None:
+    """Return the folder that all processes of the user share; None if others could change it."""
+    if not hasattr(os, "getuid"):
+        return None
+    folder = Path(tempfile.gettempdir(), f"streamgda-{os.getuid()}")
+    folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+    found = folder.lstat()
+    private = found.st_mode == stat.S_IFDIR | stat.S_IRWXU and found.st_uid == os.getuid()
+    return str(folder) if private else None
+
+
+def compile_or_load(kernel: Any, compile_: Callable[[Types], Any], signature: Types) -> Any:
+    """Compile a kernel for arguments of some types, or load it; return its entry point.
+
+    Kernels only read arrays that are read-only, so the code for any other arrays does for them,
+    too. Files that cannot be read, or that hold another signature, are deleted.
+    """
+    writable = tuple(map(_writable, signature))
+    try:
+        compile_(writable)
+    except NumbaError:
+        raise
+    except Exception as error:  # of any kind, if the pickle of a file is damaged
+        if writable in kernel.overloads:
+            warnings.warn(f"cannot save compiled kernels: {error}", RuntimeWarning, stacklevel=2)
+    if writable not in kernel.overloads:
+        for file in _files(kernel, kernel.stats.cache_path):
+            file.unlink(missing_ok=True)
+        compile_(writable)
+    compiled = kernel.overloads[writable]
+    if writable != signature:
+        alias = SimpleNamespace(
+            signature=compiled.signature.replace(args=signature),
+            entry_point=compiled.entry_point,
+            objectmode=False,
+        )
+        kernel.add_overload(alias)
+        del kernel.overloads[signature]  # only calls from Python know it
+    return compiled.entry_point
+
+
+def _writable(kind: types.Type) -> types.Type:
+    """Return the type without marks of read-only arrays."""
+    if isinstance(kind, types.Array):
+        return kind.copy(readonly=False)
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        return types.BaseTuple.from_types(tuple(map(_writable, kind)))
+    return kind
