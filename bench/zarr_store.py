@@ -1,10 +1,14 @@
-"""Suite `zarr`: fitting from a store and scoring into one, against the separate steps."""
+"""Suite `zarr`: fitting from a store and scoring into one, against the separate steps.
+
+Stores are read by zarrs if it is installed; its rows compare with zarr's own pipeline of codecs.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,14 @@ import zarr
 
 import streamgda
 from bench import data
-from bench.measure import OURS, Call, Plan, Row, in_turn, of_its_time, rows_of
+from bench.measure import OURS, Call, Plan, Row, faster, in_turn, of_its_time, rows_of
 from streamgda.datasets import convert
+from streamgda.rows import as_source
 from streamgda.runtime import threads
 
 # Allowed time, relative to the sum of the separate steps.
 OVERHEAD = 1.05
+OF_MEMORY = 1.5  # of scoring rows in memory and writing the scores
 # If the steps leave at least this fraction of the cores idle, overlapping them must save time.
 IDLE = 0.1
 LITTLE_IS_IDLE = (
@@ -35,6 +41,7 @@ def run(plan: Plan) -> Iterator[Row]:
     yield from of_store(plan, f"{name} x {times}", *many)
     n = plan.rows(4_000_000)
     yield from of_store(plan, f"{n:,} x 16", *data.rows(n, 16, 10, "float32"))
+    yield from from_memory(plan)
 
 
 def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[Row]:
@@ -44,6 +51,13 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
         stored, labels = streamgda.open_store(Path(folder) / "rows.zarr")
         title = f"{title} {X.dtype} in zarr ({stored.nbytes_stored() / 2**20:.0f} MiB)"
         slab = slab_rows(stored, labels)
+        yield from through_zarrs(plan, title, Path(folder) / "rows.zarr")
+        sharded = zarr.create_group(Path(folder) / "sharded.zarr")
+        chunks = -(-slab // 64)
+        shape = {"chunks": (chunks, X.shape[1]), "shards": (16 * chunks, X.shape[1])}
+        sharded.create_array("X", data=X, **shape)
+        sharded.create_array("y", data=y)
+        yield from through_zarrs(plan, f"{title}, in shards", Path(folder) / "sharded.zarr")
         model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
         yield row(
             plan,
@@ -67,6 +81,61 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
                 "scoring in memory": lambda: linear.predict(X),
                 "writing": lambda: write(slab, predicted, next(files)),
             },
+        )
+
+
+def through_zarrs(plan: Plan, title: str, path: Path) -> Iterator[Row]:
+    """Compare a fit with one from the same store in a wrapper, which zarrs does not read."""
+    model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
+    wrapped = zarr.storage.WrapperStore(zarr.storage.LocalStore(path, read_only=True))
+    fast, plain = streamgda.open_store(path), streamgda.open_store(wrapped)
+    slab = slab_rows(*fast)
+    missing = {} if find_spec("zarrs") else {OURS: "zarrs is not installed"}
+    for what, ours, theirs in (
+        ("reading", lambda: read(slab, *fast), lambda: read(slab, *plain)),
+        ("QDA fit", lambda: model.fit(*fast), lambda: model.fit(*plain)),
+    ):
+        times, failed = in_turn({OURS: ours, "zarr's own pipeline": theirs}, plan.repeats)
+        yield from rows_of(
+            f"{title}, {what} through zarrs",
+            (None, ""),
+            times,
+            missing | failed,
+            targets={"": faster(1.0)},
+        )
+
+
+def from_memory(plan: Plan) -> Iterator[Row]:
+    """Compare scores of rows in memory that go to a path with the separate steps."""
+    X, y = data.rows(plan.rows(3_000_000), 6, 4, "float64")
+    for model, method in (
+        (streamgda.LinearDiscriminantAnalysis("lsqr"), "predict"),
+        (streamgda.QuadraticDiscriminantAnalysis(), "predict_proba"),
+    ):
+        score = getattr(model.fit(X, y), method)
+        scores = score(X)
+        chunks = (2**22 // scores[:1].nbytes, *scores.shape[1:])
+
+        def write(path: Path, scores: Any = scores, chunks: Any = chunks) -> None:
+            zarr.create_array(path, data=scores, chunks=chunks)
+
+        with tempfile.TemporaryDirectory() as folder:
+            files = (Path(folder) / f"{number}.zarr" for number in count())
+            calls = {
+                OURS: lambda score=score, files=files: score(X, out=next(files)),
+                "scoring in memory": lambda score=score: score(X),
+                "writing": lambda write=write, files=files: write(next(files)),
+            }
+            times, missing = in_turn(calls, plan.repeats)
+        ours, *parts = times.values()
+        alone = [sum(each) for each in zip(*parts, strict=True)]
+        yield from rows_of(
+            f"{len(X):,} x 6 float64 in memory, 4 classes, {method} into zarr",
+            (None, ""),
+            {OURS: ours, "scoring in memory + writing": alone},
+            missing,
+            targets={"": of_its_time(OF_MEMORY)},
+            headline=True,
         )
 
 
@@ -103,9 +172,10 @@ def slab_rows(X: Any, y: Any) -> int:
 
 
 def read(slab: int, *arrays: Any) -> None:
+    sources = [as_source(array) for array in arrays]
     for start in range(0, arrays[0].shape[0], slab):
-        for array in arrays:
-            array[start : start + slab]
+        for source in sources:
+            source.read(start, start + slab)
 
 
 def write(slab: int, values: np.ndarray, path: Path) -> None:

@@ -26,8 +26,8 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.rows.arrow_writing import is_table_path, writing_table
-from streamgda.rows.geotiff import is_geotiff, open_raster, writing_geotiff
+from streamgda.rows.arrow_writing import GROUP_ROWS, is_table_path, writing_table
+from streamgda.rows.geotiff import BLOCK, is_geotiff, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows
@@ -50,16 +50,19 @@ class FileOutput(NamedTuple):
         write to, from the first row to the last.
     opened : callable
         Called with the path; returns what the caller gets.
+    unit : callable
+        Called with the grid of the rows; returns the number of rows that are written together.
     """
 
     accepts: Callable[[Any], bool]
     writing: Callable[..., AbstractContextManager[Any]]
     opened: Callable[[Any], Any]
+    unit: Callable[[Grid], int]
 
 
 FILES: tuple[FileOutput, ...] = (
-    FileOutput(is_geotiff, writing_geotiff, open_raster),
-    FileOutput(is_table_path, writing_table, lambda path: path),
+    FileOutput(is_geotiff, writing_geotiff, open_raster, lambda grid: BLOCK * grid.shape[-1]),
+    FileOutput(is_table_path, writing_table, lambda path: path, lambda grid: GROUP_ROWS),
 )
 
 MARK = "streamgda_scores"  # the attribute of the array
@@ -251,11 +254,12 @@ class Output:
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
+            row_bytes = dtype.itemsize * math.prod(width)
             with creating(self._out, "out"):
                 self.array = zarr.create_array(
                     self._out,
                     shape=(*self.grid.shape, *width),
-                    chunks=(*self.grid.in_slabs(slab_rows).chunks, *width),
+                    chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
                     dtype=str if dtype.kind == "U" else dtype,
                     attributes=self._mark() if _replaceable(self._out) else {},
@@ -273,8 +277,10 @@ class Output:
 
     @property
     def unit(self) -> int:
-        """Rows that are written together: those of a line of whole chunks or shards."""
-        return grid_of(self.array, len(self.grid.shape)).line
+        """Rows that are written together: multiples of them are whole chunks or shards."""
+        if self.array is None:
+            return self.grid.slab_unit if self._kind is None else self._kind.unit(self.grid)
+        return grid_of(self.array, len(self.grid.shape)).unit
 
     @property
     def shareable(self) -> bool:

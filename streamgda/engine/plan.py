@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ _SLAB_BYTES = 1 << 25  # rows that are read at a time
 _PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
 _COPIED_BYTES = 1 << 26  # of an array in memory: smaller ones are transformed and summed at once
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
+_MOST_ALIGNED = 2  # times the best slab: larger ones are not aligned with chunks of scores
 _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
 _SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
@@ -50,6 +52,7 @@ def plan_rows(
     *,
     beside: Sequence[RowSource] = (),
     out_row_bytes: int = 0,
+    out_rows: int = 1,
     copies: int = 0,
     least: int = 0,
 ) -> Slabs:
@@ -69,6 +72,8 @@ def plan_rows(
         Labels and weights, which are read with the rows.
     out_row_bytes : int
         Bytes of the scores of a row.
+    out_rows : int
+        Rows whose scores are stored together. Slabs are multiples of them if these are not large.
     copies : int
         Number of copies of the slab being processed.
     least : int
@@ -81,10 +86,16 @@ def plan_rows(
     """
     unit, n_rows = _wanted(rows, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
+    aligned = math.lcm(unit, out_rows)
+    if aligned <= _MOST_ALIGNED * n_rows:
+        n_rows = min(-(-n_rows // aligned) * aligned, rows.n_rows)
+    else:
+        aligned = unit
     extra = copies * rows.row_bytes + 4 * out_row_bytes
     required = _required(rows, n_rows, beside, extra)
     while state + required > allowed and n_rows > fewest:
-        n_rows = max(fewest, n_rows // 2 // unit * unit)
+        step = aligned if n_rows > 2 * aligned else unit
+        n_rows = max(fewest, n_rows // 2 // step * step)
         required = _required(rows, n_rows, beside, extra)
     if max(state + required, least) > allowed:
         raise MemoryBudgetError(
@@ -160,8 +171,13 @@ def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
     """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
     n_rows = _SLAB_BYTES // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes)
     unit = rows.unit if rows.shard > n_rows else rows.shard
-    n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
-    return unit, min(max(unit, n_rows // unit * unit), rows.n_rows)
+    if rows.columns:
+        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
+        best = max(1, n_rows // unit)
+    else:  # not in chunks: a number that can be halved, so that chunks of the scores fit in slabs
+        step = 1 << max(0, (n_rows // unit).bit_length() - 7)
+        best = max(1, -(-(n_rows // unit) // step) * step)
+    return unit, min(best * unit, rows.n_rows)
 
 
 def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int) -> int:

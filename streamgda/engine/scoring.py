@@ -105,13 +105,18 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     beside = [rows.keys(asked.keys)] if asked.keys else []
     allowed = allowed_bytes(asked.max_memory)
-    plan = plan_rows(rows, allowed, held, beside=beside, out_row_bytes=asked.row_bytes)
     kept = None
     if asked.fingerprint and out is not None:
         kept = {**asked.fingerprint, "X": describe(rows)}
     with only_writer(out):
         output = Output(out, rows, asked, kept)
         output.check()
+        plan = plan_rows(
+            *(rows, allowed, held),
+            beside=beside,
+            out_row_bytes=asked.row_bytes,
+            out_rows=output.unit,
+        )
         if kept:
             plan = resume(output, plan, rows)
         if read_by_workers(rows):

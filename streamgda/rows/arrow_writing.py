@@ -20,7 +20,7 @@ from streamgda.rows.sources import RowSource
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
 
-_GROUP_ROWS = 1 << 16  # that are written together, at least: row groups of Parquet
+GROUP_ROWS = 1 << 16  # that are written together, at least: row groups of Parquet
 
 # Names of scores in columns, where they are others than those of the methods.
 _NAMES = {
@@ -119,7 +119,7 @@ class TableWriter:
             keys = self._keys.read(box[0].start, box[0].stop)
             columns = [*keys.columns, *columns]
         self._waiting.append(pa.table(columns, self._names))
-        if sum(map(len, self._waiting)) >= _GROUP_ROWS:
+        if sum(map(len, self._waiting)) >= GROUP_ROWS:
             self.flush()
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.grids import Box, Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import refuse
+from streamgda.storage.pipelines import Reader
 
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
 _OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
@@ -111,10 +113,10 @@ class Raster:
 
     @property
     def feature_chunks(self) -> int:
-        """Number of chunks along the dimension of the features."""
+        """Number of chunks along the dimension of the features; none if there are no chunks."""
         stored = _stored(self.array, "chunks")
         if self.axis is None or stored is None:
-            return 1
+            return int(stored is not None)
         return -(-int(self.array.shape[self.axis]) // max(1, stored[self.axis]))
 
     @property
@@ -148,7 +150,7 @@ class Raster:
             if axis is not None:
                 index[axis] = part
                 order.append(axis)
-        values = self.array.variable if is_labelled(self.array) else self.array
+        values = self.array.variable if is_labelled(self.array) else self._reader
         found = as_slab(values[tuple(index)])
         found = found.transpose(*order, *(() if self.axis is None else (self.axis,)))
         shape = tuple(part.stop - part.start for part in box)
@@ -157,6 +159,10 @@ class Raster:
             found = found.reshape([1 if axis is None else n for n, axis in pairs])
             found = np.broadcast_to(found, shape)
         return found.reshape(math.prod(shape), *self.row_shape)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.array)
 
     def place(self, row: int) -> str:
         """Return the position of a row in the grid."""

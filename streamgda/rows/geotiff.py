@@ -25,7 +25,7 @@ from streamgda.storage.replacing import replacing
 MARK = "streamgda_scores"  # the tag of files that hold scores
 CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
 _SUFFIXES = (".tif", ".tiff")
-_BLOCK = 256  # pixels of a block that is written, along each dimension
+BLOCK = 256  # pixels of a block that is written, along each dimension
 _TYPES = ("u1", "u2", "i2", "u4", "i4", "i8", "u8")
 
 
@@ -123,9 +123,9 @@ class GeoTiff:
             crs=georeferenced.crs,
             transform=georeferenced.transform(),
             nodata=fill,
-            tiled=min(raster.shape) >= _BLOCK,
-            blockxsize=_BLOCK,
-            blockysize=_BLOCK,
+            tiled=min(raster.shape) >= BLOCK,
+            blockxsize=BLOCK,
+            blockysize=BLOCK,
             compress="deflate",
             BIGTIFF="IF_SAFER",
         )

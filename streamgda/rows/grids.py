@@ -11,6 +11,8 @@ import numpy as np
 
 from streamgda.rows.masked import is_masked
 
+_CHUNK_BYTES = 4 << 20  # of scores, at most
+
 Box = tuple[slice, ...]
 
 
@@ -67,14 +69,47 @@ class Grid:
         pairs = zip(self.shape[self.cut + 1 :], self.chunks[self.cut + 1 :], strict=True)
         return math.prod(-(-size // n) for size, n in pairs)
 
-    def in_slabs(self, n_rows: int) -> Grid:
-        """Return the grid in chunks for arrays that are written `n_rows` rows at a time."""
+    @property
+    def unit(self) -> int:
+        """Number of rows any multiple of which ends with whole chunks.
+
+        It is a line; or a plane of a cube, if lines do not fill planes.
+
+        Examples
+        --------
+        >>> Grid((5, 8, 3), (1, 4, 3)).unit, Grid((5, 7, 3), (1, 4, 3)).unit
+        (12, 21)
+        """
+        filled = not self.cut or self.shape[self.cut] % self.chunks[self.cut] == 0
+        return self.line if filled else math.prod(self.shape[self.cut :])
+
+    @property
+    def slab_unit(self) -> int:
+        """Number of rows that slabs are multiples of, to be whole chunks of `in_slabs`."""
+        last = len(self.shape) - 1
+        return math.prod(self.shape[-2:]) if self.cut == last > 1 else self.unit
+
+    def in_slabs(self, n_rows: int, row_bytes: int) -> Grid:
+        """Return the grid in chunks for arrays that are written `n_rows` rows at a time.
+
+        They have a few MiB, with rows of `row_bytes`, and slabs are whole chunks, if possible.
+
+        Examples
+        --------
+        >>> Grid.of((5_000_000,)).in_slabs(1_000_000, 8).chunks
+        (500000,)
+        >>> Grid.of((3000, 2000)).in_slabs(600_000, 8).chunks
+        (300, 1000)
+        """
         if self.cut < len(self.shape) - 1:
             return self
         if len(self.shape) == 1:
+            while n_rows % 2 == 0 and n_rows * row_bytes > _CHUNK_BYTES:
+                n_rows //= 2
             return Grid.of(self.shape, (n_rows,))
-        lines = max(1, n_rows // self.shape[-1])
-        return Grid.of(self.shape, (*self.chunks[:-2], lines, self.chunks[-1]))
+        lines, width = max(1, n_rows // self.shape[-1]), self.chunks[-1]
+        width = -(-width // -(-lines * width * row_bytes // _CHUNK_BYTES))
+        return Grid.of(self.shape, (*self.chunks[:-2], lines, width))
 
     def boxes(self, start: int, stop: int) -> Iterator[Box]:
         """Yield the parts of the array, in order, that hold rows ``start:stop``."""

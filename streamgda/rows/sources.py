@@ -61,7 +61,8 @@ class RowSource:
     shard : int
         Rows of a shard, which holds whole chunks; of a chunk if there are no shards.
     columns : int
-        Chunks side by side, for rows that are split along the features too.
+        Chunks side by side, for rows that are split along the features too; none for rows that
+        are not stored in chunks.
     start : int
         Number of the first row in `values`; not zero in a `window`.
     mapping : Mapping, optional
@@ -75,7 +76,7 @@ class RowSource:
     name: str = "X"
     unit: int = 1
     shard: int = 1
-    columns: int = 1
+    columns: int = 0
     start: int = 0
     mapping: Mapping | None = None
 
