@@ -1,16 +1,26 @@
 """Class labels of all kinds: those accepted, those refused, and their codes."""
 
 import datetime
+import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.rows import labels as labels_module
-from streamgda.rows.labels import as_labels, encode, find, join_labels
+from streamgda.rows import codes as codes_module
+from streamgda.rows.codes import CodedLabels, distinct, joined
+from streamgda.rows.labels import (
+    as_labels,
+    as_maskable_labels,
+    coded_labels,
+    encode,
+    find,
+    join_labels,
+)
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NONE = np.empty(0, np.int64)
@@ -34,7 +44,7 @@ def check_encoding(y, classes=NONE):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(dtype, table, monkeypatch):
     if not table:
-        monkeypatch.setattr(labels_module, "_TABLE", 1)
+        monkeypatch.setattr(codes_module, "_TABLE", 1)
     y = np.array([3, 1, 3, 100, 0], dtype)
     assert check_encoding(y).dtype == dtype
     assert check_encoding(y[:1]).tolist() == [3]
@@ -61,7 +71,7 @@ def test_negative_integers(dtype):
 @pytest.mark.parametrize("part", [1 << 18, 100])
 def test_consecutive_integers(low, part, monkeypatch):
     """Labels from zero on are their own codes, even those that may not be written to."""
-    monkeypatch.setattr(labels_module, "_PART", part)
+    monkeypatch.setattr(codes_module, "_PART", part)
     y = low + np.random.default_rng(0).integers(0, 5, 3000)
     held = y.copy()
     assert check_encoding(y).tolist() == [low + i for i in range(5)]
@@ -328,3 +338,101 @@ def test_any_batches_give_the_sorted_union(batches):
     for batch in batches:
         classes = check_encoding(batch, classes)
     assert classes.tolist() == sorted({label for batch in batches for label in batch})
+
+
+# --- many labels ------------------------------------------------------------------------------
+
+WORDS_OF = {
+    "U": lambda words, k: words[k],
+    "S": lambda words, k: np.char.encode(words, "utf8")[k],
+    "objects": lambda words, k: words.astype(object)[k],
+    "other objects": lambda words, k: np.array(words[k].tolist(), object),
+    "StringDType": lambda words, k: words[k].astype(np.dtypes.StringDType()),
+    "list": lambda words, k: words[k].tolist(),
+    "integers": lambda words, k: k * 3 - 2,
+    "far integers": lambda words, k: k * 10**12,
+    "bytes": lambda words, k: k.astype(np.int8) - 2,
+    "uint64": lambda words, k: k.astype(np.uint64) + 2**63,
+    "booleans": lambda words, k: k > 1,
+    "floats": lambda words, k: k.astype(np.float32) - 2,
+    "half floats": lambda words, k: k.astype(np.float16),
+    "dates": lambda words, k: k.astype("M8[D]").astype("M8[s]"),
+    "durations": lambda words, k: k.astype("m8[s]"),
+    "numbers as objects": lambda words, k: (k * 10.0).astype(object),
+    "big-endian": lambda words, k: words.astype(">U9")[k],
+}
+
+
+@pytest.mark.parametrize("known", [0, 2, 7])
+@pytest.mark.parametrize("kind", WORDS_OF)
+def test_many_labels_of_every_kind(kind, known, monkeypatch):
+    """Equal to numpy's own codes, in one part or several, with classes before or without."""
+    monkeypatch.setattr(codes_module, "_PART", 700)
+    words = np.array(["b", "", "ab", "ä", "a long name of a class", "bb", "c"])
+    k = np.minimum(np.random.default_rng(0).integers(0, 500, 2000), 6)
+    k[:5], k[1500:1508] = 6, [*range(6), 0, 0]
+    y = WORDS_OF[kind](words, k)
+    found, expected = np.unique(np.asarray(y), return_inverse=True)
+    codes, classes = encode(coded_labels(y), as_labels(found)[:known])
+    assert codes.dtype == np.int64
+    assert classes.tolist() == as_labels(found).tolist()
+    assert codes.tolist() == expected.tolist()
+    assert find(coded_labels(y), classes[1:]).tolist() == (expected - 1).tolist()
+    assert as_labels(y).tolist() == np.asarray(coded_labels(y)).tolist()
+
+
+def test_zeros_of_both_signs_are_one_label():
+    y = np.tile([0.0, -0.0, 1.0], 400)
+    codes, classes = encode(coded_labels(y), NONE)
+    assert classes.tolist() == [0.0, 1.0]
+    assert codes[:3].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("other", [None, np.nan, 3, b"a", 1.5, datetime.date(2020, 1, 1)])
+def test_a_label_that_does_not_fit_is_named_among_many(other):
+    y = np.array(["a", "b"] * 400, object)
+    y[701] = other
+    with pytest.raises(InvalidDataError, match=r"y\[1701\]"):
+        coded_labels(y, "y", 1000)
+    with pytest.raises(InvalidDataError, match=r"y\[701\]"):
+        ClassMoments("diag").update(np.zeros((800, 1)), y)
+
+
+def test_missing_labels_among_many_are_masked():
+    y = np.array(["a", "b"] * 400, object)
+    y[[3, 700]] = None, np.nan
+    labels = as_maskable_labels(y)
+    assert np.flatnonzero(np.ma.getmaskarray(labels)).tolist() == [3, 700]
+    assert labels[~labels.mask].tolist() == y[~labels.mask].tolist()
+    assert as_maskable_labels(np.full(800, None)).mask.all()
+
+
+def test_categories_in_no_row_are_no_classes():
+    values = np.array([1, "a", None, "b"], object)
+    labels = coded_labels(CodedLabels(values, np.array([3, 1, 3], np.int8)))
+    codes, classes = encode(labels, NONE)
+    assert (codes.tolist(), classes.tolist()) == ([1, 0, 1], ["a", "b"])
+    for code in (0, 2):
+        with pytest.raises(InvalidDataError, match=r"y\[1\]"):
+            coded_labels(CodedLabels(values, np.array([3, code])))
+    valid = CodedLabels(np.array(["a", "b", "c"]), np.array([2, 2]))
+    assert encode(valid, NONE)[1].tolist() == ["c"]
+
+
+def test_coded_labels_are_like_an_array():
+    labels = CodedLabels(np.array(["b", "a"]), np.array([0, 1, 1]))
+    assert (labels.shape, labels.size, len(labels), labels.dtype) == ((3,), 3, 3, "<U1")
+    assert (labels[0], labels[1:].tolist(), [*labels]) == ("b", ["a", "a"], ["b", "a", "a"])
+    both = joined([labels, labels[:1]])
+    assert (type(both), both.tolist()) == (CodedLabels, ["b", "a", "a", "b"])
+    assert joined([labels, np.array(["c"])]).tolist() == ["b", "a", "a", "c"]
+    assert distinct(np.empty(0, "U3")).tolist() == []
+
+
+def test_labels_by_codes_have_the_fingerprint_of_the_array():
+    for values in (np.array(["b", None], object), np.array([3, 1], object), np.array(["b", "ä"])):
+        labels = CodedLabels(values, np.array([1, 0, 0]))
+        assert checksum(labels) == checksum(np.asarray(labels))
+        assert checksum(labels[1:], checksum(labels[:1])) == checksum(labels)
+    text = "".join(f"{value}\0" for value in ["b", "c", "b"])
+    assert checksum(np.array(["b", "c", "b"])) == zlib.crc32(text.encode())

@@ -191,7 +191,7 @@ def count(
     from streamgda.engine.reading import reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
-    from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
+    from streamgda.rows.labels import encode, find  # noqa: PLC0415
     from streamgda.rows.rules import CHECK_SUMS  # noqa: PLC0415
 
     rule = CHECK_SUMS if rule is None else rule
@@ -202,7 +202,7 @@ def count(
     scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
     with reading(plan, *rows.companions) as slabs:
         for start, (truth,) in slabs:
-            labels = join_labels(labels, np.unique(rule.class_labels(truth, start)))
+            labels = encode(rule.class_labels(truth, start), labels)[1]
     column = find(labels, classes)  # -1 for labels that the model does not know
     numbers = np.arange(labels.size)
     number_of_class = np.flatnonzero(column >= 0)

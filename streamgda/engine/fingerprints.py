@@ -15,6 +15,7 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows import as_source
+from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.containers import as_array
 from streamgda.rows.masked import is_masked
 from streamgda.rows.names import ATTRIBUTE
@@ -63,10 +64,12 @@ def checksum(values: Any, before: int = 0) -> int:
     if is_masked(values):
         before = zlib.crc32(np.ascontiguousarray(np.ma.getmask(values)).data, before)
         values = np.ma.filled(values)  # what is behind a mask is no value
-    if values.dtype.kind in "biufcmM":
+    if values.dtype.kind in "biufcmM" and type(values) is not CodedLabels:
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
     # The memory of strings has a width, or holds addresses, that depend on the cut.
-    text = "".join(f"{value}\0" for value in values.ravel().tolist())
+    labels = values if type(values) is CodedLabels else distinct(values.ravel())
+    texts = np.array([f"{value}\0" for value in labels.values.tolist()], object)
+    text = "".join(texts[labels.codes].tolist())
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 

@@ -18,7 +18,7 @@ from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.filling import Filled
-from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.rows.labels import as_labels, coded_labels, encode, find, join_labels
 from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, row_rule
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.validity import as_weights
@@ -253,9 +253,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             return as_source(rows.laid_out(values, name), name).whole()
 
         predicted = in_order(self.predict(X), "predictions")
-        true = as_labels(in_order(y, "y"))
+        true = coded_labels(in_order(y, "y"))
         check_lengths(as_source(predicted), as_source(true, "y"))
-        classes = join_labels(self.classes_, np.unique(true))
+        classes = encode(true, self.classes_)[1]
         right = find(true, classes) == find(predicted, classes)
         if sample_weight is None:
             return float(right.mean())

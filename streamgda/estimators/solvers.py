@@ -179,7 +179,7 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
         rows, labels, *_ = rows_to_count(rows, rule.as_labels(labels), None, rule)
         if rows.dtype.kind != "f":
             rows = rows.astype(np.float64)
-        return GivenCovariances.of(self.covariance_estimator, rows, labels, moments)
+        return GivenCovariances.of(self.covariance_estimator, rows, np.asarray(labels), moments)
 
     def _compute_model(self) -> GaussianModel:
         model = self._settings._make_model(self.moments_, self._given)

@@ -79,7 +79,7 @@ def _split(splitter: Any, rows: RowSource, labels: RowSource, groups: Any) -> Sp
     X = rows.values if held else RowsElsewhere(rows.shape)
     y = np.asarray(as_maskable_labels(labels.whole()))  # any label in place of missing ones
     try:
-        groups = None if groups is None else as_source(groups, "groups").whole()
+        groups = None if groups is None else np.asarray(as_source(groups, "groups").whole())
         return given_splits(splitter.split(X, y, groups), rows.n_rows)
     except InvalidParameterError:
         raise

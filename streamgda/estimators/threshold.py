@@ -26,7 +26,7 @@ from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.filling import Filled
-from streamgda.rows.labels import as_labels, find
+from streamgda.rows.labels import as_labels, find, without_mask
 from streamgda.rows.masked import REMEDY
 from streamgda.rows.rules import CHECK_SUMS, RowRule, labels_to_count, row_rule
 from streamgda.runtime.memory import as_bytes
@@ -392,7 +392,7 @@ class _Scores:
             message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
             raise InvalidDataError(f"{message}; {REMEDY}", "X", row)
         kept[invalid] = False
-        codes = find(np.asarray(labels), self.classes)
+        codes = find(without_mask(labels), self.classes)
         unknown = np.flatnonzero(kept & (codes < 0))
         if unknown.size:
             at = int(unknown[0])

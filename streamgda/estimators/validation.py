@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
+from streamgda.rows.codes import CodedLabels
 from streamgda.rows.labels import as_maskable_labels, refuse_missing
 from streamgda.rows.masked import is_masked, unmasked
 from streamgda.rows.names import Names
@@ -74,6 +75,9 @@ def validate_labelled(
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).checked_at_once:
         y = as_source(y, "y").whole()
+    if type(y) is CodedLabels:  # they are checked where rows are summed
+        rows, _ = validate_data(estimator, X, y.codes, reset=reset, **_accepted(estimator, X))
+        return rows, y
     missing = None
     if rule.action == "skip" and np.ndim(y) == 1:
         labels = as_maskable_labels(y)

@@ -1,6 +1,10 @@
 """Class numbers of labels, and rows grouped by class."""
 
+import numpy as np
+
 from streamgda.kernels import kernel
+
+_HALF, _ODD = np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
@@ -22,6 +26,42 @@ def encode_labels(labels, low, table, codes):
             return False
         codes[r] = table[at]
     return True
+
+
+@kernel
+def number_entries(words, bits, table, firsts, codes):
+    """Write the number of each row among the different rows of `words`; return how many these are.
+
+    They are numbered as they first appear, each in row ``firsts[number]``. `table` has ``2**bits``
+    entries, all zero, at least one more than there are rows.
+    """
+    n_rows, width = words.shape
+    shift, last = np.uint64(64 - bits), table.shape[0] - 1
+    n_different = 0
+    for r in range(n_rows):
+        value = np.uint64(0)
+        for j in range(0, width - 1, 2):
+            pair = np.uint64(words[r, j]) | (np.uint64(words[r, j + 1]) << _HALF)
+            value = (value ^ pair) * _ODD
+        if width & 1:
+            value = (value ^ np.uint64(words[r, width - 1])) * _ODD
+        at = np.int64(value >> shift)
+        while True:  # linear probing
+            number = table[at] - 1
+            if number < 0:
+                number = n_different
+                firsts[number] = r
+                n_different += 1
+                table[at] = n_different
+                break
+            first, difference = firsts[number], np.uint32(0)
+            for j in range(width):
+                difference |= words[first, j] ^ words[r, j]
+            if difference == 0:
+                break
+            at = (at + 1) & last
+        codes[r] = number
+    return n_different
 
 
 @kernel

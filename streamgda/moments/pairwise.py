@@ -37,6 +37,7 @@ _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied before they c
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
 _MATRIX_NAMES = "pairs", "means", "products"
 _MISSING = RowRule("pairwise")
+_NO_CLASSES = np.empty(0, np.int64)
 
 
 class PairwiseMoments(Moments):
@@ -184,7 +185,7 @@ class PairwiseMoments(Moments):
         else:
             weights = as_weights(sample_weight, y.size, first_row)
         seen = (weights > 0) & rule.labelled(y)
-        classes = np.unique(y[seen])
+        classes = label_codes.encode(y[seen], _NO_CLASSES)[1]
         codes = np.where(seen, label_codes.find(y, classes), -1)
         if expected is not None:
             numbers = np.flatnonzero(seen)

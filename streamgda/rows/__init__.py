@@ -121,8 +121,8 @@ def names_of(X: Any) -> tuple[str, ...] | None:
 def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     """Return sources of rows, labels and, if they are given, weights."""
     if isinstance(y, list | tuple):
-        labels = as_maskable_labels(y)
-        y = np.array(y, object) if is_masked(labels) else labels
+        labels: Any = as_maskable_labels(y)
+        y = np.array(y, object) if is_masked(labels) else np.asarray(labels)
     rows = as_source(X)
     sources = [rows, as_source(rows.laid_out(y, "y"), "y")]
     if sample_weight is not None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.rows.codes import CodedLabels, coded
+
 Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
 
 
@@ -74,13 +76,13 @@ def as_matrix(columns: list[Any], dtype: np.dtype) -> np.ndarray:
     return matrix if mask is None else np.ma.array(matrix, mask=mask)
 
 
-def as_label_array(column: Any) -> np.ndarray:
+def as_label_array(column: Any) -> Any:
     """Return a column of labels: missing ones are None, NaN or NaT."""
     import pyarrow as pa  # noqa: PLC0415
 
-    column = _plain(column)
-    if _is_text(column.type):
-        return _text(column)
+    column = _storage(column)
+    if pa.types.is_dictionary(column.type) or _is_text(column.type):
+        return _codes(column)
     if number_type(column.type) is None:  # dates
         dates: np.ndarray = column.to_numpy(zero_copy_only=False)
         return dates.astype(label_type(column.type))
@@ -93,14 +95,13 @@ def as_label_array(column: Any) -> np.ndarray:
     return labels
 
 
-def _text(column: Any) -> np.ndarray:
-    """Return text; every string is converted once, no matter how many rows have it."""
+def _codes(column: Any) -> CodedLabels:
+    """Return text or categories by codes; every string is converted once."""
     encoded = column.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    words = encoded.dictionary.to_pylist()
-    if encoded.null_count:
-        return np.array([*words, None], object)[codes]
-    return np.array(words)[codes] if words else np.empty(0, object)
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(-1)
+    return coded(indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
 
 
 def _numbers(column: Any) -> Values:
@@ -121,9 +122,17 @@ def _plain(column: Any) -> Any:
     """Return the values of a column of an extension type, or of categories."""
     import pyarrow as pa  # noqa: PLC0415
 
+    column = _storage(column)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _storage(column: Any) -> Any:
+    """Return the values of a column of an extension type."""
+    import pyarrow as pa  # noqa: PLC0415
+
     while isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return column
 
 
 def _plain_type(kind: Any) -> Any:

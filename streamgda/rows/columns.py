@@ -11,10 +11,14 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.arrow_types import as_label_array
+from streamgda.rows.codes import CodedLabels, coded, joined
+from streamgda.runtime import threads
 
 Frame = Any  # a data frame or series in memory, as narwhals wraps it
 CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
 
+_PART = 1 << 19  # labels that a thread converts at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
 _REMEDY = (
@@ -89,8 +93,8 @@ class FeatureColumns:
 class SingleColumn:
     """Conversion of a column of labels or weights to a one-dimensional array.
 
-    Categories become their values. Labels without a type of numpy, and integers and booleans with
-    nulls, become objects, among them None for null.
+    Labels without a type of numpy, and integers and booleans with nulls, become objects, or labels
+    by their codes, as those of categories are; the label of null is None.
 
     Attributes
     ----------
@@ -111,14 +115,17 @@ class SingleColumn:
         dtype = _converted_type(column)
         return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
 
-    def convert(self, frame: Frame) -> np.ndarray:
+    def convert(self, frame: Frame) -> Any:
         """Return the entries of a series, or of the only column of a frame."""
         column = _only_column(frame)
         if self.dtype != object:
             return np.asarray(column.to_numpy(), self.dtype)
-        values = np.fromiter(column.to_list(), object, len(column))
-        values[column.is_null().to_numpy()] = None
-        return values
+        if column.dtype in (nw.Categorical, nw.Enum):
+            return _as_codes(column)
+        if _holds_objects(column):
+            return _as_objects(column)
+        starts = range(0, max(1, len(column)), _PART)
+        return joined(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
 
 
 def _only_column(frame: Frame) -> nw.Series[Any]:
@@ -126,6 +133,52 @@ def _only_column(frame: Frame) -> nw.Series[Any]:
         return frame
     column: nw.Series[Any] = frame.get_column(frame.columns[0])
     return column
+
+
+def _holds_objects(column: nw.Series[Any]) -> bool:
+    """Return whether the column is an array of Python objects."""
+    if not column.implementation.is_pandas_like():
+        return False
+    dtype = column.to_native().dtype
+    return getattr(dtype, "kind", "") == "O" and getattr(dtype, "storage", "python") == "python"
+
+
+def _as_objects(column: nw.Series[Any]) -> np.ndarray:
+    values = np.fromiter(column.to_list(), object, len(column))
+    values[column.is_null().to_numpy()] = None
+    return values
+
+
+def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
+    """Return labels by their codes, which the library of the column knows or finds."""
+    native: Any = column.to_native()
+    if column.implementation.is_pandas_like():
+        if hasattr(native, "cat"):
+            codes, words = native.cat.codes.to_numpy(), native.cat.categories
+        else:
+            codes, words = native.factorize()
+        return coded(codes, words.tolist())
+    if column.implementation.is_polars() and column.dtype in (nw.Categorical, nw.Enum, nw.String):
+        return _codes_of_polars(native)
+    if column.implementation.is_pyarrow():
+        return as_label_array(native.combine_chunks())
+    return _as_objects(column)
+
+
+def _codes_of_polars(column: Any) -> CodedLabels:
+    import polars as pl  # noqa: PLC0415
+
+    categories = column.cast(pl.Categorical) if column.dtype == pl.String else column
+    used = categories.unique().drop_nulls()
+    numbers, words = used.to_physical().to_numpy().astype(np.int64), used.to_list()
+    # Other columns use other categories: any word stands for these.
+    known = words[:1] * (int(numbers.max(initial=-1)) + 1)
+    for number, word in zip(numbers.tolist(), words, strict=True):
+        known[number] = word
+    codes = categories.to_physical()
+    if column.null_count():
+        codes = codes.cast(pl.Int64).fill_null(-1)
+    return coded(codes.to_numpy(), known)
 
 
 def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.grouping import all_within, encode_labels
+from streamgda.rows.codes import CodedLabels, distinct, look_up, merged_texts, table_of
 from streamgda.rows.containers import as_array
-from streamgda.rows.masked import unmasked
-from streamgda.runtime import threads
+from streamgda.rows.masked import is_masked, unmasked
 from streamgda.runtime.parameters import shown
 
-_TABLE = 1 << 20  # largest range of integer labels that are looked up in a table
-_PART = 1 << 19  # labels that a thread looks up at a time
 _EXACT = 1 << 53  # to which float64 holds all integers
 _FIRST = 1 << 10  # labels that often include all classes
+_FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
+
+Labels = Any  # an array, or CodedLabels
 
 
 def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
@@ -42,9 +41,9 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     InvalidDataError
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
-    labels = y if type(y) is np.ndarray else unmasked(as_array(y, what), what, first_row)
-    if not hasattr(y, "dtype") and _may_have_changed(labels):
-        labels = np.asarray(y, object)
+    labels = (
+        y if type(y) is np.ndarray else unmasked(np.asanyarray(_read(y, what)), what, first_row)
+    )
     if labels.ndim != 1:
         raise InvalidDataError(
             f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
@@ -75,23 +74,65 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     return labels
 
 
-def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
-    """Return labels as `as_labels` does; as a masked array if, and only if, some are missing.
+def coded_labels(y: object, what: str = "y", first_row: int = 0) -> Labels:
+    """Return labels as `as_labels` does; by their codes if there are many that are not integers."""
+    labels = _coded(y if type(y) is np.ndarray else _read(y, what))
+    if type(labels) is not CodedLabels:
+        return as_labels(labels, what, first_row)
+    with contextlib.suppress(InvalidDataError):
+        return CodedLabels(as_labels(labels.values, what), labels.codes)
+    # Its error names a row. There is none if `values` that occur in no row are invalid.
+    return as_labels(np.asarray(labels), what, first_row)
+
+
+def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> Labels:
+    """Return labels as `coded_labels` does; as a masked array if, and only if, some are missing.
 
     Masked values, None, NaN, NaT and the NA of pandas are missing labels.
     """
-    labels = y if type(y) is np.ndarray else as_array(y, what)
-    if not hasattr(y, "dtype") and _may_have_changed(labels):
-        labels = np.asarray(y, object)
-    missing = _missing(labels)
-    if labels.ndim != 1 or not missing.any():
-        return as_labels(y, what, first_row)
-    values = np.array(np.ma.getdata(labels))
-    if missing.all():
-        values = np.zeros(values.shape, np.int64)
+    labels = _coded(y if type(y) is np.ndarray else _read(y, what))
+    if type(labels) is CodedLabels:
+        missing = _missing(labels.values)[labels.codes]
     else:
-        values[missing] = values[~missing][0]  # any label, so that the others keep their numbers
-    return np.ma.array(as_labels(values, what, first_row), mask=missing)
+        missing = _missing(labels)
+    if labels.ndim != 1 or not missing.any():
+        return coded_labels(labels, what, first_row)
+    if missing.all():
+        return np.ma.array(np.zeros(labels.shape, np.int64), mask=missing)
+    first = int(missing.argmin())  # this label stands for those that are missing
+    if type(labels) is CodedLabels:
+        codes = np.where(missing, labels.codes[first], labels.codes)
+        filled: Labels = CodedLabels(labels.values, codes)
+    else:
+        filled = np.array(np.ma.getdata(labels))
+        filled[missing] = filled[first]
+    return np.ma.array(np.asarray(coded_labels(filled, what, first_row)), mask=missing)
+
+
+def without_mask(labels: Labels) -> Labels:
+    """Return labels as they are, but for the mask of a masked array."""
+    return labels if type(labels) is CodedLabels else np.asarray(labels)
+
+
+def _read(y: object, what: str) -> Any:
+    """Return labels as an array, a masked one if some are masked, or by their codes."""
+    if isinstance(y, list | tuple) and y and isinstance(y[0], str | bytes):
+        return np.asarray(y, object)  # as the objects they are: others do not become strings
+    labels = as_array(y, what)
+    if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
+        return np.asarray(y, object)
+    return labels
+
+
+def _coded(labels: Any) -> Any:
+    """Return many labels by their codes, if they are an array of anything but integers."""
+    plain = type(labels) is not CodedLabels and not is_masked(labels)
+    if not plain or labels.ndim != 1 or labels.size <= _FEW or labels.dtype.kind not in "OTUSfmM":
+        return labels
+    coded = distinct(labels)
+    if labels.dtype.kind in "OT" and coded.values.size > _FEW:
+        return merged_texts(CodedLabels(coded.values.astype(object), coded.codes))
+    return coded
 
 
 def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
@@ -225,8 +266,16 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.union1d(*_in_one_type(a, b))
 
 
-def find(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
     """Return the number of each label among the sorted `classes`, -1 if it is not included."""
+    if type(labels) is not CodedLabels and labels.size > _FEW:
+        labels = distinct(labels)
+    if type(labels) is CodedLabels:
+        return _search(labels.values, classes)[labels.codes]
+    return _search(labels, classes)
+
+
+def _search(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if not classes.size or _family(classes) != _family(labels):
         return np.full(labels.shape, -1)
     classes, labels = _in_one_type(classes, labels)
@@ -255,7 +304,7 @@ def _family(labels: np.ndarray) -> str:
     return "n" if labels.dtype.kind in "biuf" else labels.dtype.kind
 
 
-def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the codes of labels, and the classes that these number.
 
     Returns
@@ -267,53 +316,35 @@ def encode(y: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     if not y.size:
         return np.empty(0, np.int64), classes
-    if y.dtype.kind in "iu" and y.dtype != np.uint64:
-        # In most cases all labels are classes already, or are among the first.
-        known = classes if classes.size else np.unique(y[:_FIRST])
-        codes = _look_up(y, known)
-        if codes is not None:
-            return codes, known
-    codes = find(y, classes)
-    unknown = codes < 0
-    if unknown.any():
-        classes = join_labels(classes, np.unique(y[unknown]))
-        codes = find(y, classes)
-    return codes, classes
+    if type(y) is not CodedLabels:
+        if y.dtype.kind in "biu" and y.dtype != np.uint64:
+            # In most cases all labels are classes already, or are among the first.
+            known = classes if classes.size else np.unique(y[:_FIRST])
+            codes = _integer_codes(y, known)
+            if codes is not None:
+                return codes, known
+        if y.size <= _FEW:
+            codes = _search(y, classes)
+            unknown = codes < 0
+            if unknown.any():
+                classes = join_labels(classes, np.unique(y[unknown]))
+                codes = _search(y, classes)
+            return codes, classes
+        y = distinct(y)
+    known = classes if classes.size else np.unique(y[:_FIRST])
+    codes = look_up(y.codes, 0, _search(y.values, known))
+    if codes is None:
+        occurs = np.zeros(y.values.size, bool)
+        occurs[y.codes] = True
+        known = join_labels(classes, np.unique(y.values[occurs]))
+        codes = look_up(y.codes, 0, _search(y.values, known))
+        assert codes is not None
+    return codes, known
 
 
-def _look_up(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
+def _integer_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
     """Return the codes of integers from a table of all classes; None if that is impossible."""
-    if classes.dtype.kind not in "iu":
+    if classes.dtype.kind not in "biu":
         return None
-    low, table = _table(classes.tobytes(), classes.dtype)
-    if table is None:
-        return None
-    y = np.ascontiguousarray(y, np.int64)
-    if table.size == classes.size:  # consecutive numbers: no table is needed
-        found = _on_all_threads(lambda part: all_within(y[part], low, table.size), y.size)
-        codes = y if low == 0 and y.flags.writeable else y - low
-    else:
-        codes = np.empty(y.size, np.int64)
-        found = _on_all_threads(
-            lambda part: encode_labels(y[part], low, table, codes[part]), y.size
-        )
-    return codes if found else None
-
-
-def _on_all_threads(function: Callable[[slice], bool], n: int) -> bool:
-    """Return True if the function does for all parts of n labels."""
-    if n <= _PART:
-        return function(slice(n))
-    return all(threads.run(function, ((slice(i, i + _PART),) for i in range(0, n, _PART))))
-
-
-@lru_cache(16)
-def _table(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
-    """Return the least class, and a table: entry i is the number of the class that is i above."""
-    values = np.frombuffer(classes, dtype)
-    low, high = int(values[0]), int(values[-1])
-    if high - low >= _TABLE or high > np.iinfo(np.int64).max:
-        return low, None
-    table = np.full(high - low + 1, -1)
-    table[values.astype(np.int64) - low] = np.arange(values.size)
-    return low, table
+    low, table = table_of(classes.tobytes(), classes.dtype)
+    return None if table is None else look_up(y, low, table, table.size == classes.size)

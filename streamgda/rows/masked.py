@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.codes import CodedLabels
 from streamgda.rows.tensors import as_numpy
 
 REMEDY = (
@@ -40,7 +41,7 @@ def as_slab(values: Any, name: str = "X") -> np.ndarray:
     """
     if hasattr(values, "__dask_graph__"):
         values = values.compute()
-    if is_masked(values):
+    if is_masked(values) or type(values) is CodedLabels:
         return values
     try:
         return np.asarray(as_numpy(values))

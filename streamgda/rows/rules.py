@@ -12,7 +12,14 @@ from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
-from streamgda.rows.labels import as_labels, as_maskable_labels, find
+from streamgda.rows.labels import (
+    Labels,
+    as_labels,
+    as_maskable_labels,
+    coded_labels,
+    find,
+    without_mask,
+)
 from streamgda.rows.masked import REMEDY, is_masked, unmasked
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import as_weights
@@ -76,18 +83,18 @@ class RowRule:
         """True if rows may be left out, and those that count are copied."""
         return self.action == "skip" or self.unlabelled is not None
 
-    def as_labels(self, y: Any, first_row: int = 0) -> np.ndarray:
+    def as_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return labels, as a masked array if some are missing and that is no error."""
         if self.action == "skip":
             return as_maskable_labels(y, "y", first_row)
-        return as_labels(y, "y", first_row)
+        return coded_labels(y, "y", first_row)
 
-    def class_labels(self, y: Any, first_row: int = 0) -> np.ndarray:
+    def class_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return the labels that are of classes: neither missing nor those of unlabelled rows."""
         labels = self.as_labels(y, first_row)
         if not self.selects:
             return labels
-        return np.asarray(labels)[self.labelled(labels) & ~np.ma.getmaskarray(labels)]
+        return without_mask(labels)[self.labelled(labels) & ~np.ma.getmaskarray(labels)]
 
     def any_labelled(self, first_row: int, y: Any, *_: Any) -> bool:
         """Return whether any of these rows has a label."""
@@ -102,11 +109,11 @@ class RowRule:
         """Return True if all rows without weights count, or their sums are an error."""
         return not self.selects and not self.needs_search(X)
 
-    def labelled(self, y: np.ndarray) -> np.ndarray:
+    def labelled(self, y: Labels) -> np.ndarray:
         """Return a boolean array that is False for the unlabelled rows."""
         if self.unlabelled is None:
             return np.ones(y.shape, bool)
-        return (find(np.asarray(y), self.unlabelled) < 0) | np.ma.getmaskarray(y)
+        return (find(without_mask(y), self.unlabelled) < 0) | np.ma.getmaskarray(y)
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""
@@ -201,7 +208,7 @@ def row_rule(
 
 
 def labels_to_count(
-    y: np.ndarray, sample_weight: Any, rule: RowRule, first_row: int = 0
+    y: Labels, sample_weight: Any, rule: RowRule, first_row: int = 0
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return which rows count, as far as labels and weights determine it.
 
@@ -241,8 +248,8 @@ def _present_weights(sample_weight: Any) -> tuple[Any, Any]:
 
 
 def rows_to_count(
-    X: Any, y: np.ndarray, sample_weight: Any, rule: RowRule, first_row: int = 0
-) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None, int]:
+    X: Any, y: Labels, sample_weight: Any, rule: RowRule, first_row: int = 0
+) -> tuple[Any, Labels, np.ndarray, np.ndarray | None, int]:
     """Separate the rows that count from rows of weight zero, unlabelled rows and invalid rows.
 
     Parameters
@@ -272,7 +279,7 @@ def rows_to_count(
     """
     n = X.shape[0]
     counts, weights, n_skipped = labels_to_count(y, sample_weight, rule, first_row)
-    y = np.asarray(y)
+    y = without_mask(y)
     numbers = None if counts.all() else np.flatnonzero(counts)
     if numbers is not None and 2 * numbers.size <= n:  # copies are of half the rows at most
         X, counts = X[numbers], np.ones(numbers.size, bool)

@@ -11,6 +11,7 @@ import numpy as np
 from streamgda.engine.dask.scoring import map_blocks
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source
+from streamgda.rows.codes import CodedLabels
 from streamgda.rows.sources import RowSource
 
 
@@ -49,7 +50,7 @@ def beside(X: Any, source: RowSource) -> Any:
             f"blocks; or call X.compute_chunk_sizes() first"
         )
     else:
-        y = source.whole() if source.in_memory or not hasattr(y, "ndim") else y
+        y = _whole(source) if source.in_memory or not hasattr(y, "ndim") else y
         chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
         y = as_source(da.from_array(y, chunks=chunks), what).values
     if y.ndim != 1:
@@ -74,10 +75,15 @@ def sized(*arrays: Any) -> list[Any]:
     return [a.copy().compute_chunk_sizes() if np.isnan(a.shape[0]) else a for a in arrays]
 
 
+def _whole(source: RowSource) -> np.ndarray:
+    values = source.whole()
+    return np.asarray(values) if type(values) is CodedLabels else values
+
+
 def _as_array(source: RowSource) -> Any:
     values = source.values
     if source.executor != "dask":
-        array = da.from_array(source.whole() if source.in_memory else values)
+        array = da.from_array(_whole(source) if source.in_memory else values)
         return as_source(array, source.name).values
     if not hasattr(values, "to_dask_array"):
         return values

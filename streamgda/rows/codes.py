@@ -1,0 +1,205 @@
+"""Labels by codes: some labels, and for each row the number of its label among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from streamgda.kernels.grouping import all_within, encode_labels, number_entries
+from streamgda.runtime import threads
+
+_TABLE = 1 << 20  # largest range of integers that are looked up in a table
+_PART = 1 << 17  # labels that a thread looks up at a time
+_MOST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Labels by their codes, as those of categories; numpy converts them to an array of labels.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_values,)
+        Labels in any order; some may occur in no row, and some several times in `values`.
+    codes : ndarray of int, shape (n_rows,)
+        Number of each row's label.
+    """
+
+    values: np.ndarray
+    codes: np.ndarray
+
+    ndim = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, as the shape of an array."""
+        return self.codes.shape
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.codes.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the labels."""
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the label of a row, or those of some rows, by their codes."""
+        codes = self.codes[rows]
+        return CodedLabels(self.values, codes) if np.ndim(codes) else self.values[codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the labels as an array."""
+        return np.asarray(self.values[self.codes], dtype)
+
+    def tolist(self) -> list[Any]:
+        """Return the labels as a list."""
+        labels: list[Any] = np.asarray(self).tolist()
+        return labels
+
+
+def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
+    """Return labels by the codes of a library, in which a missing label has a negative one."""
+    if codes.min(initial=0) < 0:
+        words, codes = [*words, None], np.where(codes < 0, len(words), codes)
+    values = np.empty(len(words), object)
+    values[:] = words
+    return CodedLabels(values, codes)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return consecutive parts of labels or rows as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if not all(type(part) is CodedLabels for part in parts):
+        masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
+        return (np.ma if masked else np).concatenate(parts)
+    codes, n_values = [], 0
+    for part in parts:
+        codes.append(part.codes + np.int64(n_values))
+        n_values += part.values.size
+    return CodedLabels(np.concatenate([p.values for p in parts]), np.concatenate(codes))
+
+
+def distinct(labels: np.ndarray) -> CodedLabels:
+    """Return labels by codes. Those in `values` differ in their bytes, within each part of rows.
+
+    Entries of an array with the same bytes are equal, whatever its type: those of an array of
+    objects are addresses. Equal labels may differ in their bytes, such as equal strings that are
+    several objects, and 0.0 and -0.0.
+
+    Examples
+    --------
+    >>> coded = distinct(np.array(["b", "a", "b"]))
+    >>> coded.values, coded.codes
+    (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
+    """
+    labels = np.ascontiguousarray(labels)
+    held = _in_words(labels)  # referenced until all its memory has been read
+    address, width = held.__array_interface__["data"][0], held.dtype.itemsize // 4
+    codes: Any = np.empty(labels.size, np.int32 if labels.size < 1 << 31 else np.int64)
+
+    def number(start: int, stop: int) -> np.ndarray:
+        words = np.asarray(_Words(address + start * held.dtype.itemsize, (stop - start, width)))
+        bits = int(stop - start).bit_length() + 1
+        firsts = np.empty(stop - start, np.int32)
+        table = np.zeros(1 << bits, np.int32)
+        n_different = number_entries(words, bits, table, firsts, codes[start:stop])
+        return firsts[:n_different].astype(np.int64) + start
+
+    parts = [(i, min(i + _PART, labels.size)) for i in range(0, labels.size, _PART)]
+    firsts, n_values = [np.empty(0, np.int64), *threads.run(number, parts)], 0
+    for (start, stop), first in zip(parts, firsts[1:], strict=True):
+        if n_values:
+            codes[start:stop] += n_values
+        n_values += first.size
+    return CodedLabels(labels[np.concatenate(firsts)], codes)
+
+
+class _Words:
+    """Memory as rows of 32-bit words, which `numpy.asarray` converts to an array."""
+
+    def __init__(self, address: int, shape: tuple[int, int]) -> None:
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": "<u4",
+            "version": 3,
+        }
+
+
+def _in_words(labels: np.ndarray) -> np.ndarray:
+    """Return labels in a type of whole 32-bit words."""
+    kind, size = labels.dtype.kind, labels.dtype.itemsize
+    if size % 4 == 0:
+        return labels
+    if kind == "S":
+        return labels.astype(f"S{size + -size % 4}")
+    return labels.astype(np.float64 if kind == "f" else np.int64)
+
+
+def merged_texts(labels: CodedLabels) -> CodedLabels:
+    """Return labels in whose `values` equal strings, or equal bytes, are one; others as given."""
+    texts = labels.values.tolist()
+    if {*map(type, texts)} - {type(None)} not in ({str}, {bytes}):
+        return labels
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    merged = np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
+    return CodedLabels(np.array([*numbers], object), merged[labels.codes])
+
+
+def look_up(
+    labels: np.ndarray, low: int, table: np.ndarray, consecutive: bool = False
+) -> np.ndarray | None:
+    """Return the int64 entries of a table, in which that of label `low` is the first.
+
+    It is None if the table lacks a label, or holds a negative number for it. With `consecutive`,
+    the table subtracts `low`; the result may then be `labels` itself, and must not be modified.
+    """
+    plain = labels.dtype == np.int64 and labels.flags.carray
+    at_once = plain and consecutive and low == 0
+    codes = labels if at_once else np.empty(labels.size, np.int64)
+
+    def part(start: int) -> bool:
+        rows = slice(start, start + _PART)
+        if not plain:
+            codes[rows] = labels[rows]
+        given = labels[rows] if plain else codes[rows]
+        if not consecutive:
+            return bool(encode_labels(given, low, table, codes[rows]))
+        found = bool(all_within(given, low, table.size))
+        if not at_once and found:
+            np.subtract(given, low, out=codes[rows])
+        return found
+
+    starts = ((start,) for start in range(0, labels.size, _PART))
+    return codes if _all(part, starts, labels.size) else None
+
+
+def _all(function: Callable[[int], bool], starts: Any, n: int) -> bool:
+    """Return True if the function does for all parts of n labels."""
+    return function(0) if n <= _PART else all(threads.run(function, starts))
+
+
+@lru_cache(16)
+def table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
+    """Return the least class, and a table: entry i is the number of the class that is i above.
+
+    The table is None if the classes, which are sorted, are too far apart.
+    """
+    values = np.frombuffer(classes, dtype)
+    low, high = int(values[0]), int(values[-1])
+    if high - low >= _TABLE or high > _MOST:
+        return low, None
+    table = np.full(high - low + 1, -1)
+    table[values.astype(np.int64) - low] = np.arange(values.size)
+    return low, table
