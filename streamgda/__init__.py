@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from streamgda.estimators.checkpoint import Checkpoint
     from streamgda.estimators.load import load
+    from streamgda.estimators.warmup import warmup
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
@@ -47,6 +48,7 @@ __all__ = [
     "accumulate",
     "load",
     "open_store",
+    "warmup",
 ]
 
 # The modules of the names that `streamgda.estimators` does not have.
@@ -62,6 +64,7 @@ _MODULES = {
     "accumulate": "engine",
     "load": "estimators.load",
     "open_store": "rows.opening",
+    "warmup": "estimators.warmup",
 }
 
 

@@ -61,6 +61,12 @@ def test_version_costs_no_heavy_import() -> None:
     assert ended.out == f"streamgda {streamgda.__version__}\nset()\n"
 
 
+def test_warmup_compiles_or_finds_kernels(command: Command) -> None:
+    ended = command("warmup", "--types", "float64", "--kinds", "gnb")
+    assert (ended.code, ended.err) == (0, "streamgda: gnb on float64 (1 of 1)\n")
+    assert ended.out.startswith("kernels compiled or found in ")
+
+
 def test_demo_measures_what_it_prints(command: Command) -> None:
     ended = command("demo")
     assert (ended.code, ended.err) == (0, "")

@@ -19,6 +19,7 @@ from streamgda.cli.info import info
 from streamgda.cli.plot import plot
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
+from streamgda.cli.warmup import warmup
 from streamgda.errors import StreamGDAError
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, convert, fit, select, predict, evaluate, info, plot):
+for command in (demo, convert, fit, select, predict, evaluate, info, plot, warmup):
     app.command()(command)
 
 

@@ -7,6 +7,7 @@ different signatures of a kernel at once may give both the same file, and files 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -24,7 +25,7 @@ from numba.core.errors import NumbaError
 
 Types = tuple[types.Type, ...]
 
-_SOURCES = Path(__file__).parent
+_IN_TREE = Path(__file__).parent / "__pycache__"
 
 
 def cached(function: Callable[..., Any], settings: dict[str, Any]) -> Any:
@@ -50,18 +51,21 @@ def _copy_from_others(kernel: Any, given: str) -> None:
 
     An image has such a folder, which is filled as the image is built, and read-only afterwards.
     """
-    used = kernel.stats.cache_path
-    if used is None or _files(kernel, used):
-        return
-    for folder in (_SOURCES / "__pycache__", Path(given, Path(used).name)):
-        for file in _files(kernel, folder):  # the index comes last
-            shutil.copy(file, used)
+    used = Path(kernel.stats.cache_path or _IN_TREE)
+    for folder in (_IN_TREE, Path(given or used.parent, used.name)):
+        for name in _names(folder) if folder != used else ():
+            if _is_of(kernel, name) and not (used / name).exists():
+                with contextlib.suppress(OSError):  # no space; or another process is faster
+                    shutil.copy(folder / name, used)
 
 
-def _files(kernel: Any, folder: str | Path | None) -> list[Path]:
-    if folder is None:  # it is not cached
-        return []
-    return sorted(Path(folder).glob(f"*.{kernel.py_func.__qualname__}-*.nb[ci]"))
+@cache
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.nb[ic]")]
+
+
+def _is_of(kernel: Any, name: str) -> bool:
+    return f".{kernel.py_func.__qualname__}-" in name
 
 
 @cache
@@ -107,8 +111,9 @@ def compile_or_load(kernel: Any, compile_: Callable[[Types], Any], signature: Ty
         if writable in kernel.overloads:
             warnings.warn(f"cannot save compiled kernels: {error}", RuntimeWarning, stacklevel=2)
     if writable not in kernel.overloads:
-        for file in _files(kernel, kernel.stats.cache_path):
-            file.unlink(missing_ok=True)
+        for file in Path(kernel.stats.cache_path or _IN_TREE).glob("*.nb[ic]"):
+            if _is_of(kernel, file.name):
+                file.unlink(missing_ok=True)
         compile_(writable)
     compiled = kernel.overloads[writable]
     if writable != signature:

@@ -1,0 +1,324 @@
+"""Compiled kernels: where they are kept, repaired and shared; compiling ahead of time."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+import streamgda
+from streamgda import kernels
+from streamgda.errors import InvalidParameterError
+from streamgda.kernels import caching
+
+PACKAGE = Path(streamgda.__file__).parent
+
+
+def child(code, **environment):
+    """Start a Python process, whose standard streams are pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def output(process):
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    return out
+
+
+def twice(x):
+    return x + x
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The folder that Numba keeps kernels in."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    caching._temporary_folder.cache_clear()
+    yield tmp_path / "cache"
+    caching._temporary_folder.cache_clear()
+
+
+@pytest.fixture
+def compiled(cache):
+    """Return a kernel as another process would have it."""
+
+    def fresh():
+        twice.__qualname__ = "twice"
+        return kernels.kernel(twice)
+
+    return fresh
+
+
+# --- where they are kept ------------------------------------------------------------------------
+
+WITHOUT_FOLDERS = """
+import tempfile, warnings
+tempfile.tempdir = {!r}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from streamgda.kernels import triangles
+    import numpy as np
+    matrix = np.ones((3, 3))
+    triangles.clear_upper(matrix)
+print(matrix.sum(), triangles.clear_upper.stats.cache_path)
+print(*(warning.message for warning in caught), sep="\\n")
+"""
+
+
+def test_a_temporary_folder_where_no_other_can_be_written(tmp_path):
+    """A file stands where a folder would have to be, which stops the superuser, too."""
+    copy = tmp_path / "site" / "streamgda"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "kernels" / "__pycache__").touch()
+    (tmp_path / "home").touch()
+    (tmp_path / "temporary").mkdir()
+    elsewhere = dict.fromkeys(
+        ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), str(tmp_path / "home" / "x")
+    )
+    elsewhere |= {"PYTHONPATH": str(tmp_path / "site"), "NUMBA_CACHE_DIR": ""}
+    for temporary in (tmp_path / "temporary", tmp_path / "home"):
+        first, *warned = output(
+            child(WITHOUT_FOLDERS.format(str(temporary)), **elsewhere)
+        ).splitlines()
+        total, folder = first.split()
+        assert total == "6.0"
+        assert len(warned) == 1
+        assert "set NUMBA_CACHE_DIR to a folder" in warned[0]
+        if temporary.is_dir():
+            assert Path(folder).is_relative_to(temporary)
+            assert str(next(temporary.iterdir())) in warned[0]
+            assert list(Path(folder).glob("triangles.clear_upper*.nbc"))
+        else:
+            assert folder == "None"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the folder is the user's on Windows")
+@pytest.mark.parametrize("taken", ["", "open to others", "link", "file"])
+def test_the_temporary_folder_is_private(tmp_path, monkeypatch, cache, taken):
+    """No other user may have made it, because its files are executed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    usual = tmp_path / f"streamgda-{os.getuid()}"
+    match taken:
+        case "open to others":
+            usual.mkdir()
+            usual.chmod(0o770)
+        case "link":
+            (tmp_path / "target").mkdir(mode=0o700)
+            usual.symlink_to(tmp_path / "target")
+        case "file":
+            usual.touch()
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
+        folder = Path(caching._temporary_folder())
+    if taken == "file":
+        assert folder == Path()
+        return
+    assert (folder == usual) == (not taken)
+    found = folder.lstat()
+    assert stat.S_ISDIR(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o700
+    assert found.st_uid == os.getuid()
+
+
+def test_files_of_a_folder_that_is_only_readable_are_copied(tmp_path, monkeypatch, compiled, cache):
+    """The cache of an image: Numba passes over it where it cannot write to it."""
+    assert compiled()(2) == 4
+
+    def refuse(*arguments, dir=None, **options):  # also for the superuser
+        if Path(dir).is_relative_to(cache) or Path(dir).is_relative_to(Path(__file__).parent):
+            raise PermissionError
+        return real(*arguments, dir=dir, **options)
+
+    real = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    kernel = compiled()
+    assert kernel(3) == 6
+    assert not Path(kernel.stats.cache_path).is_relative_to(cache)
+    assert sum(kernel.stats.cache_hits.values()) == 1
+    assert not kernel.stats.cache_misses
+
+
+# --- damage, and other processes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 1000, b"\x80\x04nonsense", "half"])
+def test_damaged_files_are_replaced(compiled, cache, end, content):
+    assert compiled()(2) == 4
+    (file,) = cache.rglob(f"*.{end}")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    assert compiled()(3) == 6
+    repaired = compiled()
+    assert repaired(4) == 8
+    assert sum(repaired.stats.cache_hits.values()) == 1
+
+
+def test_a_file_of_another_signature_is_replaced(compiled, cache):
+    """Two processes that compile a kernel at once may choose the same name for two files."""
+    assert compiled()(2) == 4
+    (file,) = cache.rglob("*.nbc")
+    of_integers = file.read_bytes()
+    shutil.rmtree(cache)
+    assert compiled()(1.5) == 3.0
+    file.write_bytes(of_integers)
+    assert compiled()(2.5) == 5.0
+    repaired = compiled()
+    assert repaired(3.5) == 7.0
+    assert sum(repaired.stats.cache_hits.values()) == 1
+
+
+def test_kernels_work_where_they_cannot_be_saved(compiled, monkeypatch):
+    kernel = compiled()
+
+    def full(*arguments):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(RuntimeWarning, match="no space left"):
+        assert kernel(2) == 4
+
+
+TOGETHER = """
+import json
+import numpy as np
+from streamgda.kernels import triangles
+used = triangles.mirror, triangles.clear_upper, triangles.select_features
+print(flush=True)
+input()
+found = []
+for dtype in ("float64", "float32"):
+    matrix = np.arange(12.0).reshape(1, 3, 4)[:, :, :3].astype(dtype)
+    out = np.zeros_like(matrix)
+    triangles.select_features(matrix, np.arange(3), out)
+    triangles.clear_upper(out[0])
+    triangles.mirror(out[0])
+    found.append(out.tolist())
+print(json.dumps([found, sum(sum(kernel.stats.cache_misses.values()) for kernel in used)]))
+"""
+
+
+def test_processes_that_compile_at_once(tmp_path):
+    """They agree, and leave a cache that a third one uses."""
+
+    def found(n):
+        processes = [child(TOGETHER, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(n)]
+        for process in processes:
+            process.stdout.readline()
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return [json.loads(output(process)) for process in processes]
+
+    (one, _), (other, _) = found(2)
+    assert one == other
+    assert found(1) == [[one, 0]]
+
+
+# --- signatures ---------------------------------------------------------------------------------
+
+
+def test_read_only_arrays_need_no_other_code(cache):
+    def total(pair, more):
+        return pair[0].sum() + more.sum()
+
+    kernel = kernels.kernel(total)
+    rows = np.arange(6.0)
+    fixed = rows.copy()
+    fixed.flags.writeable = False
+    for _ in range(2):
+        for pair in ((rows, rows), (fixed, rows), (fixed, fixed), (rows, fixed)):
+            assert kernel(pair, pair[1]) == 30
+    assert len(kernel.signatures) == 1
+
+
+# --- ahead of time ------------------------------------------------------------------------------
+
+USES = """
+import gc
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+import streamgda
+
+def compiled():
+    return {{
+        (kernel.py_func.__name__, signature)
+        for kernel in gc.get_objects()
+        if isinstance(kernel, Dispatcher) and "streamgda" in kernel.py_func.__module__
+        for signature in kernel.signatures
+    }}
+
+KINDS = {{
+    "qda": "QuadraticDiscriminantAnalysis",
+    "lda": "LinearDiscriminantAnalysis",
+    "gnb": "GaussianNB",
+}}
+types, kinds = {types}, {kinds}
+streamgda.warmup(types, kinds)
+warm = compiled()
+random = np.random.default_rng(1)
+for kind in kinds:
+    for dtype in types:
+        for n, d, classes in ((40, 2, 2), (600, 25, 3), (30_000, 6, 5), (3000, 300, 3)):
+            X = random.normal(100, 10, (n, d)).astype(dtype)
+            X[:, -1:] = 7 if d > 2 else X[:, -1:]  # a constant feature
+            X.flags.writeable = False
+            y = random.integers(classes, size=n).astype(str)
+            fitted = getattr(streamgda, KINDS[kind])().fit(X, y)
+            fitted.partial_fit(X[:1], y[:1])
+            fitted.partial_fit(X[: n // 2], y[: n // 2])
+            fitted.predict(X)
+            fitted.predict_proba(X[:9])
+            fitted.score(X, y)
+print(len(warm), *compiled() - warm, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("types", "kinds"),
+    [
+        (["float64"], ["gnb"]),
+        pytest.param(["float64", "uint8"], ["qda", "lda", "gnb"], marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_is_compiled_after_warmup(types, kinds):
+    code = USES.format(types=types, kinds=kinds)
+    n_warm, *new = output(child(code, PYTHONWARNINGS="ignore")).splitlines()
+    assert int(n_warm) >= 8
+    assert new == []
+
+
+def test_warmup_reports_progress(capsys):
+    streamgda.warmup("float64", "gnb", progress=True)
+    assert capsys.readouterr().err == "streamgda: gnb on float64 (1 of 1)\n"
+    calls = []
+    streamgda.warmup(["float64", float], ["gnb"], progress=lambda *call: calls.append(call))
+    assert calls == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"types": "complex64"}, "types='complex64'"),
+        ({"types": ["nothing"]}, "uint8"),
+        ({"types": []}, "types"),
+        ({"kinds": "qda,svm"}, "qda, lda, gnb"),
+        ({"progress": "yes"}, "progress"),
+    ],
+)
+def test_warmup_refuses_what_it_does_not_know(wrong, named):
+    with pytest.raises(InvalidParameterError, match=named):
+        streamgda.warmup(**{"types": "float64", "kinds": "gnb"} | wrong)
