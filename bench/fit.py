@@ -107,7 +107,7 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
         limits.fit(X, y, 10, "full"),
         lambda: streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2).fit(X, y),
         sklearn_qda(real, y, regularised=True),
-        {"scikit-learn": faster(10, ALGEBRA)},
+        {"scikit-learn": faster(12, ALGEBRA)},
         headline=True,
     )
     yield from compare(
@@ -116,7 +116,7 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
         limits.fit(X, y, 10, "tied"),
         lambda: streamgda.LinearDiscriminantAnalysis("lsqr", shrinkage=1e-3).fit(X, y),
         sklearn_lda(real, y),
-        {"scikit-learn": faster(8, ALGEBRA)},
+        {"scikit-learn": faster(10, ALGEBRA)},
         headline=True,
     )
     yield from naive_bayes(plan, f"{name} uint8", X, real, y, {})

@@ -22,6 +22,7 @@ from streamgda.errors import (
     SingularCovarianceError,
 )
 from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
+from streamgda.moments.structures import cholesky
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 
@@ -361,3 +362,25 @@ def test_covariance_attributes_hold_constant_features_too():
     assert gda.covariance_.shape == (3, 3, 3)
     assert not gda.covariance_[:, 0].any()
     np.testing.assert_allclose(gda.covariance_, naive.covariance(X, y), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("metric", ["scaled", "features"])
+@pytest.mark.parametrize("copies", [[0], [3, 3], [6, 5, 6, 5, 6]])
+def test_roots_of_pseudo_inverses(copies, metric):
+    """Roots are lower triangular with rows of zeros first, whichever features depend on others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 7)) * np.logspace(-1, 1, 7)
+    X = np.column_stack([X, X[:, copies] * 3])
+    covariance = np.cov(X.T)
+    root = covariance.copy()
+    assert cholesky.invert(root, 1e-4, metric) == 7
+    n = len(copies)
+    assert (root == np.tril(root)).all()
+    assert not root[:n].any()
+    assert (root.diagonal() >= 0).all()
+    scale = np.sqrt(covariance.diagonal()) if metric == "scaled" else np.ones(7 + n)
+    expected = np.linalg.pinv(covariance / scale / scale[:, None], 1e-12) / scale / scale[:, None]
+    found = root.T @ root
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+    expected = np.log(np.linalg.eigvalsh(root[n:] @ root[n:].T)).sum()
+    assert cholesky.log_determinant(root[n:]) == pytest.approx(-expected, rel=1e-9)

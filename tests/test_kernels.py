@@ -10,7 +10,13 @@ from streamgda.kernels.grouping import all_within, encode_labels, group_rows
 from streamgda.kernels.norms import add_norms
 from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sums import add_squares, add_sums, count_rows
-from streamgda.kernels.triangles import clear_upper, mirror, select_features
+from streamgda.kernels.triangles import (
+    clear_upper,
+    mirror,
+    product_of_norms,
+    remove_directions,
+    select_features,
+)
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 INTEGERS = ["uint8", "int8", "uint16", "int16"]
@@ -97,6 +103,27 @@ def test_mirror(d):
     assert (matrix == expected).all()
     clear_upper(matrix)
     assert (matrix == np.tril(expected)).all()
+
+
+def test_product_of_norms():
+    matrix = np.random.default_rng(0).normal(size=(9, 9))
+    lower = np.abs(np.tril(matrix))
+    expected = lower.sum(axis=0).max() * lower.sum(axis=1).max()
+    assert product_of_norms(matrix) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("zeros", [0, 3])
+def test_remove_directions(zeros):
+    """Rows of zeros take the place of the directions; with leading zeros, of later rows."""
+    rng = np.random.default_rng(0)
+    root = np.tril(rng.normal(size=(7, 7)))
+    images = np.linalg.qr(rng.normal(size=(7 - zeros, 2)))[0]
+    images = np.vstack([np.zeros((zeros, 2)), images])
+    expected = root.T @ (np.eye(7) - images @ images.T) @ root
+    remove_directions(root, images)
+    assert (root == np.tril(root)).all()
+    assert np.flatnonzero(~root.any(axis=1)).tolist() == [zeros, zeros + 1]
+    np.testing.assert_allclose(root.T @ root, expected, atol=1e-13)
 
 
 # --- sums -------------------------------------------------------------------------------------
@@ -197,7 +224,7 @@ def test_centre_scatter(tied, d):
     rows, *sums, square = integer_sums(rng, [7, 0, 1, 11], d, tied)
     scatter = np.zeros(square.shape)
     for first, last in ((d // 2, d), (0, d // 2)):  # in strips
-        centre_scatter(*sums, square, first, last, scatter)
+        centre_scatter(*sums, square, np.arange(d), first, last, scatter)
     exact = [exact_scatter(r) for r in rows]
     for g, S in enumerate([sum(exact[1:], exact[0])] if tied else exact):
         for i in range(d):
@@ -208,14 +235,15 @@ def test_centre_scatter(tied, d):
                 assert error <= Fraction(float(unit)), (g, i, j)
 
 
-def test_centre_scatter_of_nearly_uncorrelated_features():
+@pytest.mark.parametrize("n", [1000, (1 << 26) - 1, (1 << 26) + 1])
+def test_centre_scatter_of_nearly_uncorrelated_features(n):
     """1 - (n - 1)/n is small, and must be as accurate as a large number."""
-    n = 1000
     count = np.array([n])
     total = rest = np.array([[n - 1, 1]])
     scatter = np.zeros((1, 2, 2))
     square = np.array([[[n - 1, 0], [1, 1]]])
-    centre_scatter(count, total, np.zeros((1, 2), int), rest, square, 0, 2, scatter)
+    features = np.arange(2)
+    centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
     assert scatter[0, 1, 0] == 1 / n
 
 

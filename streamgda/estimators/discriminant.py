@@ -285,7 +285,9 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     def _estimate(
         self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
     ) -> Covariances:
-        return super()._estimate(moments, **options) if given is None else given.each
+        if given is None:
+            return super()._estimate(moments, **options)
+        return replace(given.each, values=given.each.values.copy())
 
     @property
     def covariance_(self) -> np.ndarray:

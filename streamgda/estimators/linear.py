@@ -171,8 +171,8 @@ class LinearDiscriminantAnalysis(
     def _make_model(
         self, moments: ClassMoments, given: GivenCovariances | None = None
     ) -> LinearModel:
-        count = moments.centred().count
-        if count.dtype.kind == "i" and (count <= 1).all():
+        count = moments.class_count
+        if count.dtype.kind == "i" and count.any() and (count <= 1).all():
             raise InvalidDataError(
                 f"The number of samples must be more than the number of classes; got one sample of "
                 f"each of {(count > 0).sum()} classes. Give more rows"

@@ -7,7 +7,13 @@ n < 2**31. The last term is split into the nearest integer and a fraction of at 
 that the integers sum to zero or to something larger than the fraction.
 """
 
+import numpy as np
+
 from streamgda.kernels import inline_kernel, kernel
+
+# Products of remainders below this are exact in float64, in which vectors of them are divided.
+_FLOAT_ROWS = 1 << 26
+_TO_WHOLE = 1.5 * 2.0**52  # added and subtracted again, it rounds to the nearest integer
 
 
 @inline_kernel
@@ -19,29 +25,44 @@ def _nearest_quotient(product, n):
 
 
 @kernel
-def centre_scatter(count, total, quotient, remainder, square, first, last, scatter):
+def centre_scatter(count, total, quotient, remainder, square, features, first, last, scatter):
     """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
 
-    There is one group for each class, or one for all of them. Rows ``first:last`` of each are
-    written.
+    There is one group for each class, or one for all of them. Only some features are centred, given
+    in rising order, to which all arguments but `square` are limited already. Rows ``first:last`` of
+    each triangle are written.
     """
-    n_groups = square.shape[0]
+    n_groups, d, _ = scatter.shape
     per_class = n_groups == count.shape[0]
+    whole, part, taken = np.empty(d, np.int64), np.empty(d), np.empty(d)
+    rest = remainder.astype(np.float64)
     for g in range(n_groups):
         classes = range(g, g + 1) if per_class else range(count.shape[0])
         for i in range(first, last):
             for j in range(i + 1):
-                whole = square[g, i, j]
-                part = 0.0
-                for k in classes:
-                    n = count[k]
-                    if n > 0:
-                        product = remainder[k, i] * remainder[k, j]
+                whole[j], part[j], taken[j] = square[g, features[i], features[j]], 0.0, 0.0
+            for k in classes:
+                n = count[k]
+                q, r, at = quotient[k, i], remainder[k, i], rest[k, i]
+                if n == 0:
+                    continue
+                for j in range(i + 1):
+                    whole[j] -= q * total[k, j] + r * quotient[k, j]
+                if n < _FLOAT_ROWS:
+                    size = float(n)
+                    for j in range(i + 1):
+                        product = at * rest[k, j]
+                        nearest = (product / size + _TO_WHOLE) - _TO_WHOLE
+                        taken[j] += nearest
+                        part[j] += (product - nearest * size) / size
+                else:
+                    for j in range(i + 1):
+                        product = r * remainder[k, j]
                         nearest = _nearest_quotient(product, n)
-                        whole -= quotient[k, i] * total[k, j] + remainder[k, i] * quotient[k, j]
-                        whole -= nearest
-                        part += (product - nearest * n) / n
-                scatter[g, i, j] = whole - part
+                        whole[j] -= nearest
+                        part[j] += (product - nearest * n) / n
+            for j in range(i + 1):
+                scatter[g, i, j] = (whole[j] - np.int64(taken[j])) - part[j]
 
 
 @kernel

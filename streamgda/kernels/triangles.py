@@ -1,5 +1,7 @@
 """Lower and upper triangles of matrices."""
 
+import numpy as np
+
 from streamgda.kernels import kernel
 
 _BLOCK = 32  # rows and columns that are mirrored together, within the first cache
@@ -26,6 +28,20 @@ def clear_upper(matrix):
 
 
 @kernel
+def product_of_norms(lower):
+    """Return the product of the 1-norm and the infinity norm of a lower triangle."""
+    columns, most = np.zeros(lower.shape[0]), 0.0
+    for i in range(lower.shape[0]):
+        row = 0.0
+        for j in range(i + 1):
+            size = abs(lower[i, j])
+            row += size
+            columns[j] += size
+        most = max(most, row)
+    return most * columns.max()
+
+
+@kernel
 def select_features(matrices, features, out):
     """Write the rows and columns of some features, given in rising order, of symmetric matrices.
 
@@ -38,3 +54,32 @@ def select_features(matrices, features, out):
             for j in range(i + 1):
                 own[j] = row[features[j]]
         mirror(selected)
+
+
+@kernel
+def remove_directions(root, images):
+    """Replace a lower triangle W by a root of ``W' (I - S S') W``.
+
+    `images` holds S, whose columns are orthonormal, shape (d, k), and is overwritten. Rows are
+    rotated with one that starts as zero and takes up a direction; for each direction, a row of the
+    triangle becomes zero.
+    """
+    d, k = images.shape
+    for c in range(k):
+        taken, overlap, length = np.zeros(d), np.zeros(k), 0.0
+        for i in range(d):
+            if images[i, c] == 0.0:
+                continue
+            whole = np.hypot(length, images[i, c])
+            cosine, sine, length = length / whole, images[i, c] / whole, whole
+            row, image = root[i], images[i]
+            for j in range(i + 1):
+                taken[j], row[j] = (
+                    cosine * taken[j] + sine * row[j],
+                    cosine * row[j] - sine * taken[j],
+                )
+            for j in range(c, k):
+                overlap[j], image[j] = (
+                    cosine * overlap[j] + sine * image[j],
+                    cosine * image[j] - sine * overlap[j],
+                )

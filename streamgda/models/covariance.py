@@ -20,6 +20,7 @@ from streamgda.models.shrinkage import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
+from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.variances import (
     class_variance,
@@ -63,7 +64,7 @@ class Regularisation:
         (see `pooled_variance`), and scale the result back.
     singular : {"refuse", "scaled", "features"}
         Treatment of a singular pooled covariance: an error, or the directions without variance
-        are dropped; see `streamgda.moments.structures.cholesky.truncated_root`.
+        are dropped; see `streamgda.moments.structures.cholesky.invert`.
     advice : str
         Remedies that the error for a singular covariance names; by default all parameters here.
     """
@@ -188,32 +189,36 @@ def estimate(
     held = moments
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
-    sums = moments.centred()
-    n_groups = len(sums.scatter)
-    pooled = sums.scatter.sum(axis=0) if how.pooling and n_groups > 1 else None
+    kept = held_sums(moments)
+    n_groups = len(kept.scatter)
+    mixed = how.pooling > 0 and n_groups > 1
+    kept = kept.centred() if mixed else kept
+    sums = kept.without_products()
     varying = np.flatnonzero(~constant_features(sums))
     features = varying if drop_constant else np.arange(sums.n_features)
     if not features.size:
         raise InvalidDataError(
-            f"all {sums.n_features} features are constant over all rows, "
-            f"{sums.count.sum():g} sample(s); they do not distinguish the classes"
+            f"all {sums.n_features} features are constant over all rows, {sums.count.sum():g} "
+            f"sample(s); they do not distinguish the classes"
         )
-    weights = structure.group_weights(sums.count, how.ddof)
     unit, epsilon = _unit(sums, how)
     target = class_variance(sums) if how.shrinkage == AUTO else unit[None]
     amounts = _amounts(held, structure, how, target)
     target = np.broadcast_to(target[:, features], (n_groups, features.size))
-    if pooled is not None:
-        weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
-    weights = np.where(weights > 0, weights, np.inf)
+    weights = _weights(sums, how, mixed)
     n_averaged = structure.n_averaged(varying.size, sums.n_features)
     values = np.empty((n_groups, *structure.shape(features.size)))
+    pooled = np.empty_like(values[:1])
+    if mixed:
+        whole = kept.scatter.sum(axis=0, keepdims=True)
+        structure.select_varying(whole, features, pooled)
 
     def fill(some: slice) -> None:
-        scatter, covariances = sums.scatter[some], values[some]
-        if pooled is not None:
-            scatter = (1 - how.pooling) * scatter + how.pooling * pooled
-        structure.select_varying(scatter, features, covariances)
+        covariances = values[some]
+        kept.select_scatter(some, features, covariances)
+        if mixed:
+            covariances *= 1 - how.pooling
+            covariances += how.pooling * pooled
         covariances /= _each(weights[some], covariances)
         _shrink(covariances, structure, amounts[some], target[some], n_averaged)
         _regularise(covariances, structure, how, epsilon, unit[features])
@@ -221,6 +226,14 @@ def estimate(
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
     return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amounts)
+
+
+def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:
+    """Return the divisors of the groups' scatters, infinite for groups without rows."""
+    weights = sums.structure.group_weights(sums.count, how.ddof)
+    if mixed:
+        weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
+    return np.where(weights > 0, weights, np.inf)
 
 
 def _parts(values: np.ndarray) -> list[tuple[slice]]:
@@ -313,7 +326,9 @@ def average(each: Covariances, priors: np.ndarray) -> Covariances:
     return replace(each, structure=structure_of("tied"), values=values[None])
 
 
-def factorise(covariances: Covariances, how: Regularisation) -> tuple[np.ndarray, np.ndarray]:
+def factorise(
+    covariances: Covariances, how: Regularisation, *, overwrite: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Return the roots of the inverse covariances, and the log-determinants.
 
     Parameters
@@ -321,6 +336,8 @@ def factorise(covariances: Covariances, how: Regularisation) -> tuple[np.ndarray
     covariances : Covariances
     how : Regularisation
         Determines which covariances are singular, and whether these are refused.
+    overwrite : bool
+        Replace the covariances by the roots.
 
     Returns
     -------
@@ -337,27 +354,24 @@ def factorise(covariances: Covariances, how: Regularisation) -> tuple[np.ndarray
     SingularCovarianceError
         If covariances are singular. It names their classes and ranks, and how to regularise them.
     """
-    values, structure = covariances.values, covariances.structure
+    structure = covariances.structure
+    roots = covariances.values if overwrite else covariances.values.copy()
     count = structure.group_sums(covariances.count)
     d = covariances.features.size
-    roots = np.empty_like(values)
-    log_determinants = np.zeros(len(values))
+    roots[count == 0] = structure.unit(d)
+    log_determinants = np.zeros(len(roots))
+    kept = "refuse" if structure.per_class else how.singular
+    parts = _parts(roots)
 
     def invert(some: slice) -> list[int]:
-        part = values[some]
-        if not count[some].all():
-            part = np.where(_each(count[some] > 0, part), part, structure.unit(d))
-        return structure.invert(part, how.tol, roots[some], log_determinants[some])
+        return structure.invert(roots[some], how.tol, kept, log_determinants[some])
 
     # Several matrices at a time with one thread each are faster than one at a time with all.
-    several = structure.matrix and len(values) > 1
+    several = structure.matrix and len(parts) > 1
     run = threads.run_serial_blas if several else threads.run
-    ranks = list(chain(*run(invert, _parts(values))))
-    singular = {g: rank for g, rank in enumerate(ranks) if rank < d}
-    if singular and how.singular != "refuse" and not structure.per_class:
-        roots[0] = structure.truncated_root(values[0], how.tol, how.singular)
-        log_determinants[...] = structure.log_determinants(roots)
-        singular = {} if structure.rank(roots[0]) else singular
+    ranks = list(chain(*run(invert, parts)))
+    least = d if kept == "refuse" else 1
+    singular = {g: rank for g, rank in enumerate(ranks) if rank < least}
     if singular:
         raise SingularCovarianceError(_describe(covariances, singular, how.advice))
     return roots, log_determinants

@@ -134,7 +134,7 @@ class GaussianModel(Model):
         Parameters
         ----------
         covariances : Covariances
-            Covariances of the features that vary.
+            Covariances of the features that vary, whose memory becomes the model's.
         means : ndarray, shape (n_classes, n_features)
             Class means.
         priors : ndarray, shape (n_classes,)
@@ -154,7 +154,7 @@ class GaussianModel(Model):
         SingularCovarianceError
             For covariances without an inverse.
         """
-        roots, log_determinants = factorise(covariances, how)
+        roots, log_determinants = factorise(covariances, how, overwrite=True)
         return cls(
             covariances.structure,
             covariances.classes,

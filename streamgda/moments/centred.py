@@ -140,6 +140,10 @@ class CentredSums(Sums):
         """Return these sums."""
         return self
 
+    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means of some groups and features, in rising order; whole."""
+        self.structure.select_varying(self.scatter[groups], features, out)
+
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
         return row_type(dtype).floating
 

@@ -144,9 +144,12 @@ class ClassState(Moments):
         InvalidDataError
             If there are no rows.
         """
+        return self._held_sums().centred()
+
+    def _held_sums(self) -> CentredSums | ExactSums:
         if self._sums is None or not self._sums.count.any():
             self._refuse_empty()
-        return self._sums.centred()
+        return self._sums
 
     def covariance(self, ddof: float = 0) -> np.ndarray:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
@@ -221,6 +224,17 @@ def read_twice(moments: ClassState) -> bool:
 def scaled_fourth(moments: ClassState, scaling: str) -> np.ndarray | None:
     """Return the sums of fourth powers of scaled rows, shape (n_classes,); None if unknown."""
     return moments._scaled_fourth().get(scaling)
+
+
+def held_sums(moments: ClassState) -> CentredSums | ExactSums:
+    """Return the sums of moments as they are kept, which must not be modified.
+
+    Raises
+    ------
+    InvalidDataError
+        If there are no rows.
+    """
+    return moments._held_sums()
 
 
 def exact_sums(moments: ClassState) -> ExactSums | None:

@@ -194,16 +194,32 @@ class ExactSums(Sums):
 
     def centred(self) -> CentredSums:
         """Return the same moments as `CentredSums`, every scatter and mean rounded once."""
-        count = self.count[:, None]
-        n = np.where(count > 0, count, 1)
-        quotient, rest = np.divmod(self.total, n)
+        quotient, rest = self._whole_means()
         scatter = np.zeros(self.scatter.shape)
-        self.structure.centre_exact(
-            self.count, self.total, quotient, rest, self.scatter, out=scatter
-        )
+        self._centre(slice(None), np.arange(self.n_features), scatter)
+        n = np.where(self.count > 0, self.count, 1)[:, None]
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+
+    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means of some groups and features, each entry rounded once."""
+        self._centre(groups, features, out)
+        self.structure.complete(out)
+
+    def _centre(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means; of matrices, only the lower triangles."""
+        classes = groups if self.structure.per_class else slice(None)
+        by_class = (self.total, *self._whole_means())
+        sums = (np.ascontiguousarray(array[classes, features]) for array in by_class)
+        self.structure.centre_exact(
+            self.count[classes], *sums, self.scatter[groups], features, out=out
+        )
+
+    def _whole_means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class means about the origin, rounded down, and n times what is left."""
+        n = np.where(self.count > 0, self.count, 1)[:, None]
+        return np.divmod(self.total, n)
 
 
 def _constant(shape: tuple[int, ...], value: int) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from streamgda.kernels.scatter import DEPTH
 from streamgda.kernels.sums import add_sums
 from streamgda.moments.parallel import add_in_parts
-from streamgda.moments.structures import Structure
+from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.blocks import as_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -86,6 +86,18 @@ class Sums(ABC):
     @abstractmethod
     def centred(self) -> Any:
         """Return the same moments as `CentredSums`."""
+
+    @abstractmethod
+    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means of some groups and features, in rising order; whole."""
+
+    def without_products(self) -> Any:
+        """Return `centred` without products of different features."""
+        if not self.structure.matrix:
+            return self.centred()
+        alone = self.with_scatter(self.structure.diagonal(self.scatter).copy())
+        alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
+        return alone.centred()
 
     @abstractmethod
     def add(self, other: Any, at: np.ndarray) -> None:

@@ -24,24 +24,8 @@ def _routine(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
 
 
 _matrix = ctypes.c_void_p
-_real = ctypes.POINTER(ctypes.c_double)
 _dpotrf = _routine("dpotrf", ctypes.c_char_p, _Number, _matrix, _Number, _Number)
 _dtrtri = _routine("dtrtri", ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix, _Number, _Number)
-_dpocon = _routine(
-    "dpocon", ctypes.c_char_p, _Number, _matrix, _Number, _real, _real, _matrix, _matrix, _Number
-)
-_dlansy = _routine(
-    "dlansy",
-    *(ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix, _Number, _matrix),
-    result=ctypes.c_double,
-)
-
-
-def norm(matrix: np.ndarray) -> float:
-    """Return the 1-norm of a symmetric matrix, given by its lower triangle."""
-    n, work = ctypes.c_int(len(matrix)), np.empty(len(matrix))
-    size: float = _dlansy(b"1", b"U", n, matrix.ctypes.data, n, work.ctypes.data)
-    return size
 
 
 def cholesky(matrix: np.ndarray) -> bool:
@@ -57,34 +41,6 @@ def cholesky(matrix: np.ndarray) -> bool:
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
     _dpotrf(b"U", n, matrix.ctypes.data, n, info)
     return info.value == 0
-
-
-def reciprocal_condition(factor: np.ndarray, norm: float) -> float:
-    """Estimate the reciprocal condition number in the 1-norm from a Cholesky factor.
-
-    Parameters
-    ----------
-    factor : ndarray, shape (d, d)
-        A result of `cholesky`.
-    norm : float
-        The 1-norm of the matrix before it was factored.
-    """
-    d = len(factor)
-    n, info = ctypes.c_int(d), ctypes.c_int()
-    reciprocal = ctypes.c_double()
-    work, integer_work = np.empty(3 * d), np.empty(d, np.intc)
-    _dpocon(
-        b"U",
-        n,
-        factor.ctypes.data,
-        n,
-        ctypes.c_double(norm),
-        reciprocal,
-        work.ctypes.data,
-        integer_work.ctypes.data,
-        info,
-    )
-    return reciprocal.value
 
 
 def invert_lower(matrix: np.ndarray) -> None:

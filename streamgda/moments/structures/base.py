@@ -221,8 +221,12 @@ class Structure(ABC):
     def centre_exact(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
 
-        The sums are the arguments of the kernels in `streamgda.kernels.rounding`.
+        The sums are the arguments of the kernels in `streamgda.kernels.rounding`. Of matrices, only
+        the lower triangles are written.
         """
+
+    def complete(self, values: np.ndarray) -> None:  # noqa: B027  (most kinds have no triangles)
+        """Copy the lower triangles of matrices to the upper ones."""
 
     def clip(self, scatter: np.ndarray) -> None:
         """Raise negative sums of squares to zero: rounding, after rows were subtracted."""
@@ -259,12 +263,14 @@ class Structure(ABC):
 
     @abstractmethod
     def invert(
-        self, covariances: np.ndarray, tol: float, roots: np.ndarray, log_determinants: np.ndarray
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
     ) -> list[int]:
-        r"""Write roots W of the inverses, and the log-determinants; return the ranks.
+        r"""Replace covariances by roots W of their inverses; return the ranks.
 
         :math:`(x-m)^T \Sigma^{-1} (x-m)` is the squared length of :math:`W (x-m)`, or for
-        diagonals :math:`\sum_j W_j (x_j - m_j)^2`. Where a rank is not full, what is written has
+        diagonals :math:`\sum_j W_j (x_j - m_j)^2`. Kinds with covariances between features drop
+        directions if `singular` is not ``"refuse"``: :math:`W^T W` is a pseudo-inverse then, and
+        the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
 
@@ -272,16 +278,12 @@ class Structure(ABC):
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""
 
-    def truncated_root(self, covariance: np.ndarray, tol: float, metric: str) -> np.ndarray:
-        """Return a root of a pseudo-inverse; only kinds with covariances drop directions."""
-        raise NotImplementedError
-
     def rank(self, root: np.ndarray) -> int:
         """Return the number of directions that a root keeps."""
         return root.shape[-1]
 
     def valid_roots(self, roots: np.ndarray) -> bool:
-        """Return True if roots have the form that `invert` or `truncated_root` gives them."""
+        """Return True if roots have the form that `invert` gives them."""
         return bool((self.diagonal(roots) > 0).all())
 
     @abstractmethod

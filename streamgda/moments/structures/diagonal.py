@@ -110,7 +110,8 @@ class Diagonal(Structure):
         return scatter + step * (2 * total) + count[:, None] * step**2
 
     def centre_exact(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        centre_squares(*sums, out)
+        *by_class, square, features = sums
+        centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
 
     # --- covariances and their roots ----------------------------------------------------------
 
@@ -121,11 +122,11 @@ class Diagonal(Structure):
         return 1.0
 
     def invert(
-        self, covariances: np.ndarray, tol: float, roots: np.ndarray, log_determinants: np.ndarray
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
     ) -> list[int]:
         positive = covariances > 0
-        np.divide(1, covariances, out=roots, where=positive)
         log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
+        np.divide(1, covariances, out=covariances, where=positive)
         ranks: list[int] = positive.sum(axis=1).tolist()
         return ranks
 

@@ -17,7 +17,7 @@ from streamgda.kernels.accumulate_narrow import (
 )
 from streamgda.kernels.rounding import centre_scatter
 from streamgda.kernels.scatter import FEW_ROWS, empty_panels
-from streamgda.kernels.triangles import select_features
+from streamgda.kernels.triangles import mirror, select_features
 from streamgda.moments.parallel import add_scatter, triangle_ranges
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import NO_PANELS, Structure
@@ -140,6 +140,10 @@ class Matrix(Structure):
         ranges = triangle_ranges(out.shape[-1], threads.n_threads())
         threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
 
+    def complete(self, values: np.ndarray) -> None:
+        for matrix in values:
+            mirror(matrix)
+
     # --- covariances and their roots ----------------------------------------------------------
 
     def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
@@ -149,21 +153,18 @@ class Matrix(Structure):
         return np.eye(n_features)
 
     def invert(
-        self, covariances: np.ndarray, tol: float, roots: np.ndarray, log_determinants: np.ndarray
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
     ) -> list[int]:
-        ranks = cholesky.inverse_roots(covariances, tol, roots)
-        if min(ranks) == roots.shape[-1]:
-            log_determinants[...] = self.log_determinants(roots)
+        ranks = [cholesky.invert(covariance, tol, singular) for covariance in covariances]
+        d = covariances.shape[-1]
+        if all(rank == d or (rank and singular != "refuse") for rank in ranks):
+            log_determinants[...] = self.log_determinants(covariances)
         return ranks
 
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         if (self.diagonal(roots) > 0).all():
             return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
-        kept = (linalg.svdvals(self.whitening(root)) for root in roots)
-        return np.array([-2 * np.log(values).sum() for values in kept])
-
-    def truncated_root(self, covariance: np.ndarray, tol: float, metric: str) -> np.ndarray:
-        return cholesky.truncated_root(covariance, tol, metric)
+        return np.array([cholesky.log_determinant(self.whitening(root)) for root in roots])
 
     def rank(self, root: np.ndarray) -> int:
         return int(root.any(axis=1).sum())
