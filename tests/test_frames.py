@@ -309,6 +309,7 @@ def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     predicted = fitted.predict(wide)
     monkeypatch.setattr(FeatureColumns, "convert", counted)
     monkeypatch.setattr("streamgda.engine.plan._COPIED_BYTES", 1 << 10)
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 20)
     monkeypatch.setattr("streamgda.rows.frames._BATCH_BYTES", 1 << 18)
     for frame in (pd.DataFrame(wide), pl.DataFrame(wide), pl.LazyFrame(wide)):
         sizes.clear()
