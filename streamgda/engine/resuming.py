@@ -29,12 +29,13 @@ def resume(
     """
     if work.kept is not None:
         slab_rows = work.kept.get("slab_rows")
-        if not isinstance(slab_rows, int) or slab_rows < 1 or not 0 <= work.done <= rows.n_rows:
+        most = rows.n_rows * getattr(work, "n_passes", 1)
+        if not isinstance(slab_rows, int) or slab_rows < 1 or not 0 <= work.done <= most:
             raise CheckpointError(
                 f"{work} is damaged: {work.done} rows in slabs of {slab_rows}. {REMEDY}"
             )
         plan = plan.resumed(slab_rows)
     work.seen = SeenSlabs(rows, companions, plan.n_rows)
     if work.kept is not None:
-        work.seen.check(work.kept, work.done, str(work))
+        work.seen.check(work.kept, min(work.done, rows.n_rows), str(work))
     return plan

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
 
+from streamgda.engine.fold_journal import FoldJournal
 from streamgda.engine.folds import FoldedRows, added
+from streamgda.engine.samples import TestSamples
 from streamgda.errors import SingularCovarianceError
 from streamgda.estimators.base import unfitted
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
@@ -20,8 +22,14 @@ from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import find
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 from streamgda.storage.checks import check_array
+
+Models = dict[int, dict[int, GaussianModel]]  # of each split, by the number of the candidate
+
+_BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
+_FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
@@ -52,6 +60,15 @@ GRID: tuple[dict[str, list[Any]], ...] = (
 class CandidateScores:
     """Scores of candidates, split by split.
 
+    Parameters
+    ----------
+    candidates : list of dict
+    rows : FoldedRows
+    journal : FoldJournal
+        Moments of the parts of the rows, and sums of scores of shape (3, n_candidates, n_splits).
+    sample : TestSamples, optional
+        Rows of the test sets that are scored; by default all.
+
     Attributes
     ----------
     scores : dict of str to ndarray, shape (n_candidates, n_splits)
@@ -60,39 +77,61 @@ class CandidateScores:
         The last error of each candidate that has a singular covariance.
     """
 
-    def __init__(self, candidates: list[dict[str, Any]], rows: FoldedRows) -> None:
+    def __init__(
+        self,
+        candidates: list[dict[str, Any]],
+        rows: FoldedRows,
+        journal: FoldJournal,
+        sample: TestSamples | None = None,
+    ) -> None:
         self.candidates = candidates
         self.rows = rows
+        self.journal = journal
+        self.sample = sample
         self.splits = rows.splits
         self.scores: dict[str, np.ndarray] = {}
         self.failures: dict[int, SingularCovarianceError] = {}
 
-    def score(self, numbers: Sequence[int], moments: list[ClassMoments], scoring: str) -> None:
-        """Score some of the candidates in all splits, with a pass over the rows if needed.
+    def score(self, total: ClassMoments, scoring: str) -> None:
+        """Score the candidates in all splits, with passes over the rows if needed.
 
         Parameters
         ----------
-        numbers : sequence of int
-            Candidates.
-        moments : list of ClassMoments
-            Moments of the parts of the rows. The joint log-likelihood follows from them, and is
-            computed in any case.
+        total : ClassMoments
+            Moments of all rows.
         scoring : str
-            Score that is needed.
+            Score that is needed. The joint log-likelihood follows from the moments, and is
+            computed in any case.
         """
+        if scoring == LIKELIHOOD:
+            self._models_of(range(len(self.candidates)))
+            return
+        journal, n_rows, at = self.journal, int(self.rows.rows.n_rows), 0
+        journal.scored = journal.scored or passes(self.rows, self.candidates, total)
+        for number, size in enumerate(journal.scored, 1):
+            models = self._models_of(range(at, at + size))
+            at += size
+            if models and journal.done < (number + 1) * n_rows:
+                self._score_rows(models, total, number * n_rows)
+        assert journal.sums is not None
+        right, log_likelihood, weight = journal.sums
+        scored = weight > 0
+        self._scores_of(ACCURACY)[scored] = right[scored] / weight[scored]
+        self._scores_of(LOG_LOSS)[scored] = log_likelihood[scored] / weight[scored]
+
+    def _models_of(self, numbers: Sequence[int]) -> Models:
+        """Return the models of candidates for each split, whose likelihoods are computed."""
         likelihood = self._scores_of(LIKELIHOOD)
-        models: dict[int, dict[int, GaussianModel]] = {}
+        models: Models = {}
         for s, (train, test) in enumerate(zip(self.splits.trains, self.splits.tests, strict=True)):
-            held_out = added(moments, test)
+            held_out = added(self.journal.parts, test)
             if not held_out.class_count.any():
                 continue
-            for c, model in self._models(numbers, added(moments, train)):
+            for c, model in self._models(numbers, added(self.journal.parts, train)):
                 total, weight = joint_log_likelihood(model, held_out)
                 likelihood[c, s] = total / weight if weight else np.nan
-                if scoring != LIKELIHOOD:
-                    models.setdefault(s, {})[c] = model
-        if models:
-            self._score_rows(models, moments[0].covariance_type)
+                models.setdefault(s, {})[c] = model
+        return models
 
     def warn(self) -> None:
         """Warn once of candidates with singular covariances."""
@@ -125,33 +164,68 @@ class CandidateScores:
             except SingularCovarianceError as error:
                 self.failures[c] = error
 
-    def _score_rows(
-        self, models: dict[int, dict[int, GaussianModel]], covariance_type: str
-    ) -> None:
-        """Score the rows held out of each split with its models, in one pass."""
-        shape = len(self.candidates), len(self.splits.tests)
-        right, log_loss, weight = np.zeros((3, *shape))
-        state = self.rows.held_bytes(covariance_type)
+    def _score_rows(self, models: Models, total: ClassMoments, before: int) -> None:
+        """Add the scores of the rows held out of each split by its models, from one pass.
+
+        Every block of rows is scored by all models while it is in the cache.
+
+        Parameters
+        ----------
+        models : dict of int to dict of int to GaussianModel
+            Models of each split.
+        total : ClassMoments
+            Moments of all rows.
+        before : int
+            Rows that were read in the passes before.
+        """
+        state = self.rows.held_bytes(total.covariance_type)
         state += sum(_bytes_of(model) for split in models.values() for model in split.values())
-        for _, arrays, parts in self.rows.read(state, "scoring"):
-            for s, split in models.items():
-                chosen = np.concatenate([parts[part] for part in self.splits.tests[s]])
-                X, labels, *given = (array[chosen] for array in arrays)
-                X, labels, weights = self.rows.counted(X, labels, given[0] if given else None)
-                for c, model in split.items():
-                    codes = find(labels, model.classes)
-                    known = (codes >= 0) & ~np.isnan(model.means[codes, 0])
-                    if not known.any():
-                        continue
-                    w = weights[known] if weights.size else np.ones(known.sum())
-                    scores = model.log_posterior(X if known.all() else X[known])
-                    truth = codes[known]
-                    right[c, s] += float(w @ (scores.argmax(axis=1) == truth))
-                    log_loss[c, s] += float(w @ scores[np.arange(truth.size), truth])
-                    weight[c, s] += float(w.sum())
-        scored = weight > 0
-        self._scores_of(ACCURACY)[scored] = right[scored] / weight[scored]
-        self._scores_of(LOG_LOSS)[scored] = log_loss[scored] / weight[scored]
+        plan, classes = self.rows.plan(state), total.classes
+        codes_of = {
+            s: _codes_of(classes, next(iter(split.values()))) for s, split in models.items()
+        }
+        width = classes.size + self.rows.rows.shape[1]
+        step = max(_BLOCK_ELEMENTS // width, _FEWEST_ROWS * len(self.splits.tests))
+        first = max(0, self.journal.done - before)
+        for start, X, codes, weights in self.rows.scored(plan, first, classes):
+            blocks = [slice(at, at + step) for at in range(0, len(X), step)]
+            calls = (
+                (models, codes_of, start + b.start, X[b], codes[b], weights[b]) for b in blocks
+            )
+            with self.journal.adding(before + start + len(X)):
+                for sums in threads.run_serial_blas(self._scores, calls):
+                    self.journal.sums += sums
+
+    def _scores(
+        self,
+        models: Models,
+        codes_of: dict[int, np.ndarray],
+        start: int,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+    ) -> np.ndarray:
+        """Return the sums of the scores of a block of rows: right, log-likelihood and weight."""
+        sums = np.zeros((3, len(self.candidates), len(self.splits.tests)))
+        parts = self.splits.parts(start, start + len(X))
+        for s, split in models.items():
+            rows = np.concatenate([parts[part] for part in self.splits.tests[s]])
+            if self.sample is not None:
+                rows = self.sample.drawn(s, start, rows)
+            truth = codes_of[s][codes[rows]]
+            rows, truth = rows[truth >= 0], truth[truth >= 0]
+            if not rows.size:
+                continue
+            held_out, w = X[rows], weights[rows]
+            for c, model in split.items():
+                sums[:, c, s] = *model.held_out(held_out, truth, w), w.sum()
+        return sums
+
+
+def _codes_of(classes: np.ndarray, model: GaussianModel) -> np.ndarray:
+    """Return the number of each class in a model, and -1 at the end and for those without rows."""
+    codes = find(classes, model.classes)
+    return np.append(np.where(np.isnan(model.means[codes, 0]), -1, codes), -1)
 
 
 def kept_by_all(candidates: list[dict[str, Any]]) -> dict[str, Any]:
@@ -167,20 +241,18 @@ def _bytes_of(model: GaussianModel) -> int:
     return 2 * model.roots.nbytes + 2 * model.means.nbytes
 
 
-def passes(
-    rows: FoldedRows, candidates: list[dict[str, Any]], total: ClassMoments
-) -> list[list[int]]:
-    """Return the numbers of the candidates of each pass, whose models fit in memory together."""
+def passes(rows: FoldedRows, candidates: list[dict[str, Any]], total: ClassMoments) -> list[int]:
+    """Return the number of candidates of each pass, whose models fit in memory together."""
     shape = total.classes.size, rows.rows.shape[1]
     room = left = rows.allowed // 2 - rows.held_bytes(total.covariance_type)
-    passes: list[list[int]] = [[]]
-    for c, params in enumerate(candidates):
+    passes = [0]
+    for params in candidates:
         structure = structure_of(params.get("covariance_type", "full"))
         needed = 2 * len(rows.splits.tests) * structure.state_bytes(*shape)  # as in `_bytes_of`
         if passes[-1] and needed > left:
-            passes.append([])
+            passes.append(0)
             left = room
-        passes[-1].append(c)
+        passes[-1] += 1
         left -= needed
     return passes
 

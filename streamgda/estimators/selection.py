@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -9,7 +10,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.engine.fold_journal import FoldJournal
 from streamgda.engine.folds import FoldedRows, added
+from streamgda.engine.samples import TestSamples
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.candidates import (
     ACCURACY,
@@ -19,7 +22,6 @@ from streamgda.estimators.candidates import (
     CandidateScores,
     check_scores,
     kept_by_all,
-    passes,
     results_of,
     scores_in,
 )
@@ -30,15 +32,16 @@ from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Sc
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
-from streamgda.moments import ClassMoments, name_features
+from streamgda.moments import name_features
 from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
+from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
+_SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 
 
 class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
@@ -73,11 +76,15 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         different candidates: the log-loss prefers less confident models, and the likelihood those
         that fit the distribution best, even if others classify more rows correctly.
     random_state : int
-        Non-negative seed of the folds, if `cv` is an integer.
+        Non-negative seed of the folds, if `cv` is an integer, and of `score_sample`.
     max_memory : int or str, optional
         Bytes, or a text such as ``"2GB"``, for rows in flight, moments and models.
     verbose : bool
         Show progress.
+    score_sample : int or float, optional
+        Number of rows held out, or share of them, to score; by default all. They are drawn at
+        random by `random_state`, of each split in proportion to its test set. All rows are learnt
+        from in any case, and the joint log-likelihood, which needs no scores, is that of all rows.
 
     Attributes
     ----------
@@ -145,6 +152,7 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         random_state: int = 0,
         max_memory: int | str | None = None,
         verbose: bool = False,
+        score_sample: float | None = None,
     ) -> None:
         self.param_grid = param_grid
         self.cv = cv
@@ -152,6 +160,7 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         self.random_state = random_state
         self.max_memory = max_memory
         self.verbose = verbose
+        self.score_sample = score_sample
 
     def fit(
         self,
@@ -164,6 +173,8 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         unlabelled: Any = None,
         nodata: float | None = None,
         on_invalid: str = "raise",
+        checkpoint: Any = None,
+        checkpoint_every: float = 60.0,
     ) -> Self:
         """Choose among the candidates.
 
@@ -175,6 +186,11 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
             Groups of the rows, for a splitter that uses them, such as `GroupKFold`.
         features, unlabelled, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
             How rows are read, and which of them count, both in training and in test sets.
+        checkpoint : path, optional
+            File from which the same call resumes if the process is killed or an error ends it.
+            Parameters, labels and weights, and a sample of the rows are compared with it.
+        checkpoint_every : float
+            Least number of seconds between two writes.
 
         Returns
         -------
@@ -189,6 +205,8 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
             For invalid parameters or candidates, or splits that do not fit the rows.
         MemoryBudgetError
             If the moments of the folds exceed `max_memory`.
+        CheckpointError
+            If the checkpoint is damaged or belongs to other rows or another search.
         SingularCovarianceError
             If all candidates have singular covariances.
         """
@@ -200,7 +218,25 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         X, y = validate_labelled(template, X, y, reset=True, rule=rule)
         allowed = allowed_bytes(self.max_memory)
         rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)
-        return self._choose(candidates, rows.accumulate(**kept_by_all(candidates)), rows, template)
+        sample = self._sample(rows)
+        journal = rows.journal(
+            *(checkpoint, checkpoint_every),
+            **kept_by_all(candidates),
+            scores=(3, len(candidates), len(rows.splits.tests)),
+            candidates=repr([plain(params) for params in candidates]),
+            score_sample=f"{self.score_sample} of seed {self.random_state}",
+        )
+        journal.name_features(names_in(template))
+        with journal:
+            rows.accumulate(**kept_by_all(candidates), journal=journal)
+            return self._choose(candidates, rows, journal, sample, template)
+
+    def _sample(self, rows: FoldedRows) -> TestSamples | None:
+        """Return the rows of the test sets that are scored; None for all of them."""
+        size = self.score_sample
+        if size is None or self.scoring == LIKELIHOOD:
+            return None
+        return TestSamples(rows.splits, int(rows.rows.n_rows), size, self.random_state)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Return all combinations of the grids; refuse invalid ones."""
@@ -208,6 +244,10 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
 
         as_integer("random_state", self.random_state, "an integer >= 0", 0, _MOST)
         as_flag("verbose", self.verbose)
+        if isinstance(self.score_sample, float):
+            as_number("score_sample", self.score_sample, _SAMPLE, sys.float_info.min, 1.0)
+        elif self.score_sample is not None:
+            as_integer("score_sample", self.score_sample, _SAMPLE, 1)
         if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
             raise refuse("scoring", self.scoring, f"one of {', '.join(SCORINGS)}")
         try:
@@ -232,21 +272,18 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
     def _choose(
         self,
         candidates: list[dict[str, Any]],
-        moments: list[ClassMoments],
         rows: FoldedRows,
+        journal: FoldJournal,
+        sample: TestSamples | None,
         template: GaussianDiscriminantAnalysis,
     ) -> Self:
-        total = added(moments, rows.splits.everything)
+        total = added(journal.parts, rows.splits.everything)
         if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
         check_classes(total.classes, total.class_count, least=2)
         name_features(total, names_in(template))
-        splits = CandidateScores(candidates, rows)
-        at_once = [list(range(len(candidates)))]
-        if self.scoring != LIKELIHOOD:
-            at_once = passes(rows, candidates, total)
-        for numbers in at_once:
-            splits.score(numbers, moments, self.scoring)
+        splits = CandidateScores(candidates, rows, journal, sample)
+        splits.score(total, self.scoring)
         results = results_of(candidates, splits.scores, self.scoring)
         mean = results["mean_test_score"]
         if np.isnan(mean).all():

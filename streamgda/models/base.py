@@ -12,6 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
+from streamgda.kernels.held_out import compare_with_truth
 from streamgda.models.scores import (
     Finish,
     by_chunks,
@@ -109,6 +110,33 @@ class Model(Saved):
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------
+
+    def held_out(
+        self, X: np.ndarray, truth: np.ndarray, weights: np.ndarray
+    ) -> tuple[float, float]:
+        """Return the weight of the rows that are classified correctly, and their log-likelihood.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n_rows, n_features)
+            Some rows, which the calling thread scores.
+        truth : ndarray of int64, shape (n_rows,)
+            Numbers of their classes.
+        weights : ndarray of float64, shape (n_rows,)
+            Their weights.
+
+        Returns
+        -------
+        right, log_likelihood : float
+            Sums over the rows: of the weights of those classified correctly, and of the weighted
+            logarithms of the posteriors of the true classes.
+        """
+        scores = self._relative_scores(self._read(X, 0))
+        of_truth, total = np.empty((2, truth.size))
+        right = compare_with_truth(scores, truth, weights, of_truth)
+        scoring.exponentials(scores, total)
+        with np.errstate(invalid="ignore"):
+            return right, float(weights @ (of_truth - np.log(total)))
 
     def _score(
         self,
