@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,9 +45,13 @@ SMALL_STATES = (
 )
 
 
+INTEGERS = "integer labels"
+
+
 def run(plan: Plan) -> Iterator[Row]:
     yield from mnist_moments(plan)
     yield from moments(plan)
+    yield from labels(plan)
     yield from mnist_models(plan)
     yield from models(plan)
 
@@ -89,6 +94,34 @@ def moments(plan: Plan) -> Iterator[Row]:
                 {**syrk(X), **one_dal(X), READ: lambda X=X: limits.read(X)},
                 targets,
             )
+
+
+def labels(plan: Plan) -> Iterator[Row]:
+    """Compare fits with labels of several kinds with those of integers."""
+    n = plan.rows(5_000_000)
+    X, codes = data.rows(n, 8, 10, "float64")
+    codes = codes.astype(np.int64)
+    words = np.array([f"class {k}" for k in range(10)])
+    kinds = {
+        "strings": words[codes],
+        "objects": words.astype(object)[codes],
+        "variable-width strings": words[codes].astype(np.dtypes.StringDType()),
+    }
+    with contextlib.suppress(ImportError):
+        import pandas as pd
+
+        categories = pd.Series(pd.Categorical.from_codes(codes, words))
+        kinds |= {"pandas categories": categories, "pandas strings": categories.astype("str")}
+    for name, y in kinds.items():
+        yield from compare(
+            plan,
+            f"{n:,} x 8 float64, labels: {name}, QDA fit",
+            limits.fit(X, codes, 10, "full"),
+            lambda y=y: streamgda.QuadraticDiscriminantAnalysis().fit(X, y),
+            {INTEGERS: lambda: streamgda.QuadraticDiscriminantAnalysis().fit(X, codes)},
+            {INTEGERS: of_its_time(2)},
+            headline=name == "strings",
+        )
 
 
 def syrk(X: np.ndarray) -> dict[str, Call]:

@@ -106,7 +106,17 @@ def accuracies(rows: Rows) -> Table:
 def choices(rows: Rows) -> Table:
     """Return a table of the accuracies of models that searches choose."""
     return Table(
-        ("data", "rows", "candidates", "streamgda", "best of scikit-learn", "", "difference"),
+        (
+            "data",
+            "rows",
+            "candidates",
+            "streamgda",
+            "best of scikit-learn",
+            "",
+            "difference",
+            "s",
+            "theirs",
+        ),
         [
             (
                 row["data"],
@@ -116,6 +126,7 @@ def choices(rows: Rows) -> Table:
                 f"{row['theirs']:.4f}",
                 row["best"],
                 f"{row['ours'] - row['theirs']:+.4f}",
+                *(f"{row[key]:.3g}" if key in row else "" for key in ("seconds", "their_seconds")),
             )
             for row in rows
         ],

@@ -356,6 +356,18 @@ def test_select_of_a_grid_for_programs(
     assert [row["rank"] for row in shown["candidates"]][-1] in (5, 6)
 
 
+def test_select_resumes_and_scores_a_sample(
+    done: Callable[..., str], data: Path, tmp_path: Path
+) -> None:
+    options = ["--grid", "reg_param=0.1,0.2", "--cv=2", "--json", "--sample=40"]
+    kept = ["--checkpoint", tmp_path / "kept.zip"]
+    shown = done("select", data / "rows.zarr", "--model", tmp_path / "a", *options)
+    for name in ("b", "c"):  # the second time from the checkpoint
+        again = done("select", data / "rows.zarr", "--model", tmp_path / name, *options, *kept)
+        assert json.loads(again) == json.loads(shown)
+    assert (tmp_path / "kept.zip").exists()
+
+
 @pytest.mark.filterwarnings("default:.*score nan")
 def test_select_says_which_candidates_are_singular(command: Command, tmp_path: Path) -> None:
     X, y = rows()

@@ -11,6 +11,8 @@ from streamgda.cli import screen
 from streamgda.cli.inputs import open_rows
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    CheckpointEvery,
+    CheckpointFile,
     FeatureNames,
     InvalidRows,
     Json,
@@ -28,7 +30,7 @@ from streamgda.cli.options import (
     XName,
     YName,
 )
-from streamgda.cli.paths import refuse_replacing, stored_size
+from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
 
 _SHOWN = 20
 _WORDS = {"none": None, "true": True, "false": False}
@@ -62,7 +64,17 @@ def select(
             "37 models from common to separate covariances, in units of the rows and standardised.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the folds.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the folds, and of --sample.")] = 0,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Score only that many of the rows held out, drawn at random, or a share below 1; "
+            "all rows are learnt from.",
+        ),
+    ] = None,
+    checkpoint: CheckpointFile = None,
+    checkpoint_every: CheckpointEvery = 60.0,
     x: XName = "X",
     y: YName = "y",
     label: LabelName = None,
@@ -81,12 +93,30 @@ def select(
     from streamgda import GaussianDiscriminantCV  # noqa: PLC0415
 
     refuse_replacing(model, "estimator", overwrite)
+    if checkpoint is not None:  # of an earlier search, which is resumed
+        if checkpoint.resolve() == model.resolve():
+            raise typer.BadParameter("--model and --checkpoint must be different paths")
+        refuse_other_kind(checkpoint, "checkpoint")
     search = GaussianDiscriminantCV(
-        params, cv=cv, scoring=scoring.value, random_state=seed, max_memory=max_memory, verbose=True
+        params,
+        cv=cv,
+        scoring=scoring.value,
+        random_state=seed,
+        max_memory=max_memory,
+        verbose=True,
+        score_sample=int(sample) if sample is not None and sample.is_integer() else sample,
     )
     rows, found = open_rows(store, x, y, missing, label, features, labels)
     without = labels_like(unlabelled, found, "--unlabelled")
-    search.fit(rows, found, unlabelled=without, nodata=nodata, on_invalid=on_invalid.value)
+    search.fit(
+        rows,
+        found,
+        unlabelled=without,
+        nodata=nodata,
+        on_invalid=on_invalid.value,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )
     search.best_estimator_.save(model)
     ranked = _ranked(search.cv_results_)
     if json:

@@ -110,7 +110,7 @@ class CheckpointContents(Saved):
         check_seen(attributes["seen"], done)
         scored = [check_whole("scored", value, 0) for value in attributes.get("scored", [])]
         arrays = dict(arrays)
-        sums = arrays.pop("sums") if scored else None
+        sums = arrays.pop("sums") if "scored" in attributes else None
         if sums is not None and (sums.ndim != 3 or sums.dtype != np.float64):
             raise ValueError(f"its sums of scores are {sums.dtype}, shape {sums.shape}")
         kind = _MOMENTS[description["moments"]]

@@ -224,7 +224,8 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
             **kept_by_all(candidates),
             scores=(3, len(candidates), len(rows.splits.tests)),
             candidates=repr([plain(params) for params in candidates]),
-            score_sample=f"{self.score_sample} of seed {self.random_state}",
+            score_sample=f"{self.score_sample}"
+            + (f" of seed {self.random_state}" if sample else ""),
         )
         journal.name_features(names_in(template))
         with journal:
