@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -93,10 +94,7 @@ def select(
     from streamgda import GaussianDiscriminantCV  # noqa: PLC0415
 
     refuse_replacing(model, "estimator", overwrite)
-    if checkpoint is not None:  # of an earlier search, which is resumed
-        if checkpoint.resolve() == model.resolve():
-            raise typer.BadParameter("--model and --checkpoint must be different paths")
-        refuse_other_kind(checkpoint, "checkpoint")
+    _check_checkpoint(checkpoint, model)
     search = GaussianDiscriminantCV(
         params,
         cv=cv,
@@ -118,14 +116,27 @@ def select(
         checkpoint_every=checkpoint_every,
     )
     search.best_estimator_.save(model)
+    _show(search, scoring.value, model, json)
+
+
+def _check_checkpoint(checkpoint: Path | None, model: Path) -> None:
+    """Refuse a checkpoint that would replace something else."""
+    if checkpoint is not None:  # of an earlier search, which is resumed
+        if checkpoint.resolve() == model.resolve():
+            raise typer.BadParameter("--model and --checkpoint must be different paths")
+        refuse_other_kind(checkpoint, "checkpoint")
+
+
+def _show(search: Any, scoring: str, model: Path, json: bool) -> None:
+    """Show the candidates, and where the best one was saved."""
     ranked = _ranked(search.cv_results_)
     if json:
         best = {"params": search.best_params_, "score": search.best_score_}
-        screen.show_json({"scoring": scoring.value, "best": best, "candidates": ranked})
+        screen.show_json({"scoring": scoring, "best": best, "candidates": ranked})
         return
     names = sorted({name for row in ranked for name in row["params"]})
     screen.show_table(
-        ["rank", *names, scoring.value, "+-"],
+        ["rank", *names, scoring, "+-"],
         [
             (
                 row["rank"],
