@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.moments import ClassMoments, parallel
+from streamgda.moments import ClassMoments, exact, integer_parallel, parallel
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.structures import diagonal
+from streamgda.moments.structures import diagonal, matrix
 from streamgda.rows import blocks
 from streamgda.storage.saved import state_of
 
@@ -119,8 +119,10 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        (owner,) = (m for m in (sums_module, parallel, blocks) if hasattr(m, name))
-        monkeypatch.setattr(owner, name, value)
+        owners = [m for m in (sums_module, parallel, integer_parallel, blocks) if hasattr(m, name)]
+        assert owners
+        for owner in owners:
+            monkeypatch.setattr(owner, name, value)
 
 
 def watch(patch):
@@ -141,6 +143,10 @@ def watch(patch):
         note("large", kind, "_add_many", lambda _, X, *rest: len(X))
     note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
     note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
+    note("sums", matrix, "add_totals", lambda X, *rest: len(X))
+    note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
+    note("packed", integer_parallel, "pack_byte_blocks", lambda source, first, *rest: first.size)
+    note("tiles", integer_parallel, "add_byte_products", lambda *arguments: arguments[4:6])
     note("packed", parallel, "pack_blocks", lambda source, first, *rest: first.size)
     note("types", parallel, "add_products", lambda panels, *rest: panels.dtype.name)
     note("tiles", parallel, "add_products", lambda *arguments: arguments[5:7])
@@ -151,7 +157,8 @@ def watch(patch):
             taken["windows"].append(len(block))
             yield rows, block
 
-    patch.setattr(sums_module, "blocks", watching)
+    for module in (sums_module, exact):
+        patch.setattr(module, "blocks", watching)
     return taken
 
 

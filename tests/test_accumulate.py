@@ -11,7 +11,6 @@ from frozen import NO_WEIGHTS, frozen
 from streamgda.kernels.accumulate import (
     LARGE,
     add_centred,
-    add_exact,
     choose_pivots,
     first_rows,
     group_of_class,
@@ -19,10 +18,11 @@ from streamgda.kernels.accumulate import (
     rows_by_group,
 )
 from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
+from streamgda.kernels.integer_scatter import add_integer_squares, add_integers
 from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.scatter import empty_panels
-from streamgda.kernels.tiles import has_integer_dot
+from streamgda.rows.blocks import byte_rows
 
 # Forms of scatter: one per class or one for all, matrix or variances. Narrow rows have a separate
 # kernel.
@@ -405,25 +405,22 @@ def test_add_centred_of_overflowing_weights():
 # --- rows to exact sums -----------------------------------------------------------------------
 
 
-EXACT = [("uint8", "int16"), ("uint8", "float32"), ("int8", "int16"), ("int8", "float32")]
-EXACT += [("uint16", "float64"), ("int16", "float64")]
+EXACT = ["uint8", "int8", "uint16", "int16"]
 
 
-@pytest.mark.parametrize(("dtype", "panel"), EXACT)
+@pytest.mark.parametrize("dtype", EXACT)
 @EVERY_STRUCTURE
-def test_add_exact(structure, dtype, panel):
-    """Values of the whole range, in blocks of any size, added to existing sums."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("STREAMGDA_PORTABLE", raising=False)
-        if panel == "int16" and not numba.config.DISABLE_JIT and not has_integer_dot():
-            pytest.skip("this processor has no integer dot product (AVX2): nothing uses int16")
+def test_add_exact(structure, dtype):
+    """Values of the whole range, added to existing sums about origins of any type."""
     rng = np.random.default_rng(8)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    origin = 1 << 15 if dtype == "uint16" else 0
-    for d, n, block_rows in ((1, 1, 9), (3, 25, 100), (3, 25, 7), (5, 6, 2), (26, 9, 5)):
+    narrow, matrix = "narrow" in structure, STRUCTURES[structure][1]
+    for d, n, origin in ((1, 1, 0), (3, 25, 1 << 15), (3, 25, 0), (5, 6, 1 << 15), (26, 9, 0)):
         X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
         X[rng.random((n, d)) < 0.3] = low
         X[rng.random((n, d)) < 0.3] = high
+        if low <= origin <= high:
+            X[:, ::2] = origin
         y = rng.integers(0, 3, n)
         count, total = np.array([0, 5, 0, 0]), rng.integers(-9, 9, (4, d))
         scatter = zeros(structure, 4, d, np.int64) + 3
@@ -433,16 +430,13 @@ def test_add_exact(structure, dtype, panel):
             expected[0][k] += 1
             expected[1][k] += row
             products[k] += np.outer(row, row)
-        read = frozen(X), y, block_rows, count, total
-        panels = room(min(n, block_rows), d, panel, structure, 77)
-        origins = np.full((4, d), origin)
-        centre = origins.astype(panel) if STRUCTURES[structure][1] else origins
-        about = origins, centre, np.zeros_like(centre)
-        with quiet():
-            if "narrow" in structure and d <= MAX_FEATURES:
-                add_exact_narrow(*read, origins, scatter)
-            else:
-                add_exact(*read, *about, panels, scatter)
+        rows, form = byte_rows(frozen(X), origin)
+        if narrow and d <= MAX_FEATURES:
+            about = np.full((4, d), origin)
+            add_exact_narrow(frozen(X), y, 7, count, total, about, scatter)
+        else:
+            add = add_integers if matrix else add_integer_squares
+            add(rows, y, *form, count, total, scatter)
         assert (count == expected[0]).all()
         assert (total == expected[1]).all()
         assert (scatter == expected[2] + kept(structure, products)).all()

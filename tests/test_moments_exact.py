@@ -9,15 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import set_sizes
 
-from streamgda.kernels.tiles import has_integer_dot
-from streamgda.moments import ClassMoments, parallel
-from streamgda.moments.structures import matrix
+from streamgda.moments import ClassMoments
 from streamgda.storage import unpack_triangles
 from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
-# The ways to multiply bytes, and their panels; 16-bit integers always use float64.
-PRODUCTS = {"integer dot": "int16", "portable": "float32"}
 PATHS = {
     "small": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
@@ -29,21 +25,8 @@ PATHS = {
         "_WINDOW_BYTES": 1,
         "_PART_ELEMENTS": 1,
         "_PANEL_BYTES": 1,
-        "_TILE_FEATURES": 7,
     },
 }
-
-
-@pytest.fixture
-def multiply(monkeypatch):
-    """A function that chooses how bytes are multiplied from now on."""
-
-    def choose(product):
-        monkeypatch.setenv("STREAMGDA_PORTABLE", "0" if product == "integer dot" else "1")
-        if product == "integer dot" and not has_integer_dot():
-            pytest.skip("this processor has no integer dot product (AVX2)")
-
-    return choose
 
 
 @pytest.fixture
@@ -52,21 +35,6 @@ def take_path(monkeypatch):
         set_sizes(PATHS[path], monkeypatch)
 
     return take
-
-
-@pytest.fixture
-def panel_types(monkeypatch):
-    """The data types of all panels created from now on."""
-    seen, empty_panels = set(), parallel.empty_panels
-
-    def watching(*arguments):
-        panels = empty_panels(*arguments)
-        seen.add(panels.dtype.name)
-        return panels
-
-    for module in (parallel, matrix):
-        monkeypatch.setattr(module, "empty_panels", watching)
-    return seen
 
 
 # --- Python's integers agree ------------------------------------------------------------------
@@ -91,16 +59,9 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pairs(
-    "product, path, dtype, end",
-    PRODUCTS,
-    ["small", "large"],
-    DTYPES,
-    ["min", "max", "both", "one zero"],
-)
-def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take_path, panel_types):
-    """The largest sums that float32 and int32 must add exactly, in narrow and wide panels."""
-    multiply(product)
+@pairs("path, dtype, end", ["small", "large"], DTYPES, ["min", "max", "both", "one zero"])
+def test_full_panels_of_extreme_values(dtype, end, path, take_path):
+    """The largest sums that int32 must add exactly, in narrow and wide panels."""
     take_path(path)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     X = np.full((1601, 2), low if end == "min" else high, dtype)
@@ -117,48 +78,34 @@ def test_full_panels_of_extreme_values(dtype, end, path, product, multiply, take
     assert (many.covariance() == covariance.repeat(20, axis=1).repeat(20, axis=2)).all()
     if end in ("min", "max"):
         assert not covariance.any()
-    assert panel_types == {PRODUCTS[product] if dtype in ("uint8", "int8") else "float64"}
 
 
 @pairs("path, dtype, covariance_type", PATHS, DTYPES, ["full", "tied"])
-def test_both_products_give_python_s_integers(
-    covariance_type, dtype, path, multiply, take_path, panel_types
-):
-    """Sums without rounding, and merges of states from both kinds of products."""
+def test_products_give_python_s_integers(covariance_type, dtype, path, take_path):
+    """Sums without rounding, in one part and in several."""
     X, y = sample(1301, 33, dtype)
     X[:, 5] = 0
     Z = X.astype(np.int64) - (1 << 15 if dtype == "uint16" else 0)
     S = np.array([Z[y == k].T @ Z[y == k] for k in range(3)])
     S = np.tril(S if covariance_type == "full" else S.sum(axis=0, keepdims=True))
     take_path(path)
-    states, parts = [], []
-    for product in PRODUCTS:
-        multiply(product)
-        states.append(ClassMoments(covariance_type).update(X, y))
-        half = slice(0, 700) if product == "portable" else slice(700, None)
-        parts.append(ClassMoments(covariance_type).update(X[half], y[half]))
-    multiply("portable")
-    streamed = parts[0].copy().update(X[:700], y[:700])
-    for moments in (*states, parts[0] + parts[1], streamed):
+    whole, first, last = (
+        ClassMoments(covariance_type).update(X[rows], y[rows])
+        for rows in (slice(None), slice(700), slice(700, None))
+    )
+    streamed = last.copy().update(X[:700], y[:700])
+    for moments in (whole, first + last, streamed):
         arrays = state_of(moments)[1]
         assert moments.exact
         assert (arrays["count"] == np.bincount(y)).all()
         assert (arrays["total"] == [Z[y == k].sum(axis=0) for k in range(3)]).all()
         assert (unpack_triangles(arrays["scatter"]) == S).all()
-        assert held(moments) == held(states[0])
-        assert bits(moments) == bits(states[0])
-    byte = dtype in ("uint8", "int8")
-    assert panel_types == (set(PRODUCTS.values()) if byte else {"float64"})
+        assert held(moments) == held(whole)
+        assert bits(moments) == bits(whole)
 
 
-@pairs(
-    "product, d, dtype",
-    PRODUCTS,
-    [1, 2, 3, 7, 8, 15, 16, 17, 23, 24, 25, 63, 64, 65],
-    ["uint8", "int8"],
-)
-def test_both_products_at_any_width(dtype, d, product, multiply):
-    multiply(product)
+@pairs("d, dtype", [1, 2, 3, 7, 8, 15, 16, 17, 47, 48, 49, 63, 64, 65, 97], ["uint8", "int8"])
+def test_products_at_any_width(dtype, d):
     X, y = sample(35, d, dtype)
     S = np.array([X[y == k].T.astype(int) @ X[y == k] for k in range(3)])
     moments = ClassMoments().update(X, y)
@@ -269,14 +216,13 @@ def test_added_rows_are_subtracted_to_the_bit(drawn):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, take_path, monkeypatch):
+def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, take_path):
     X, y = sample(3003, 37, dtype)
     X[:, ::7] = 0
     expected = {t: held(ClassMoments(t).update(X, y)) for t in TYPES}
     take_path(path)
-    for n, portable in ((1, "0"), (2, "1"), (7, "0")):
+    for n in (1, 2, 7):
         use_threads(n)
-        monkeypatch.setenv("STREAMGDA_PORTABLE", portable)
         for covariance_type in TYPES:
             assert held(ClassMoments(covariance_type).update(X, y)) == expected[covariance_type]
 

@@ -14,13 +14,14 @@ from typing import Any
 from numba.core.compiler_lock import global_compiler_lock
 
 from streamgda.kernels.caching import cached, compile_or_load
+from streamgda.kernels.processors import SHAPE
 from streamgda.runtime.interruption import uninterrupted
 
 # Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract"}
 
 _SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
-_STAMP = _SOURCES.hexdigest()[:12]
+_STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:

@@ -146,28 +146,3 @@ def means_of_sums(number, pivot, sums):
                 return False
             pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], gap)
     return True
-
-
-@kernel
-def add_exact(X, codes, block_rows, count, total, origins, centre, zeros, panels, scatter):
-    """Add rows of whole numbers to counts, and to int64 sums and products about an origin.
-
-    `origins` holds the origin for each class and feature. `centre` holds the same and `zeros`
-    holds zeros, both in the type of the panels; for variances, all three are int64. `panels` is
-    scratch space.
-    """
-    n_classes, d = total.shape
-    unweighted = np.empty(0)
-    group = group_of_class(n_classes, scatter.shape[0])
-    scratch = empty_scratch(d, panels)
-    for first in range(0, X.shape[0], block_rows):
-        x, labels = X[first : first + block_rows], codes[first : first + block_rows]
-        count_rows(labels, unweighted, count)
-        add_sums(x, labels, unweighted, origins, total)
-        if scatter.ndim == 3:
-            order, starts = rows_by_group(labels, n_classes, scatter.shape[0])
-            for g in range(scatter.shape[0]):
-                own = order[starts[g] : starts[g + 1]]
-                add_rows(x, labels, own, unweighted, centre, zeros, scratch, panels, scatter[g])
-        else:
-            add_squares(x, labels, unweighted, centre, zeros, group, scatter)

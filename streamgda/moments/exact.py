@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.merging import two_sum
-from streamgda.kernels.sums import count_rows
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import Sums
-from streamgda.rows.dtypes import ORIGINS, RowType, exact_panel_type, row_type
+from streamgda.rows.blocks import blocks
+from streamgda.rows.dtypes import ORIGINS, RowType, row_type
 from streamgda.storage.checks import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
@@ -142,25 +142,19 @@ class ExactSums(Sums):
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
     ) -> None:
-        panel_dtype = self._widen_reach(X.dtype)
-        full = np.full if type(X) is np.ndarray else _constant
-        state = self.count, self.total, full(self.total.shape, self.origin)
-        self.structure.add_exact(X, codes, block_rows, *state, panel_dtype, self.scatter)
+        self._widen_reach(X.dtype)
+        state = self.count, self.total, self.scatter
+        self.structure.add_exact(X, codes, block_rows, self.origin, *state)
 
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        panel_dtype = self._widen_reach(X.dtype)
-        origins = np.full(self.total.shape, self.origin)
-        centre = self.structure.exact_centre(origins, panel_dtype)
-        weights = np.empty(0)  # writable, as in `add_exact`: kernels are compiled once for both
-        count_rows(codes, weights, self.count)
-        self._add_sums(X, codes, weights, origins, self.total)
-        self._add_scatter(X, codes, weights, centre, np.zeros_like(centre), panel_dtype)
+        self._widen_reach(X.dtype)
+        state = self.count, self.total, self.scatter
+        for rows, block in blocks(X, self._read_dtype(X.dtype)):
+            self.structure.add_many_exact(block, codes[rows], self.origin, *state)
 
-    def _widen_reach(self, dtype: np.dtype) -> Any:
-        """Widen the reach to values of a data type; return a type of panels that is exact."""
-        reach = _reach(dtype, self.origin)
-        self.reach = max(self.reach, reach)
-        return exact_panel_type(reach)
+    def _widen_reach(self, dtype: np.dtype) -> None:
+        """Widen the reach to values of a data type."""
+        self.reach = max(self.reach, _reach(dtype, self.origin))
 
     def _about(self, origin: int) -> ExactSums:
         """Return the same moments about another origin."""
@@ -220,11 +214,6 @@ class ExactSums(Sums):
         """Return the class means about the origin, rounded down, and n times what is left."""
         n = np.where(self.count > 0, self.count, 1)[:, None]
         return np.divmod(self.total, n)
-
-
-def _constant(shape: tuple[int, ...], value: int) -> np.ndarray:
-    """Return an array of one value that takes no memory."""
-    return np.broadcast_to(np.int64(value), shape)
 
 
 @cache

@@ -29,20 +29,21 @@ _Cuts = tuple[np.ndarray, np.ndarray, np.ndarray]
 def add_in_parts(
     kernel: Callable[..., None],
     by_row: tuple[np.ndarray, ...],
-    shared: tuple[np.ndarray, ...],
-    out: np.ndarray,
+    shared: tuple[Any, ...],
+    *out: np.ndarray,
 ) -> None:
-    """Call ``kernel(*rows, *shared, sums)`` for parts of the rows; add their sums in order."""
+    """Call ``kernel(*rows, *shared, *sums)`` for parts of the rows; add their sums in order."""
     n_rows, d = by_row[0].shape
     step = max(DEPTH, _PART_ELEMENTS // d)
 
-    def part(start: int) -> np.ndarray:
-        sums = np.zeros_like(out)
-        kernel(*(array[start : start + step] for array in by_row), *shared, sums)
+    def part(start: int) -> list[np.ndarray]:
+        sums = [np.zeros_like(array) for array in out]
+        kernel(*(array[start : start + step] for array in by_row), *shared, *sums)
         return sums
 
     for sums in threads.imap(part, ((start,) for start in range(0, n_rows, step))):
-        out += sums
+        for array, added in zip(out, sums, strict=True):
+            np.add(array, added, out=array)
 
 
 def add_scatter(

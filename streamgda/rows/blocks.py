@@ -36,3 +36,13 @@ def as_rows(X: Any, dtype: np.dtype) -> Any:
     rows = np.ascontiguousarray(X, dtype).view()
     rows.setflags(write=False)
     return rows
+
+
+def byte_rows(X: np.ndarray, origin: int) -> tuple[np.ndarray, tuple[int, np.uint8, int]]:
+    """Return rows of integers as bytes, and what `kernels.integer_scatter` must know of them.
+
+    That is the size of a value in bytes, the bits that differ in its highest byte from an unsigned
+    number, and the distance of an origin from the lowest value.
+    """
+    lowest = int(np.iinfo(X.dtype).min)
+    return X.view(np.uint8), (X.itemsize, np.uint8(128 if lowest else 0), origin - lowest)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-
-from streamgda.kernels.tiles import has_integer_dot
-
-_BYTE_REACH = 255  # products up to its square are exact in float32 panels
 
 
 @dataclass(frozen=True)
@@ -42,13 +37,6 @@ class RowType:
     def _limits(self) -> tuple[int, int]:
         limits = np.iinfo(self.dtype)
         return int(limits.min), int(limits.max)
-
-
-def exact_panel_type(reach: int) -> Any:
-    """Return the type of panels whose products are exact for values within `reach` of zero."""
-    if reach > _BYTE_REACH:
-        return np.float64
-    return np.int16 if has_integer_dot() else np.float32
 
 
 # An origin is the middle of a type's range. That of bytes is zero: zeros then cost nothing.

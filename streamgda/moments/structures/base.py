@@ -183,13 +183,24 @@ class Structure(ABC):
         X: np.ndarray,
         codes: np.ndarray,
         block_rows: int,
+        origin: int,
         count: np.ndarray,
         total: np.ndarray,
-        origins: np.ndarray,
-        panel_dtype: Any,
         scatter: np.ndarray,
     ) -> None:
-        """Add rows of integers to int64 sums, block by block."""
+        """Add rows of integers to int64 sums about an origin, in one kernel call."""
+
+    @abstractmethod
+    def add_many_exact(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        origin: int,
+        count: np.ndarray,
+        total: np.ndarray,
+        scatter: np.ndarray,
+    ) -> None:
+        """Add many rows of integers to int64 sums about an origin, on all threads."""
 
     @abstractmethod
     def add_rows(
@@ -203,10 +214,6 @@ class Structure(ABC):
         scatter: np.ndarray,
     ) -> None:
         """Add squares or products of many centred rows to the scatter, on all threads."""
-
-    @abstractmethod
-    def exact_centre(self, origins: np.ndarray, panel_dtype: Any) -> np.ndarray:
-        """Return the origins in the type in which `add_rows` subtracts them from integers."""
 
     @abstractmethod
     def move_origin(

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels import scoring
-from streamgda.kernels.accumulate import add_centred, add_exact
+from streamgda.kernels.accumulate import add_centred
+from streamgda.kernels.integer_scatter import add_integer_squares
 from streamgda.kernels.rounding import centre_squares
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures.base import NO_PANELS, Structure
+from streamgda.rows.blocks import byte_rows
 from streamgda.rows.sparse import CompressedRows
 
 
@@ -75,18 +77,29 @@ class Diagonal(Structure):
         X: Any,
         codes: np.ndarray,
         block_rows: int,
+        origin: int,
         count: np.ndarray,
         total: np.ndarray,
-        origins: np.ndarray,
-        panel_dtype: Any,
         scatter: np.ndarray,
     ) -> None:
         if type(X) is CompressedRows:
             entries = X.astype(np.int32).arrays
-            add_sparse_exact(*entries, codes, int(origins[0, 0]), count, total, scatter)
-            return
-        zeros = np.zeros_like(origins)
-        add_exact(X, codes, block_rows, count, total, origins, origins, zeros, NO_PANELS, scatter)
+            add_sparse_exact(*entries, codes, origin, count, total, scatter)
+        else:
+            rows, form = byte_rows(X, origin)
+            add_integer_squares(rows, codes, *form, count, total, scatter)
+
+    def add_many_exact(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        origin: int,
+        count: np.ndarray,
+        total: np.ndarray,
+        scatter: np.ndarray,
+    ) -> None:
+        rows, form = byte_rows(X, origin)
+        add_in_parts(add_integer_squares, (rows, codes), form, count, total, scatter)
 
     def add_rows(
         self,
@@ -100,9 +113,6 @@ class Diagonal(Structure):
     ) -> None:
         shared = centre, centre_low, self.groups(len(centre))
         add_in_parts(add_squares, (X, codes, weights), shared, scatter)
-
-    def exact_centre(self, origins: np.ndarray, panel_dtype: Any) -> np.ndarray:
-        return origins
 
     def move_origin(
         self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray

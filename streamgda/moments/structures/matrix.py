@@ -9,20 +9,23 @@ from scipy import linalg
 
 from streamgda import storage
 from streamgda.kernels import narrow_distances, narrow_products, scoring
-from streamgda.kernels.accumulate import add_centred, add_exact
+from streamgda.kernels.accumulate import add_centred
 from streamgda.kernels.accumulate_narrow import (
     EXACT_NARROW_ROWS,
     add_centred_narrow,
     add_exact_narrow,
 )
+from streamgda.kernels.integer_scatter import add_integers, add_totals
 from streamgda.kernels.rounding import centre_scatter
 from streamgda.kernels.scatter import FEW_ROWS, empty_panels
 from streamgda.kernels.triangles import mirror, select_features
-from streamgda.moments.parallel import add_scatter, triangle_ranges
+from streamgda.moments.integer_parallel import add_integer_scatter
+from streamgda.moments.parallel import add_in_parts, add_scatter, triangle_ranges
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import NO_PANELS, Structure
 from streamgda.moments.structures.packing import PackedVectors, multiply
 from streamgda.moments.triangles import symmetric
+from streamgda.rows.blocks import byte_rows
 from streamgda.runtime import threads
 
 _FLOAT64 = np.dtype(np.float64)
@@ -100,20 +103,31 @@ class Matrix(Structure):
         X: np.ndarray,
         codes: np.ndarray,
         block_rows: int,
+        origin: int,
         count: np.ndarray,
         total: np.ndarray,
-        origins: np.ndarray,
-        panel_dtype: Any,
         scatter: np.ndarray,
     ) -> None:
         n_rows, d = X.shape
-        state = X, codes, block_rows, count, total, origins
         if d <= narrow_products.MAX_FEATURES and count.size < n_rows <= EXACT_NARROW_ROWS:
-            add_exact_narrow(*state, scatter)
-            return
-        centre = self.exact_centre(origins, panel_dtype)
-        panels = empty_panels(1, n_rows, d, panel_dtype)[0]
-        add_exact(*state, centre, np.zeros_like(centre), panels, scatter)
+            origins = np.full(total.shape, origin)
+            add_exact_narrow(X, codes, block_rows, count, total, origins, scatter)
+        else:
+            rows, form = byte_rows(X, origin)
+            add_integers(rows, codes, *form, count, total, scatter)
+
+    def add_many_exact(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        origin: int,
+        count: np.ndarray,
+        total: np.ndarray,
+        scatter: np.ndarray,
+    ) -> None:
+        rows, form = byte_rows(X, origin)
+        add_in_parts(add_totals, (rows, codes), form, count, total)
+        add_integer_scatter(rows, codes, form, len(count), scatter)
 
     def add_rows(
         self,
@@ -126,9 +140,6 @@ class Matrix(Structure):
         scatter: np.ndarray,
     ) -> None:
         add_scatter(X, codes, weights, centre, centre_low, panel_dtype, scatter)
-
-    def exact_centre(self, origins: np.ndarray, panel_dtype: Any) -> np.ndarray:
-        return origins.astype(panel_dtype)
 
     def move_origin(
         self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray

@@ -1,0 +1,75 @@
+"""Products of many rows of integers on all threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamgda.kernels.accumulate import rows_by_group
+from streamgda.kernels.integer_scatter import (
+    BLOCK_ROWS,
+    add_byte_products,
+    empty_panels,
+    pack_byte_blocks,
+)
+from streamgda.moments.parallel import triangle_ranges
+from streamgda.runtime import threads
+
+_PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one for each thread
+_RANGES = 4  # of rows of a scatter for each thread, which share the work evenly
+
+
+def add_integer_scatter(
+    rows: np.ndarray,
+    codes: np.ndarray,
+    form: tuple[int, np.uint8, int],
+    n_classes: int,
+    scatter: np.ndarray,
+) -> None:
+    """Add the products of rows about an origin to the scatters of their groups.
+
+    Parameters
+    ----------
+    rows, form
+        What `rows.blocks.byte_rows` returns.
+    codes : ndarray
+        Classes of the rows.
+    n_classes : int
+    scatter : ndarray of int64, shape (groups, n_features, n_features)
+    """
+    order, starts = rows_by_group(codes, n_classes, len(scatter))
+    size, _, offset = form
+    firsts, lasts, owners = _cut(starts)
+    panel_bytes = 2 * int((lasts - firsts).max()) * rows.shape[1]
+    batch = min(max(threads.n_threads(), _PANEL_BYTES // panel_bytes), firsts.size)
+    panels, features, sums = empty_panels(batch, int((lasts - firsts).max()), rows.shape[1])
+    active = np.empty(batch, np.intp)
+    source = rows, order, *form
+    ranges = triangle_ranges(scatter.shape[-1], _RANGES * threads.n_threads())
+    for start in range(0, firsts.size, batch):
+        first, last, owner = (cut[start : start + batch] for cut in (firsts, lasts, owners))
+
+        def pack(b: int, first: np.ndarray = first, last: np.ndarray = last) -> None:
+            some = slice(b, b + 1)
+            out = panels[some], features[some], sums[some], active[some]
+            pack_byte_blocks(source, first[some], last[some], *out)
+
+        threads.run(pack, ((b,) for b in range(first.size)))
+        blocks = panels, features, sums, active, last - first
+
+        def multiply(i: int, j: int, of: tuple[Any, ...] = (blocks, owner)) -> None:
+            add_byte_products(*of, size, offset, i, j, scatter)
+
+        threads.run(multiply, ranges)
+
+
+def _cut(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the rows ``starts[g]:starts[g + 1]`` of groups into even blocks: first, last, group."""
+    sizes = np.diff(starts)
+    pieces = -(-sizes // BLOCK_ROWS)
+    owner = np.repeat(np.arange(sizes.size), pieces)
+    number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    step = -(-sizes // np.maximum(pieces, 1))[owner]
+    first = starts[owner] + number * step
+    return first, np.minimum(first + step, starts[owner + 1]), owner
