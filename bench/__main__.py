@@ -21,9 +21,11 @@ import llvmlite.binding as llvm
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from threadpoolctl import threadpool_info
 
 from bench import limits, peers, report
 from bench.measure import Plan, reason
+from streamgda.kernels.processors import SHAPE
 from streamgda.runtime import threads
 
 # Suites in the order of their tables, with the modules that run them.
@@ -74,6 +76,7 @@ def main() -> None:
 def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
     """Run suites, print and save their tables, and return the names of suites that failed."""
     console = Console(width=max(WIDTH, Console().width))
+    console.print(report.environment(about()), highlight=False, markup=False)
     kept: report.Rows = []
     if results and results.exists():
         kept = [r for r in json.loads(results.read_text())["rows"] if r["suite"] not in suites]
@@ -108,17 +111,37 @@ def show(console: Console, title: str, table: report.Table) -> None:
 
 def as_saved(rows: report.Rows, machine: limits.Limits) -> dict[str, Any]:
     """Return the results of a run for JSON."""
-    about = {
+    there = {row["suite"] for row in rows}
+    suites = [suite for suite in SUITES if suite in there]
+    return {"about": about(), "limits": asdict(machine), "suites": suites, "rows": rows}
+
+
+def about() -> dict[str, Any]:
+    """Return the date, the machine and the versions of a run."""
+    return {
         "date": date.today().isoformat(),
-        "machine": (
-            f"{platform.machine()} ({llvm.get_host_cpu_name()}), {threads.n_threads()} threads"
-        ),
+        "machine": machine(),
         "python": platform.python_version(),
         "versions": {name: version_of(name) for name in PACKAGES},
     }
-    there = {row["suite"] for row in rows}
-    suites = [suite for suite in SUITES if suite in there]
-    return {"about": about, "limits": asdict(machine), "suites": suites, "rows": rows}
+
+
+def machine() -> str:
+    """Return the processor, the tiles of integers and the BLAS kernels chosen for it."""
+    model = platform.processor() or platform.machine()
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        lines = [line.split(":") for line in described.read_text().splitlines()]
+        model = next((line[1].strip() for line in lines if line[0].strip() == "model name"), model)
+    blas = {
+        " ".join(filter(None, (library["internal_api"], library.get("architecture"))))
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    }
+    return (
+        f"{model} ({llvm.get_host_cpu_name()}, {SHAPE.name} tiles, {', '.join(sorted(blas))}), "
+        f"{threads.n_threads()} threads"
+    )
 
 
 def version_of(package: str) -> str:

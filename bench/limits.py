@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import llvmlite.binding as llvm
 import numba
 import numpy as np
 
+from streamgda.kernels.processors import SHAPE
 from streamgda.runtime import threads
 
 INTEGER = "integer"
@@ -75,8 +75,7 @@ def measured(quick: bool = False) -> Limits:
     for kind in ("float32", "float64"):
         square = np.ones((size, size), kind)
         rates[kind] = size**3 / best(lambda square=square: square @ square)
-    vnni = any("vnni" in name and has for name, has in llvm.get_host_cpu_features().items())
-    factor = 4 if vnni else 2
+    factor = SHAPE.together
     rates[INTEGER] = factor * rates["float32"]
     one, calls = np.ones((1, 1)), 1000
     return Limits(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from streamgda.kernels.processors import SHAPE
+
 ROOT = Path(__file__).parent.parent
 MARKS = ("speed", "skew", "memory", "accuracy", "cost")
 
@@ -75,6 +77,12 @@ def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monk
     rows = json.loads(saved.read_text())["rows"]
     assert rows[0] == {"suite": "skew", "failed": "RuntimeError: no luck"}
     assert {row["suite"] for row in rows[1:]} == {"stream"}
+
+
+def test_results_name_the_processor_and_what_is_chosen_for_it(bench):
+    machine = bench.about()["machine"]
+    assert f"{SHAPE.name} tiles" in machine
+    assert "blas" in machine or "mkl" in machine
 
 
 def test_target_is_for_the_fastest_peer_of_a_name(bench):
