@@ -1,4 +1,4 @@
-"""Suite `startup`: import time, and first use with and without cached kernels."""
+"""Suite `startup`: import, the command line, and first use with and without cached kernels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from bench.measure import OURS, Plan, Row, Target, of_its_time, rows_of
 
 IMPORTS = "numpy, numba, scipy.linalg, sklearn.base"
-COMPILING, LOADING = 12.0, 0.5  # allowed seconds of a first use above a later one
+COMPILING, COMPILING_ALL, LOADING = 6.0, 18.0, 0.5  # seconds of a first use above a later one
+HELP, DEMO = 0.6, 15.0  # seconds of processor time, and of wall time with nothing compiled
 
 OWN_MODULES = (
     "streamgda's modules, and modules of scipy and scikit-learn that the dependencies alone do not "
     "load"
 )
 COMPILER = (
-    "time of LLVM: one kernel with everything inlined takes half of a first fit, and each type of "
-    "rows needs a separate kernel"
+    "time of Numba and LLVM: Numba holds a lock while it compiles, so that threads gain nothing, "
+    "and each type of rows needs separate kernels"
 )
 
 _KINDS = ["QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"]
@@ -30,6 +31,17 @@ import time
 start = time.perf_counter()
 import {}
 print(time.perf_counter() - start)
+"""
+
+_ESTIMATOR = "streamgda; streamgda.QuadraticDiscriminantAnalysis"
+
+_COMMAND = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+code = "import sys; from streamgda.cli import main; main(sys.argv[1:])"
+subprocess.run([sys.executable, "-c", code, {!r}], check=True, capture_output=True)
+spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+print({})
 """
 
 _FIRST_USE = """
@@ -55,12 +67,13 @@ print(first - use())
 
 def run(plan: Plan) -> Iterator[Row]:
     yield from imports(plan)
+    yield from commands(plan)
     yield from first_use(plan)
 
 
 def imports(plan: Plan) -> list[Row]:
-    """Compare `import streamgda` with its dependencies, which are also its lower bound."""
-    names = {OURS: "streamgda", f"importing {IMPORTS}": IMPORTS}
+    """Compare the import of an estimator with its dependencies, which are also its lower bound."""
+    names = {OURS: _ESTIMATOR, f"importing {IMPORTS}": IMPORTS}
     times: dict[str, list[float]] = {name: [] for name in names}
     for repeat in range(plan.repeats + 1):
         for name, modules in names.items():
@@ -69,7 +82,7 @@ def imports(plan: Plan) -> list[Row]:
                 times[name].append(took)
     least = statistics.median(times[f"importing {IMPORTS}"])
     return rows_of(
-        "import streamgda",
+        "import of an estimator",
         (least, "dependencies"),
         times,
         targets={"importing": of_its_time(1.1, OWN_MODULES)},
@@ -77,11 +90,31 @@ def imports(plan: Plan) -> list[Row]:
     )
 
 
+def commands(plan: Plan) -> Iterator[Row]:
+    """Measure the processor time of ``--help``, and a demo with nothing compiled."""
+    spent = _COMMAND.format("--help", "spent.ru_utime + spent.ru_stime")
+    child(spent)  # reads the files from disk
+    yield from bounded("streamgda --help", [child(spent) for _ in range(plan.repeats)], HELP)
+    with tempfile.TemporaryDirectory() as cache:
+        took = child(_COMMAND.format("demo", "time.perf_counter() - start"), cache)
+    yield from bounded("streamgda demo, empty kernel cache", [took], DEMO)
+
+
+def bounded(work: str, times: list[float], bound: float) -> list[Row]:
+    """Return the row of times that must be below a number of seconds."""
+    return rows_of(
+        work,
+        (None, ""),
+        {OURS: times, "allowed time": [bound] * len(times)},
+        targets={"": Target(1.0, f"< {bound:g} s", COMPILER)},
+    )
+
+
 def first_use(plan: Plan) -> Iterator[Row]:
     """Measure the time of a first fit and predict minus that of the second, in one process."""
-    for title, kinds, types in (
-        ("first use of QDA on float64", _KINDS[:1], 1),
-        ("first use of QDA, LDA and GaussianNB on float64 and uint8", _KINDS, 2),
+    for title, kinds, types, most in (
+        ("first use of QDA on float64", _KINDS[:1], 1, COMPILING),
+        ("first use of QDA, LDA and GaussianNB on float64 and uint8", _KINDS, 2, COMPILING_ALL),
     ):
         code = _FIRST_USE.format(kinds=kinds, types=types)
         compiling, loading = [], []
@@ -90,15 +123,10 @@ def first_use(plan: Plan) -> Iterator[Row]:
                 compiling.append(child(code, cache))
                 loading += [child(code, cache) for _ in range(2)]
         for state, times, bound in (
-            ("empty kernel cache", compiling, COMPILING),
+            ("empty kernel cache", compiling, most),
             ("cached kernels", loading, LOADING),
         ):
-            yield from rows_of(
-                f"{title} minus second use, {state}",
-                (None, ""),
-                {OURS: times, "allowed time": [bound] * len(times)},
-                targets={"": Target(1.0, f"< {bound:g} s", COMPILER)},
-            )
+            yield from bounded(f"{title} minus second use, {state}", times, bound)
 
 
 def child(code: str, cache: str | None = None) -> float:

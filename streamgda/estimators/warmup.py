@@ -22,6 +22,7 @@ _ESTIMATORS: dict[str, Any] = {
 # Rows and features: few features, and sums on many threads; tiles; sums too large to be copied.
 _SHAPES = ((20_000, 4), (2_000, 40), (1_000, 400))
 _FEW, _MORE = 3, 300  # rows of a batch
+_LABELS = "int64", "uint8", "str"
 _METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
 
 
@@ -105,4 +106,5 @@ def _use(kind: Any, dtype: np.dtype) -> None:
         for method in _METHODS:
             if hasattr(estimator, method):
                 getattr(estimator, method)(X)
-        kind().partial_fit(X[:_MORE], y[:_MORE])
+        for labels in _LABELS:
+            kind().partial_fit(X, y.astype(labels))
