@@ -145,7 +145,7 @@ def watch(patch):
     note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
     note("sums", matrix, "add_totals", lambda X, *rest: len(X))
     note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
-    note("packed", integer_parallel, "pack_byte_blocks", lambda source, first, *rest: first.size)
+    note("packed", integer_parallel, "pack_bytes", lambda *arguments: 1)
     note("tiles", integer_parallel, "add_byte_products", lambda *arguments: arguments[4:6])
     note("packed", parallel, "pack_blocks", lambda source, first, *rest: first.size)
     note("types", parallel, "add_products", lambda panels, *rest: panels.dtype.name)

@@ -18,7 +18,6 @@ from streamgda.kernels.integer_scatter import (
     add_byte_products,
     add_integers,
     empty_panels,
-    pack_byte_blocks,
     pack_bytes,
 )
 from streamgda.kernels.integer_tiles import MOST_ROWS, TOGETHER, WIDTH, plain_tile
@@ -196,7 +195,9 @@ def test_blocks_of_groups():
     first, last, groups = np.array([0, 17, 20]), np.array([17, 20, 40]), np.array([1, 0, 1])
     panels, features, sums = empty_panels(3, 20, 9)
     active, order = np.empty(3, np.intp), rng.permutation(40)
-    pack_byte_blocks((rows, order, *form), first, last, panels, features, sums, active)
+    for b in range(3):
+        own = order[first[b] : last[b]]
+        active[b] = pack_bytes(rows, own, *form, panels[b], features[b], sums[b])
     S = np.zeros((2, 9, 9), np.int64)
     size, _, offset = form
     blocks = panels, features, sums, active, last - first

@@ -13,7 +13,7 @@ the values: ``sum (u - o)(v - p) = sum u v - p sum u - o sum (v - p)``.
 
 import numpy as np
 
-from streamgda.kernels import inline_kernel, kernel
+from streamgda.kernels import inline_kernel, kernel, shared_kernel
 from streamgda.kernels.accumulate import rows_by_group
 from streamgda.kernels.integer_tiles import (
     COLUMNS,
@@ -215,7 +215,7 @@ def _digit(offset, part, size):
     return offset if size == 1 else offset >> 8 if part else offset & 255
 
 
-@kernel
+@shared_kernel
 def empty_panels(n_blocks, n_rows, n_bytes):
     """Return empty panels, features and sums for blocks of at most `n_rows` rows."""
     n_panels = (n_bytes + WIDTH - 1) // WIDTH
@@ -245,15 +245,6 @@ def add_integers(rows, codes, size, sign, offset, count, total, scatter):
             add_byte_product(
                 *(panels, features, sums, active, n, size, offset, 0, total.shape[1]), scatter[g]
             )
-
-
-@kernel
-def pack_byte_blocks(source, first, last, panels, features, sums, active):
-    """Pack ``order[first[b]:last[b]]`` as block b; `source` holds what `pack_bytes` reads."""
-    rows, order, size, sign, offset = source
-    for b in range(first.shape[0]):
-        block = order[first[b] : last[b]]
-        active[b] = pack_bytes(rows, block, size, sign, offset, panels[b], features[b], sums[b])
 
 
 @kernel

@@ -11,7 +11,7 @@ from streamgda.kernels.integer_scatter import (
     BLOCK_ROWS,
     add_byte_products,
     empty_panels,
-    pack_byte_blocks,
+    pack_bytes,
 )
 from streamgda.moments.parallel import triangle_ranges
 from streamgda.runtime import threads
@@ -45,15 +45,13 @@ def add_integer_scatter(
     batch = min(max(threads.n_threads(), _PANEL_BYTES // panel_bytes), firsts.size)
     panels, features, sums = empty_panels(batch, int((lasts - firsts).max()), rows.shape[1])
     active = np.empty(batch, np.intp)
-    source = rows, order, *form
     ranges = triangle_ranges(scatter.shape[-1], _RANGES * threads.n_threads())
     for start in range(0, firsts.size, batch):
         first, last, owner = (cut[start : start + batch] for cut in (firsts, lasts, owners))
 
         def pack(b: int, first: np.ndarray = first, last: np.ndarray = last) -> None:
-            some = slice(b, b + 1)
-            out = panels[some], features[some], sums[some], active[some]
-            pack_byte_blocks(source, first[some], last[some], *out)
+            own = order[first[b] : last[b]]
+            active[b] = pack_bytes(rows, own, *form, panels[b], features[b], sums[b])
 
         threads.run(pack, ((b,) for b in range(first.size)))
         blocks = panels, features, sums, active, last - first
