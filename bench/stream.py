@@ -24,9 +24,10 @@ Batches = list[tuple[np.ndarray, np.ndarray]]
 
 def run(plan: Plan) -> Iterator[Row]:
     for size, n, targets in (
-        (1000, 20_000, {RIVER: faster(100, CALLS)}),
-        (100, 20_000, {RIVER: faster(20, CALLS)}),
-        (32, 20_000, {SKLEARN: faster(3, CALLS)}),
+        (1000, 20_000, {RIVER: faster(120, CALLS)}),
+        (100, 20_000, {RIVER: faster(40, CALLS)}),
+        (32, 20_000, {RIVER: faster(15, CALLS), SKLEARN: faster(3, CALLS)}),
+        (1, 2000, {RIVER: faster(1, CALLS)}),
     ):
         X, y = data.rows(plan.rows(n), D, K, "float64")
         batches = cut(X, y, size)

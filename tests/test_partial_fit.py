@@ -1,5 +1,7 @@
 """Learning in pieces: any chunking gives the same model, and classes may appear at any time."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -130,3 +132,32 @@ def test_classes_named_in_every_call_do_not_copy_the_moments():
     assert named.classes_.tolist() == [0, 1, 2, 3]
     with pytest.raises(InvalidDataError, match="do not mix"):
         named.partial_fit(X[:2], y[:2], classes=["a"])
+
+
+def test_few_rows_go_to_the_kernel_at_once():
+    """Arrays with nothing to convert take few calls, whatever the options of other rows need."""
+    X, y = blobs(60, 3)
+    nb = GaussianNB().partial_fit(X, y).partial_fit(X[:1], y[:1])
+    calls = []
+    profile, before = sys.getprofile(), nb.class_count_.sum()
+    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
+    try:
+        nb.partial_fit(X[:1], y[:1])
+    finally:
+        sys.setprofile(profile)
+    assert len(calls) <= 40
+    assert nb.class_count_.sum() == before + 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+def test_a_few_rows_that_are_not_finite_are_refused_as_a_whole(bad):
+    X, y = blobs(60, 3)
+    nb = GaussianNB().fit(X, y)
+    held, changes = [nb.class_count_, nb.theta_.tobytes(), nb.var_.tobytes()], nb.moments_.changes
+    X[2, 1] = bad
+    with pytest.raises(InvalidDataError, match=r"row 2, column 1|overflow"):
+        nb.partial_fit(X[:4], y[:4])
+    now = [nb.class_count_, nb.theta_.tobytes(), nb.var_.tobytes()]
+    assert np.array_equal(held[0], now[0])
+    assert held[1:] == now[1:]
+    assert nb.moments_.changes == changes

@@ -103,9 +103,11 @@ class MomentLearner(RowClassifier):
         if "_settings" not in vars(self):
             params = self.get_params(deep=False)
         else:
-            used = vars(self._settings)
-            params = {name: getattr(self, name) for name in used}
-            if all(_same(params[name], value) for name, value in used.items()):
+            params, changed = {}, False
+            for name, used in vars(self._settings).items():
+                params[name] = value = getattr(self, name)
+                changed |= value is not used and not _same(value, used)
+            if not changed:
                 return self._settings
         return type(self)(**{name: _copied(value) for name, value in params.items()})
 
@@ -241,7 +243,8 @@ class MomentLearner(RowClassifier):
     ) -> Self:
         """Adopt the moments that a function returns, or stay as before if there is an error."""
         with self._locked():
-            before, moments = dict(vars(self)), getattr(self, "moments_", None)
+            before = vars(self).copy()
+            moments = before.get("moments_")
             changes = None if moments is None else moments.changes
             settings = self._current_settings()
             try:
@@ -488,9 +491,7 @@ def _copied(value: Any) -> Any:
 
 
 def _same(value: Any, used: Any) -> bool:
-    """Return whether a parameter is the one that was used, or surely equal to it."""
-    if value is used:
-        return True
+    """Return whether a parameter is surely equal to the one that was used."""
     if type(value) is not type(used) or type(value) not in (list, tuple, np.ndarray):
         return False
     if type(value) is not np.ndarray:

@@ -170,7 +170,7 @@ def _fit_already(estimator: Any, X: Any, y: Any, reset: bool) -> bool:
             reset
             or (
                 X.shape[1] == estimator.n_features_in_
-                and not hasattr(estimator, "feature_names_in_")
+                and "feature_names_in_" not in vars(estimator)
             )
         )
     )

@@ -25,11 +25,12 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, p
     classes = group_of_class(n_classes, n_classes)
     group = group_of_class(n_classes, scatter.shape[0])
     per_class = scatter.shape[0] > 1
-    number, weight = np.empty(n_classes), np.empty(n_classes)
-    pivot, sums = np.empty((n_classes, d)), np.empty((n_classes, d))
-    gap = np.empty((n_classes, d))
-    scratch = empty_scratch(d, panels)
-    few = np.empty((FEW_ROWS + 1, d))
+    by_class, by_feature = np.empty((2, n_classes)), np.empty((3, n_classes, d))
+    number, weight = by_class[0], by_class[1]
+    pivot, sums, gap = by_feature[0], by_feature[1], by_feature[2]
+    if scatter.ndim == 3:
+        scratch = empty_scratch(d, panels)
+        few = np.empty((FEW_ROWS + 1, d))
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
@@ -57,7 +58,8 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, p
         else:
             add_squares(x, labels, w, pivot, sums, group, scatter)
             for k in range(n_classes):
-                add_outer(gap[k], weight[k], scatter[group[k]])
+                if weight[k] > 0:
+                    add_outer(gap[k], weight[k], scatter[group[k]])
     return True
 
 
@@ -133,12 +135,14 @@ def first_rows(codes, number, count, first):
 
 @shared_kernel
 def means_of_sums(number, pivot, sums):
-    """Turn sums about pivots into means in two parts, `pivot` + `sums`.
+    """Turn sums about pivots into means in two parts, `pivot` + `sums`, for classes with rows.
 
     Return False, with the work half done, if a sum is not finite or too large to be squared.
     """
     for k in range(number.shape[0]):
-        n = number[k] if number[k] > 0 else 1.0
+        n = number[k]
+        if not n > 0:
+            continue
         for j in range(pivot.shape[1]):
             gap = sums[k, j] / n
             reach = abs(gap) + abs(pivot[k, j])

@@ -18,6 +18,7 @@ from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.blocks import NO_WEIGHTS
+from streamgda.rows.codes import look_up
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
@@ -112,6 +113,9 @@ class ClassMoments(Views):
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
+        usual = rule is CHECK_SUMS and sample_weight is None and decay is None
+        if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
+            return self
         X, named = (X, None) if type(X) is np.ndarray else named_rows(X)
         X = as_maskable_matrix(X, sparse=not self._structure.matrix)
         y = rule.as_labels(y, first_row)
@@ -153,6 +157,29 @@ class ClassMoments(Views):
             self._classes, self._sums, self._norms = classes, sums, norms
             self._n_skipped, self._feature_names = n_skipped, names
         return self
+
+    def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
+        """Add a few rows that need no conversion, with labels that are classes already.
+
+        Returns False, with nothing changed, for all other rows and if a sum is not finite.
+        """
+        with self._lock:
+            sums, classes = self._sums, self._classes
+            if type(sums) is not CentredSums or self._norms is not None or not sums.takes(X, y):
+                return False
+            if self._table is None or self._table[0] is not classes:
+                self._table = classes, label_codes.integer_table(classes)
+            table = self._table[1]
+            codes = None if table is None else look_up(y, *table)
+            if codes is None:
+                return False
+            self.changes += 1
+            try:
+                sums.add_at_once(X, codes)
+            except NotFinite:
+                self.changes -= 1
+                return False
+        return True
 
     def _summable(
         self, sums: ExactSums | None, X: np.ndarray, weights: np.ndarray, n_classes: int

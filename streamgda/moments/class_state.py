@@ -46,6 +46,7 @@ class ClassState(Moments):
         self._n_skipped = 0
         self.changes = 0
         self._norms = np.empty((0, 0)) if norms else None
+        self._table: Any = None  # classes, and the table in which integers among them are looked up
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 

@@ -140,6 +140,10 @@ class Sums(ABC):
         """True if it takes little time and memory to copy these sums."""
         return self.structure.state_bytes(self.count.size, self.n_features) <= _SMALL_STATE
 
+    def _is_little(self, n_rows: int, n_features: int) -> bool:
+        """Return True if adding rows is not worth a second thread."""
+        return n_rows * self.structure.group_size(n_features) <= _SMALL_WORK
+
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
         sums: Self = self.empty(n_classes)
@@ -177,7 +181,7 @@ class Sums(ABC):
         if n > DEPTH:  # enough rows for every class to have some to multiply with each other
             block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
-        few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
+        few = n <= block_rows and self._is_little(n, d)
         if few or type(X) is CompressedRows:
             rows = as_rows(X, dtype)
             if held and not self._changes_at_once(dtype, weights):

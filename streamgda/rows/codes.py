@@ -167,6 +167,8 @@ def look_up(
     """
     plain = labels.dtype == np.int64 and labels.flags.carray
     at_once = plain and consecutive and low == 0
+    if at_once and labels.size <= _PART:
+        return labels if all_within(labels, 0, table.size) else None
     codes = labels if at_once else np.empty(labels.size, np.int64)
 
     def part(start: int) -> bool:

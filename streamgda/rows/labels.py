@@ -344,7 +344,13 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _integer_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
     """Return the codes of integers from a table of all classes; None if that is impossible."""
-    if classes.dtype.kind not in "biu":
+    table = integer_table(classes)
+    return None if table is None else look_up(y, *table)
+
+
+def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray, bool] | None:
+    """Return the arguments of `look_up` after the labels; None unless integers are looked up."""
+    if not classes.size or classes.dtype.kind not in "biu":
         return None
     low, table = table_of(classes.tobytes(), classes.dtype)
-    return None if table is None else look_up(y, low, table, table.size == classes.size)
+    return None if table is None else (low, table, table.size == classes.size)
