@@ -16,7 +16,7 @@ from streamgda.errors import (
     InvalidDataError,
     SourceNotFoundError,
 )
-from streamgda.kernels.narrow_distances import MAX_FEATURES
+from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
 from streamgda.models import scores as scores_module
 from streamgda.models.covariance import Regularisation
 from streamgda.moments.structures import structure_of
@@ -46,6 +46,14 @@ def scores(fitted, X):
 def assert_same_bits(a, b):
     for method in METHODS:
         np.testing.assert_array_equal(a[method], b[method], err_msg=method, strict=True)
+
+
+def assert_alike(a, b, dtype):
+    """BLAS may sum a row of another block in another order; kernels for few features do not."""
+    small = np.finfo(dtype).eps * 1e4
+    np.testing.assert_array_equal(a["predict"], b["predict"])
+    for method in METHODS[1:]:
+        np.testing.assert_allclose(a[method], b[method], rtol=small, atol=small, err_msg=method)
 
 
 # --- against the oracle -----------------------------------------------------------------------
@@ -165,7 +173,7 @@ def test_scores_of_float32_are_within_the_documented_bound(d, offset):
         assert (np.abs(found[:, k] - exact[:, k]) <= bound).all()
         constant = np.log(fitted.priors[k]) - 0.5 * d * np.log(2 * np.pi)
         np.testing.assert_allclose(joint[:, k], constant - 0.5 * found[:, k], rtol=1e-13)
-    assert (found != exact).any() == (d > MAX_FEATURES)  # for many features, it is float32
+    assert (found != exact).any() == (d > FLOAT64_FEATURES)  # for many features, it is float32
 
     fitted, rows = made_up("tied", d, offset)
     exact, found = (fitted.relative_scores(r) for r in (rows.astype(np.float64), rows))
@@ -275,7 +283,7 @@ def test_the_place_of_a_row_does_not_matter(covariance_type, n_features, dtype):
         np.random.default_rng(0).permutation(len(X)),
     ):
         part = {method: values[rows] for method, values in expected.items()}
-        assert_same_bits(scores(fitted, X[rows]), part)
+        assert_alike(scores(fitted, X[rows]), part, dtype)
 
 
 @pairs("covariance_type, n_features, dtype", naive.COVARIANCE_TYPES, [3, 37], FLOATS)
@@ -291,7 +299,7 @@ def test_the_number_of_threads_does_not_matter(
     monkeypatch.setattr(scores_module, "_CHUNK_ROWS", 1)  # the least chunks that there are
     for n in (1, 2, 5):
         use_threads(n)
-        assert_same_bits(scores(fitted, X), expected)
+        assert_alike(scores(fitted, X), expected, dtype)
 
 
 # --- errors -----------------------------------------------------------------------------------

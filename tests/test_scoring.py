@@ -1,28 +1,21 @@
 """Scoring kernels against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import naive
+import numba
 import numpy as np
 import pytest
 from frozen import frozen
 
 from streamgda.kernels import scoring
-from streamgda.kernels.narrow_distances import MAX_FEATURES, ROW_STEP
-from streamgda.kernels.tiles import ROWS, panel_width
+from streamgda.kernels.narrow_distances import FLOAT64_FEATURES, MAX_FEATURES, ROW_STEP
 from streamgda.models import scores
-from streamgda.moments.structures.packing import PackedVectors
+from streamgda.moments.structures.packing import PackedRoots, Rounded, linear_scores
 
+BLOCK = scoring.BLOCK
 FLOATS = ["float32", "float64"]
 EVERY_FLOAT = pytest.mark.parametrize("dtype", FLOATS)
 EVERY_TYPE = pytest.mark.parametrize("dtype", ["uint8", *FLOATS])
-# Less than a strip, whole strips, one more; less than a panel, whole panels, more than a block.
-FEATURES = [1, 2, 3, 4, 5, 8, 9]
-ROW_COUNTS = [1, 11, 12, 13, 24, 49]
-
-
-def packed(X, width, dtype):
-    panels = np.full((-(-len(X) // width), X.shape[1], width), np.nan, dtype)
-    scoring.pack_panels(frozen(X), np.arange(X.shape[1]), panels)
-    return panels
+ROW_COUNTS = [1, 12, 49]
 
 
 def whole_numbers(rng, *shape, dtype="float64"):
@@ -30,57 +23,107 @@ def whole_numbers(rng, *shape, dtype="float64"):
     return rng.integers(-3 if dtype != "uint8" else 0, 4, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", *FLOATS])
-@pytest.mark.parametrize(("n", "width"), [(1, 4), (4, 4), (5, 4), (12, 12), (30, 12), (25, 24)])
-def test_pack_panels(n, width, dtype):
-    rng = np.random.default_rng(0)
-    X, features = frozen(rng.integers(0, 100, (n, 5)).astype(dtype)), np.array([3, 0, 4])
-    panels = np.full((-(-n // width), 3, width), np.nan)
-    scoring.pack_panels(X, features, panels)
-    for b in range(len(panels)):
-        for r in range(width):
-            row = X[min(b * width + r, n - 1)]  # the last row is repeated beyond the end
-            assert (panels[b, :, r] == row[features]).all()
+def matrix_scores(X, features, centres, roots, offsets, margin=np.inf, dtype="float64"):
+    packed = PackedRoots(roots)
+    X = frozen(np.asarray(X, dtype))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return packed.scores(X, features, centres, -0.5, offsets, margin)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 3, 4, 7, 8])
-@pytest.mark.parametrize("groups", [(), (2,)])
-def test_strips(groups, n, dtype):
-    vectors = np.random.default_rng(0).normal(size=(*groups, n, 3))
-    strips = PackedVectors(vectors)[np.dtype(dtype)]
-    assert strips.shape == (*groups, -(-n // ROWS), 3, ROWS)
-    assert strips.dtype == dtype
-    for s in range(strips.shape[-3]):
-        for a in range(ROWS):
-            i = ROWS * s + a
-            expected = vectors[..., i, :].astype(dtype) if i < n else 0
-            assert (strips[..., s, :, a] == expected).all()
+def expected_scores(X, centres, roots, offsets):
+    gaps = np.asarray(X, float) - centres[:, None]
+    z = np.einsum("kij,knj->kni", np.broadcast_to(roots, (len(centres), *roots.shape[1:])), gaps)
+    return offsets[:, None] - 0.5 * (z * z).sum(axis=2)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Only without the compiler, which would keep these numbers in its cache."""
+    if numba.config.DISABLE_JIT:
+        for name, value in {"BLOCK": 2, "_MATRIX_ROWS": 8, "_LINEAR_ROWS": 8, "_VALUES": 1}.items():
+            monkeypatch.setattr(scoring, name, value)
 
 
 @EVERY_FLOAT
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", FEATURES)
-def test_matrix_distances(d, tied, dtype):
+@pytest.mark.parametrize("d", [1, 5, BLOCK + 3])
+def test_matrix_scores(d, tied, dtype, small_blocks):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
-    offsets = np.array([0.5, -np.inf, 2.0])
-    strips = PackedVectors(roots)[np.dtype(dtype)]
-    for n in ROW_COUNTS:
-        X = whole_numbers(rng, n, d)
-        out = np.full((3, n), np.nan)
-        panels = packed(X, panel_width(dtype), dtype)
-        scoring.matrix_distances(panels, centres, strips, -0.5, offsets, out)
-        for k in range(3):
-            for r in range(n):
-                z = roots[0 if tied else k] @ (X[r] - centres[k])
-                assert out[k, r] == offsets[k] - 0.5 * (z @ z)
+    offsets, features = np.array([0.5, -np.inf, 2.0]), np.sort(rng.permutation(d + 2)[:d])
+    for n in ROW_COUNTS if d < 100 else [9]:
+        X = whole_numbers(rng, n, d + 2)
+        out = matrix_scores(X, features, centres, roots, offsets, dtype=dtype)
+        assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
+
+
+@EVERY_FLOAT
+@pytest.mark.parametrize("alone", ["none", "some", "all"])
+def test_features_without_covariances_are_not_multiplied(alone, dtype, small_blocks):
+    rng = np.random.default_rng(3)
+    d, n = 7, 30
+    centres, roots = whole_numbers(rng, 2, d), np.tril(whole_numbers(rng, 2, d, d))
+    roots[:, np.arange(d), np.arange(d)] = 2  # no feature is without all entries
+    some = {"none": [[], []], "some": [[0, 3, 4, 6], [2]], "all": [range(d)] * 2}[alone]
+    for root, features in zip(roots, some, strict=True):
+        for j in features:
+            root[j, np.arange(d) != j] = root[np.arange(d) != j, j] = 0
+    packed = PackedRoots(roots)
+    assert packed.n_coupled.tolist() == [d - len(features) for features in some]
+    X = whole_numbers(rng, n, d)
+    out = matrix_scores(X, np.arange(d), centres, roots, np.zeros(2), dtype=dtype)
+    assert (out == expected_scores(X, centres, roots, np.zeros(2))).all()
+
+
+def test_zero_rows_of_a_pseudo_inverse():
+    rng = np.random.default_rng(4)
+    roots = np.tril(whole_numbers(rng, 1, 6, 6))
+    roots[0, :2] = 0
+    X, centres = whole_numbers(rng, 9, 6), whole_numbers(rng, 2, 6)
+    out = matrix_scores(X, np.arange(6), centres, roots, np.zeros(2))
+    assert (out == expected_scores(X, centres, roots, np.zeros(2))).all()
+
+
+@EVERY_FLOAT
+@pytest.mark.parametrize("margin", [0.0, 50.0])
+def test_scores_far_below_the_largest_are_bounds(margin, dtype, small_blocks):
+    """Others are the same, so that labels are; ties, -inf and infinite scores included."""
+    rng = np.random.default_rng(5)
+    d, n, n_classes = BLOCK + 9, 30, 5
+    centres, roots = whole_numbers(rng, n_classes, d), np.tril(whole_numbers(rng, 1, d, d))
+    roots = np.repeat(roots, n_classes, axis=0)
+    roots[2] = np.eye(d)
+    centres[4], offsets = centres[1], np.array([0.0, 1.0, -900.0, -np.inf, 1.0])
+    X = centres[rng.integers(0, n_classes, n)]
+    X[: n // 2] += rng.integers(-1, 2, (n // 2, d))
+    full = matrix_scores(X, np.arange(d), centres, roots, offsets, dtype=dtype)
+    part = matrix_scores(X, np.arange(d), centres, roots, offsets, margin, dtype)
+    assert (part.argmax(axis=0) == full.argmax(axis=0)).all()
+    exact = full >= full.max(axis=0) - margin
+    assert (part[exact] == full[exact]).all()
+    assert (part >= full).all()
+    assert ((part < part.max(axis=0) - margin) | exact).all()
+    assert (part != full).any()  # some work is left out
+    largest = np.full(n, -1)
+    scoring.largest(part, largest)
+    assert (largest == full.argmax(axis=0)).all()
+
+
+def test_scores_beyond_float32_are_computed_in_float64():
+    d = 3
+    roots, centres = np.eye(d)[None] * 1e30 + np.tril(np.ones((d, d))), np.zeros((2, d))
+    centres[1] = 1e10
+    X = np.array([[1e10, 0, 0], [1, 2, 3]])
+    out = matrix_scores(X, np.arange(d), centres, roots, np.zeros(2), 0.0, "float32")
+    X = X.astype("float32")
+    np.testing.assert_allclose(out, expected_scores(X, centres, roots, np.zeros(2)), rtol=1e-6)
 
 
 @pytest.fixture
 def small_panels(monkeypatch):
-    """Effective only without the compiler."""
-    monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * ROW_STEP)
+    """As `small_blocks`."""
+    if numba.config.DISABLE_JIT:
+        monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * ROW_STEP)
 
 
 FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several panels
@@ -95,48 +138,42 @@ def assert_labels(kernel, source, scores):
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", range(1, MAX_FEATURES + 1))
-def test_narrow_matrix_distances(d, tied, dtype, small_panels):
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 11, 14, MAX_FEATURES])
+def test_narrow_matrix_scores(d, tied, dtype, small_panels):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
-    strips = PackedVectors(roots)[np.dtype("float64")]
-    for n in FEW_ROWS:
+    for n in FEW_ROWS if d < 50 else FEW_ROWS[:4]:
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
-        source = X, features, centres, strips, -0.5, offsets
-        scoring.narrow_matrix_distances(*source, out)
-        z = np.einsum("kij,knj->kni", roots, X[:, features] - centres[:, None])
-        assert (out == offsets[:, None] - 0.5 * (z * z).sum(axis=2)).all()
-        assert_labels(scoring.narrow_matrix_distances, source, out)
-        plain = np.full((3, n), np.nan)
-        panels = packed(X[:, features], panel_width("float64"), "float64")
-        scoring.matrix_distances(panels, centres, strips, -0.5, offsets, plain)
-        assert (out == plain).all()
+        typed = roots.astype(
+            "float32" if dtype == "float32" and d > FLOAT64_FEATURES else "float64"
+        )
+        source = X, features, centres, typed, -0.5, offsets
+        scoring.narrow_matrix_scores(*source, out)
+        assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
+        if typed.dtype == "float64":
+            assert_labels(scoring.narrow_matrix_scores, source, out)
 
 
 @EVERY_FLOAT
-@pytest.mark.parametrize("n_vectors", [1, 2, 4, 5])
-@pytest.mark.parametrize("d", FEATURES)
-def test_linear_scores(d, n_vectors, dtype):
+@pytest.mark.parametrize("n_vectors", [1, 5])
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_linear_scores(d, n_vectors, dtype, small_blocks):
     rng = np.random.default_rng(d)
-    centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
-    offsets = whole_numbers(rng, n_vectors) / 2
+    centre, vectors = whole_numbers(rng, d), Rounded(whole_numbers(rng, n_vectors, d))
+    offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
     for n in ROW_COUNTS:
-        X = whole_numbers(rng, n, d)
-        out = np.full((n_vectors, n), np.nan)
-        strips = PackedVectors(vectors)[np.dtype(dtype)]
-        panels = packed(X, panel_width(dtype), dtype)
-        scoring.linear_scores(panels, centre, strips, 2.0, offsets, out)
-        for k in range(n_vectors):
-            for r in range(n):
-                assert out[k, r] == offsets[k] + 2 * vectors[k] @ (X[r] - centre)
+        X = whole_numbers(rng, n, d + 2, dtype=dtype)
+        out = linear_scores(frozen(X), features, centre, vectors, offsets)
+        gaps = X[:, features].astype(float) - centre
+        assert (out == offsets[:, None] + vectors.whole @ gaps.T).all()
 
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("d", [1, 3, 5000])
-def test_diagonal_distances(d, tied, dtype, small_panels):
+def test_diagonal_scores(d, tied, dtype, small_panels):
     rng = np.random.default_rng(10)
     centres, precisions = whole_numbers(rng, 3, d), whole_numbers(rng, 1 if tied else 3, d) ** 2
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
@@ -144,35 +181,17 @@ def test_diagonal_distances(d, tied, dtype, small_panels):
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
         source = X, features, centres, precisions, -0.5, offsets
-        scoring.diagonal_distances(*source, out)
+        scoring.diagonal_scores(*source, out)
         gaps = X[:, features] - centres[:, None]
         assert (
             out == offsets[:, None] - 0.5 * np.einsum("knj,kj->kn", gaps**2, spread(precisions))
         ).all()
-        assert_labels(scoring.diagonal_distances, source, out)
+        assert_labels(scoring.diagonal_scores, source, out)
 
 
 def spread(precisions):
     """One row for each of three classes."""
     return np.broadcast_to(precisions, (3, precisions.shape[1]))
-
-
-def test_more_panels_than_a_block(monkeypatch):
-    rng = np.random.default_rng(1)
-    d, n = 3, 12 * 9
-    X, centres, roots = (whole_numbers(rng, *shape) for shape in ((n, d), (2, d), (2, d, d)))
-    panels, offsets = packed(X, 12, "float64"), np.zeros(2)
-    monkeypatch.setattr(scoring, "_BLOCK_BYTES", 0)  # effective only without the compiler
-    out = np.full((2, n), np.nan)
-    strips = PackedVectors(np.tril(roots))[np.dtype("float64")]
-    scoring.matrix_distances(panels, centres, strips, 1.0, offsets, out)
-    for k in range(2):
-        z = (X - centres[k]) @ np.tril(roots[k]).T
-        assert (out[k] == (z**2).sum(axis=1)).all()
-    vectors = PackedVectors(roots[0])[np.dtype("float64")]
-    out = np.full((3, n), np.nan)
-    scoring.linear_scores(panels, centres[0], vectors, 1.0, np.zeros(3), out)
-    assert (out == roots[0] @ (X - centres[0]).T).all()
 
 
 @EVERY_FLOAT

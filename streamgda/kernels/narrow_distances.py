@@ -1,113 +1,121 @@
 """Squared lengths of narrow rows times a triangular matrix, computed in vector registers.
 
-For few features, the tile of `tiles` is wasteful: half of its sums are of zeros beyond the
-diagonal, and calling it costs as much as its work. Here the loops over features are unrolled for
-each number of features, in LLVM's vector types. Values are float64.
+For few features, BLAS would spend more time on copies than on products. The matrix is multiplied
+`_SUMS` rows at a time, up to its diagonal, in LLVM's vector types.
 """
 
-import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamgda.kernels.tiles import ROWS
-from streamgda.kernels.vectors import (
-    broadcast,
-    fused_multiply_add,
-    loop_function,
-    switch_call,
-    vector_at,
-)
+from streamgda.kernels.vectors import broadcast, fused_multiply_add, switch_call, vector_at
 
-MAX_FEATURES = 12  # for more, tiles are as fast
-_LANES = 4
+FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
+MAX_FEATURES = 96  # for more, BLAS is as fast
+_VECTOR_BYTES = 32
 _VECTORS = 2  # side by side: an element of the matrix is loaded once for both
-ROW_STEP = _LANES * _VECTORS  # rows that are computed together
+_SUMS = 4
+ROW_STEP = _VECTORS * _VECTOR_BYTES // 4  # rows that are computed together, or twice as many
 
 
-def _triangle_squares(panel, centre, strips, out):
-    """Write ``|W (x - centre)|^2`` to ``out[r]`` for each row x of a panel of shape (d, width).
+def _triangle_squares(panel, W, out):
+    """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, shape (d, width).
 
-    ``strips[s, j, a]`` is ``W[ROWS * s + a, j]`` of a lower triangular W with at most
-    `MAX_FEATURES` columns. `width` is a multiple of `ROW_STEP`.
+    W is lower triangular. It has the type of the panel; the squares are summed in float64. The
+    width is a multiple of `ROW_STEP`.
     """
-    d = centre.size
-    W = np.moveaxis(strips, 2, 1).reshape(-1, d)[:d]
-    out[:] = ((W @ (panel - centre[:, None])) ** 2).sum(axis=0)
+    out[:] = ((W @ panel).astype("float64") ** 2).sum(axis=0)
 
 
 @intrinsic
-def _triangle_squares_in_registers(typing, panel, centre, strips, out):
+def _triangle_squares_in_registers(typing, panel, W, out):
     """Compile `_triangle_squares`."""
-    if {array.layout for array in (panel, centre, strips, out)} != {"C"}:
+    if {array.layout for array in (panel, W, out)} != {"C"} or panel.dtype != W.dtype:
         return None  # no match: the function is given pointers and no strides
 
     def generate(context, builder, signature, arguments):
-        panel, centre, strips, out = (
+        panel, W, out = (
             context.make_array(kind)(context, builder, argument)
             for kind, argument in zip(signature.args, arguments, strict=True)
         )
         d, width = cgutils.unpack_tuple(builder, panel.shape)
-        row = [panel.data, width, centre.data, strips.data, out.data]
+        # The first rows of the matrix are as many as make the rest a multiple of `_SUMS`.
+        first = builder.add(builder.urem(builder.sub(d, d.type(1)), d.type(_SUMS)), d.type(1))
 
-        def function(features):
-            return _distance_function(builder.module, d.type, features)
+        def function(rows):
+            element = context.get_data_type(signature.args[0].dtype)
+            return _squares_function(builder.module, element, d.type, rows)
 
-        switch_call(builder, d, MAX_FEATURES, function, row)
+        switch_call(builder, first, _SUMS, function, [panel.data, width, W.data, d, out.data])
         return context.get_dummy_value()
 
-    return types.void(panel, centre, strips, out), generate
+    return types.void(panel, W, out), generate
 
 
-def _distance_function(module, index, d):
-    """Return the function (panel, width, centre, strips, out) for d features."""
-    name = f"narrow_triangle_squares_{d}"
+def _squares_function(module, element, index, n_first):
+    """Return the function (panel, width, W, d, out) for `n_first` rows before those in fours."""
+    name = f"narrow_triangle_squares_{element}_{n_first}"
     if name in module.globals:
         return module.globals[name]
-    double = ir.DoubleType()
-    vector, pointer = ir.VectorType(double, _LANES), double.as_pointer()
-    arguments = [pointer, index, pointer, pointer, pointer]
-    function, before, loop, after = loop_function(module, name, arguments)
-    panel, width, centre, strips, out = function.args
-    builder = ir.IRBuilder(before)
-    builder.branch(loop)
+    double, pointer = ir.DoubleType(), element.as_pointer()
+    arguments = [pointer, index, pointer, index, double.as_pointer()]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")  # the code around it would take registers from it
+    panel, width, W, d, out = function.args
+    size = 4 if isinstance(element, ir.FloatType) else 8
+    vector = ir.VectorType(element, _VECTOR_BYTES // size)
+    wide = ir.VectorType(double, vector.count)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    sums = [[cgutils.alloca_once(builder, vector) for _ in range(_VECTORS)] for _ in range(_SUMS)]
+    squares = [cgutils.alloca_once(builder, wide) for _ in range(_VECTORS)]
 
-    def scalar(start, i):
-        return broadcast(builder, builder.load(builder.gep(start, [index(i)])), vector)
+    def clear():
+        for row in sums:
+            for total in row:
+                builder.store(ir.Constant(vector, None), total)
 
-    builder.position_at_end(loop)
-    r = builder.phi(index)
-    r.add_incoming(index(0), before)
-    squares = [ir.Constant(vector, None)] * _VECTORS
-    for first in range(0, d, ROWS):  # few sums at a time, so that they fit in registers
-        rows = range(first, min(first + ROWS, d))
-        sums = {row: [ir.Constant(vector, None)] * _VECTORS for row in rows}
-        for j in range(rows[-1] + 1):
-            x = builder.gep(panel, [builder.add(builder.mul(index(j), width), r)])
-            c = scalar(centre, j)
-            gaps = [
-                builder.fsub(builder.load(vector_at(builder, x, v, vector), align=8), c)
-                for v in range(_VECTORS)
-            ]
-            for row in rows[max(j - first, 0) :]:
-                w = scalar(strips, (first * d // ROWS + j) * ROWS + row - first)
-                sums[row] = [
-                    fused_multiply_add(builder, w, gap, total)
-                    for gap, total in zip(gaps, sums[row], strict=True)
-                ]
-        for row in rows:
-            squares = [
-                fused_multiply_add(builder, value, value, total)
-                for value, total in zip(sums[row], squares, strict=True)
-            ]
-    start = builder.gep(out, [r])
-    for v in range(_VECTORS):
-        builder.store(squares[v], vector_at(builder, start, v, vector), align=8)
-    following = builder.add(r, index(ROW_STEP))
-    r.add_incoming(following, loop)
-    builder.cbranch(builder.icmp_signed("<", following, width), loop, after)
-    builder.position_at_end(after)
+    def add_products(j, first, rows):
+        """Add ``W[first + i, j] * panel[j]`` to the sums of some rows i."""
+        start = builder.gep(panel, [builder.add(builder.mul(j, width), r)])
+        x = [
+            builder.load(vector_at(builder, start, v, vector), align=size) for v in range(_VECTORS)
+        ]
+        for i in rows:
+            row = builder.mul(builder.add(first, index(i)), d)
+            w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
+            for v in range(_VECTORS):
+                total = fused_multiply_add(builder, w, x[v], builder.load(sums[i][v]))
+                builder.store(total, sums[i][v])
+
+    def add_triangle(first, n_rows):
+        """Add the products on and before the diagonal of some rows, and their squares."""
+        for j in range(n_rows):
+            add_products(builder.add(first, index(j)), first, range(j, n_rows))
+        for i in range(n_rows):
+            for v in range(_VECTORS):
+                value = builder.load(sums[i][v])
+                if wide != vector:
+                    value = builder.fpext(value, wide)
+                total = fused_multiply_add(builder, value, value, builder.load(squares[v]))
+                builder.store(total, squares[v])
+
+    step = index(_VECTORS * vector.count)
+    with cgutils.for_range_slice(builder, index(0), width, step, index) as (r, _):
+        for total in squares:
+            builder.store(ir.Constant(wide, None), total)
+        clear()
+        add_triangle(index(0), n_first)
+        strips = cgutils.for_range_slice(builder, index(n_first), d, index(_SUMS), index)
+        with strips as (first, _):
+            clear()
+            with cgutils.for_range(builder, first, intp=index) as loop:
+                add_products(loop.index, first, range(_SUMS))
+            add_triangle(first, _SUMS)
+        for v in range(_VECTORS):
+            place = vector_at(builder, builder.gep(out, [r]), v, wide)
+            builder.store(builder.load(squares[v]), place, align=8)
     builder.ret_void()
     return function
 

@@ -1,74 +1,205 @@
 """Squared Mahalanobis distances and linear scores of rows; labels and probabilities from scores.
 
-Rows are scored in panels of shape ``(d, width)``, and scores have shape ``(n_classes, n_rows)``, so
-that every loop runs along rows. The score of a row does not depend on its position: the last panel
-is filled up with copies of the last row, and so is computed like the others.
+Scores have shape ``(n_classes, n_rows)``. Below, x holds the given features of a row of `X`, in
+their order. It is centred in float64, and then rounded to the type of what it is multiplied by.
 
-Kernels that multiply tiles expect all panels of the rows. The others take the rows themselves, and
-pack one panel at a time. They write either scores or only labels.
+Rows with many features are multiplied by BLAS. Those with few, or with variances only, are treated
+in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is filled up
+with copies of the last row.
 """
 
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
+from streamgda.kernels.blas import lower_product, product
 from streamgda.kernels.narrow_distances import ROW_STEP, narrow_triangle_squares
-from streamgda.kernels.tiles import ROWS, add_tile_squares, multiply_tile
 
-# Centred panels at a time: as many as the first cache holds, but enough that a factor that comes
-# from a farther cache is used several times.
-_BLOCK_BYTES = 1 << 14
-_BLOCK_PANELS = 4
+# Values of the rows that BLAS multiplies at a time, and numbers of rows even of more values.
+_VALUES = 1 << 15
+_LINEAR_ROWS, _MATRIX_ROWS = 256, 192
+BLOCK = 128  # entries of W (x - centre) that are computed at a time
 
-# Largest numbers of rows and of values of a panel, for kernels without tiles.
+# Largest numbers of rows and of values of a panel.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
+_ROW_GROUP = 4  # rows that are packed at a time: cache lines of more may share a set
+
+
+@inline_kernel
+def _rows_at_a_time(X, d, least):
+    return min(X.shape[0], max(least, _VALUES // d))
+
+
+@fast_kernel
+def linear_scores(X, features, centre, vectors, offsets, out):
+    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]`` for each row x."""
+    d = features.size
+    most = _rows_at_a_time(X, d, _LINEAR_ROWS)
+    centred = np.empty((most, d), vectors.dtype)
+    products = np.empty((most, vectors.shape[0]), vectors.dtype)
+    for first in range(0, X.shape[0], most):
+        n = min(most, X.shape[0] - first)
+        for r in range(n):
+            for j in range(d):
+                centred[r, j] = X[first + r, features[j]] - centre[j]
+        product(centred[:n], vectors, 0.0, products[:n])
+        for k in range(vectors.shape[0]):
+            for r in range(n):
+                out[k, first + r] = offsets[k] + products[r, k]
+
+
+@inline_kernel
+def _select(guesses, k, others, rows):
+    """Write the rows whose guess is class k, or is another class; return their number."""
+    n = 0
+    for r in range(guesses.size):
+        rows[n] = r
+        n += (guesses[r] == k) != others
+    return n
+
+
+@inline_kernel
+def _set_order(order, features, centre, columns, ends, centres):
+    """Write the columns of `X` in an order, the ends of runs of adjacent ones, and the centre."""
+    d = order.size
+    for i in range(d):
+        columns[i] = features[order[i]]
+        centres[i] = centre[order[i]]
+    for i in range(d - 1, -1, -1):
+        adjacent = i + 1 < d and columns[i + 1] == columns[i] + 1
+        ends[i] = ends[i + 1] if adjacent else i + 1
+
+
+@inline_kernel
+def _square_diagonal(X, rows, columns, ends, centre, weights, first, distances):
+    """Write the sum of ``(weights[i] (x_i - centre[i]))^2`` over all i from `first`."""
+    for q in range(rows.size):
+        total = 0.0
+        i = first
+        while i < columns.size:
+            end = ends[i]
+            x, c, w = X[rows[q], columns[i] : columns[i] + end - i], centre[i:end], weights[i:end]
+            for j in range(w.size):
+                t = w[j] * (x[j] - c[j])
+                total += t * t
+            i = end
+        distances[q] = total
+
+
+@inline_kernel
+def _centre_rows(X, rows, n, columns, ends, centre, first, last, centred, block):
+    """Write the columns from `first` to `last`, less the centre, in two places."""
+    for q in range(n):
+        i = first
+        while i < last:
+            end = min(ends[i], last)
+            x, c, t = (
+                X[rows[q], columns[i] : columns[i] + end - i],
+                centre[i:end],
+                centred[q, i:end],
+            )
+            for j in range(t.size):
+                t[j] = x[j] - c[j]
+            i = end
+        t, z = centred[q, first:last], block[q]
+        for j in range(z.size):
+            z[j] = t[j]
+
+
+@inline_kernel
+def _add_squares(block, n, distances):
+    for q in range(n):
+        total = 0.0
+        for i in range(block.shape[1]):
+            t = np.float64(block[q, i])
+            total += t * t
+        distances[q] += total
+
+
+@inline_kernel
+def _keep_close(rows, n, distances, centred, width, scale, offset, best, margin, out):
+    """Write scores, and move rows whose scores may matter to the front; return their number."""
+    kept = 0
+    for q in range(n):
+        r = rows[q]
+        score = offset + scale * distances[q]
+        out[r] = score
+        if score < best[r] - margin:
+            continue
+        if kept < q:
+            rows[kept] = r
+            distances[kept] = distances[q]
+            for i in range(width):
+                centred[kept, i] = centred[q, i]
+        kept += 1
+    return kept
+
+
+@fast_kernel
+def matrix_scores(
+    X, features, centres, order, n_coupled, weights, starts, triangles, scale, offsets, guesses,
+    margin, out,
+):  # fmt: skip
+    """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
+
+    W[k] is lower triangular. A single one serves all centres. In the order ``order[k]``, its first
+    ``n_coupled[k]`` rows and columns are the square matrix at ``triangles[starts[k]]``, and the
+    others are the diagonal ``weights[k]``. Products are squared and summed in float64.
+
+    `scale` is negative. The sum of a part of the squares bounds a score from above. Where such a
+    bound is more than `margin` below the largest score of the row, it may be written in place of
+    the score. This saves most work if the classes of the largest scores are known: `guesses`.
+    """
+    d, widest = features.size, n_coupled.max()
+    most = _rows_at_a_time(X, d, _MATRIX_ROWS)
+    centred = np.empty((most, widest), triangles.dtype)
+    block = np.empty((most, min(BLOCK, widest)), triangles.dtype)
+    columns, ends, centre = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d)
+    chosen, distances = np.empty(X.shape[0] + 1, np.int64), np.empty(most)
+    best = np.full(X.shape[0], -np.inf)
+    for turn in range(2):
+        for k in range(centres.shape[0]):
+            n_chosen = _select(guesses, k, turn == 1, chosen)
+            g = min(k, order.shape[0] - 1)
+            _set_order(order[g], features, centres[k], columns, ends, centre)
+            m = n_coupled[g]
+            W = triangles[starts[g] : starts[g] + m * m].reshape(m, m)
+            for start in range(0, n_chosen, most):
+                rows = chosen[start : min(start + most, n_chosen)]
+                n, last = rows.size, 0
+                _square_diagonal(X, rows, columns, ends, centre, weights[g], m, distances)
+                while True:
+                    n = _keep_close(
+                        rows, n, distances, centred, last, scale, offsets[k], best, margin, out[k]
+                    )
+                    if n == 0 or last == m:
+                        break
+                    first, last = last, min(last + BLOCK, m)
+                    z = block[:n, : last - first]
+                    _centre_rows(X, rows, n, columns, ends, centre, first, last, centred, z)
+                    lower_product(z, W[first:last, first:last])
+                    product(centred[:n, :first], W[first:last, :first], 1.0, z)
+                    _add_squares(z, n, distances)
+                for r in rows[:n]:
+                    best[r] = max(best[r], out[k, r])
 
 
 @inline_kernel
 def _pack_panel(X, features, start, panel):
     """Write feature ``features[j]`` of row ``start + r`` to ``panel[j, r]``."""
     last = X.shape[0] - 1
-    for first in range(0, panel.shape[1], ROWS):  # few rows: their cache lines share a set
+    for first in range(0, panel.shape[1], _ROW_GROUP):
         for j in range(features.shape[0]):
-            for r in range(first, first + ROWS):
+            for r in range(first, first + _ROW_GROUP):
                 panel[j, r] = X[min(start + r, last), features[j]]
-
-
-@fast_kernel
-def pack_panels(X, features, out):
-    """Write feature ``features[j]`` of row ``b * width + r`` to ``out[b, j, r]``."""
-    for b in range(out.shape[0]):
-        _pack_panel(X, features, b * out.shape[2], out[b])
 
 
 @inline_kernel
 def _empty_panel(X, features):
-    """Return an empty panel for kernels without tiles; its width is a multiple of `ROW_STEP`."""
+    """Return an empty panel, whose width is a multiple of `ROW_STEP`."""
     d = features.shape[0]
     most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // ROW_STEP)
     return np.empty((d, ROW_STEP * min(most, (X.shape[0] + ROW_STEP - 1) // ROW_STEP)))
-
-
-@inline_kernel
-def _panels_at_a_time(panels):
-    size = panels.itemsize * panels.shape[1] * panels.shape[2]
-    return max(_BLOCK_PANELS, _BLOCK_BYTES // size)
-
-
-@inline_kernel
-def _centre_panels(panels, width, centre, repeated, out):
-    """Write flat panels minus the centre, subtracted in float64 and then rounded.
-
-    `repeated` is scratch space for the centre in the shape of a panel, which makes the loops long.
-    """
-    for j in range(centre.shape[0]):
-        for r in range(width):
-            repeated[j * width + r] = centre[j]
-    for b in range(panels.shape[0]):
-        x = panels[b]
-        t = out[b]
-        for i in range(repeated.shape[0]):
-            t[i] = x[i] - repeated[i]
 
 
 @inline_kernel
@@ -76,64 +207,6 @@ def _scale(distances, scale, offset, out):
     """Write ``offset + scale * distance`` for as many distances as `out` has rows."""
     for r in range(out.shape[0]):
         out[r] = offset + scale * distances[r]
-
-
-@fast_kernel
-def matrix_distances(panels, centres, strips, scale, offsets, out):
-    """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
-
-    W[k] is lower triangular. ``strips[k, s, j, a]`` is ``W[k, ROWS * s + a, j]``, or zero beyond
-    the end of W. A single W serves all centres. float32 panels are centred, rounded to float32 and
-    multiplied in it; the squares are summed in float64.
-    """
-    n_panels, d, width = panels.shape
-    block = _panels_at_a_time(panels)
-    centred = np.empty((block, d, width), panels.dtype)
-    flat = panels.reshape(n_panels, -1)
-    flat_centred = centred.reshape(block, -1)
-    repeated = np.empty(d * width)
-    distances = np.empty((block, width))
-    for k in range(centres.shape[0]):
-        W = strips[min(k, strips.shape[0] - 1)]
-        for first in range(0, n_panels, block):
-            part = flat[first : first + block]
-            _centre_panels(part, width, centres[k], repeated, flat_centred)
-            distances[:] = 0.0
-            for s in range(W.shape[0]):
-                depth = min(ROWS * (s + 1), d)
-                for b in range(part.shape[0]):
-                    add_tile_squares(W[s], 0, centred[b], depth, distances[b])
-            rows = out[k, first * width : (first + block) * width]
-            _scale(distances.reshape(-1), scale, offsets[k], rows)
-
-
-@fast_kernel
-def linear_scores(panels, centre, strips, scale, offsets, out):
-    """Write ``offsets[k] + scale w[k] . (x - centre)`` to ``out[k, r]`` for each row x.
-
-    ``strips[s, j, a]`` is ``w[ROWS * s + a, j]``, or zero beyond the end of w. float32 panels are
-    treated as in `matrix_distances`.
-    """
-    n_panels, d, width = panels.shape
-    block = _panels_at_a_time(panels)
-    centred = np.empty((block, d, width), panels.dtype)
-    flat = panels.reshape(n_panels, -1)
-    flat_centred = centred.reshape(block, -1)
-    repeated = np.empty(d * width)
-    tile = np.empty((ROWS, width))
-    for first in range(0, n_panels, block):
-        part = flat[first : first + block]
-        _centre_panels(part, width, centre, repeated, flat_centred)
-        for s in range(strips.shape[0]):
-            scores = out[ROWS * s : ROWS * (s + 1)]
-            for b in range(part.shape[0]):
-                multiply_tile(strips[s], 0, centred[b], d, tile)
-                start = (first + b) * width
-                for a in range(scores.shape[0]):
-                    rows = scores[a, start : start + width]
-                    offset = offsets[ROWS * s + a]
-                    for r in range(rows.shape[0]):
-                        rows[r] = offset + scale * tile[a, r]
 
 
 @inline_kernel
@@ -149,7 +222,7 @@ def _compare(distances, scale, offset, k, top, out):
 
 
 @fast_kernel
-def diagonal_distances(X, features, centres, precisions, scale, offsets, out):
+def diagonal_scores(X, features, centres, precisions, scale, offsets, out):
     """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2`` to ``out[k, r]``.
 
     If `out` has one dimension, write the class with the largest of these instead, and the first
@@ -178,19 +251,24 @@ def diagonal_distances(X, features, centres, precisions, scale, offsets, out):
 
 
 @fast_kernel
-def narrow_matrix_distances(X, features, centres, strips, scale, offsets, out):
-    """Compute `matrix_distances` of narrow rows, with `X` and `out` as in `diagonal_distances`.
+def narrow_matrix_scores(X, features, centres, roots, scale, offsets, out):
+    """Compute `matrix_scores` of few features; `out` may have one dimension.
 
-    There are at most `narrow_distances.MAX_FEATURES` features.
+    It is treated as in `diagonal_scores`. There are at most `narrow_distances.MAX_FEATURES`
+    features.
     """
     panel = _empty_panel(X, features)
-    width = panel.shape[1]
+    d, width = panel.shape
+    centred = np.empty((d, width), roots.dtype)
     distances, top = np.empty(width), np.empty(width)
     for start in range(0, X.shape[0], width):
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
-            W = strips[min(k, strips.shape[0] - 1)]
-            narrow_triangle_squares(panel, centres[k], W, distances)
+            for j in range(d):
+                x, t, centre = panel[j], centred[j], centres[k, j]
+                for r in range(width):
+                    t[r] = x[r] - centre
+            narrow_triangle_squares(centred, roots[min(k, roots.shape[0] - 1)], distances)
             if out.ndim == 2:
                 _scale(distances, scale, offsets[k], out[k, start : start + width])
             else:
@@ -224,6 +302,7 @@ _LOG2_E = 1 / np.log(2)
 _LN2 = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
 _TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
 _LEAST = -708.0  # exp of anything less is not a normal number
+FAR = -_LEAST  # scores that are further below the largest have probability zero
 # Adding this to n leaves n + 1023, the exponent of 2^n, in the last bits.
 _TO_BITS = 1.5 * 2.0**52 + 1023
 _EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes

@@ -96,8 +96,12 @@ class Model(Saved):
         """Return rows as the scoring kernels read them; refuse invalid ones."""
 
     @abstractmethod
-    def _relative_scores(self, X: np.ndarray) -> np.ndarray:
-        """Return joint log-likelihoods, up to a term that all classes of a row share."""
+    def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
+        """Return joint log-likelihoods, up to a term that all classes of a row share.
+
+        Scores that are more than `margin` below the largest of their row need only be upper bounds
+        with that property.
+        """
 
     @abstractmethod
     def _joint(self, X: np.ndarray) -> np.ndarray:
@@ -106,7 +110,7 @@ class Model(Saved):
     def _most_probable(self, X: np.ndarray) -> np.ndarray:
         """Return the number of each row's most probable class, shape (n_rows,)."""
         codes = np.empty(X.shape[0], np.int64)
-        scoring.largest(self._relative_scores(X), codes)
+        scoring.largest(self._relative_scores(X, margin=0.0), codes)
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -202,7 +206,11 @@ class Model(Saved):
         ndarray, shape (n_rows, n_classes)
             Probabilities; each row sums to one.
         """
-        return self._by_class(X, self._relative_scores, posterior, first_row)
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            return self._relative_scores(rows, margin=scoring.FAR)
+
+        return self._by_class(X, scores_of, posterior, first_row)
 
     def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the logarithm of `posterior`, exact even where that is rounded to zero.

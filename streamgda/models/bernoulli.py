@@ -11,12 +11,11 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.kernels import scoring
 from streamgda.models.base import Model, check_classes, check_means, check_priors
 from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import exact_sums
-from streamgda.moments.structures.packing import PackedVectors, packed_rows
+from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
@@ -201,8 +200,8 @@ class BernoulliModel(Model):
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
 
     @cached_property
-    def _packed(self) -> list[PackedVectors]:
-        return [PackedVectors(coefficients) for coefficients, _ in self._products_of_rows]
+    def _packed(self) -> list[Rounded]:
+        return [Rounded(coefficients) for coefficients, _ in self._products_of_rows]
 
     @cached_property
     def _sparse(self) -> list[SparseTerms]:
@@ -219,29 +218,22 @@ class BernoulliModel(Model):
         return as_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
 
     def _joint(self, X: Any) -> np.ndarray:
-        scores, *impossible = (
-            [
-                terms.scores(X, 1.0, offsets)
-                for terms, (_, offsets) in zip(self._sparse, self._products_of_rows, strict=True)
+        offsets = [offsets for _, offsets in self._products_of_rows]
+        if type(X) is CompressedRows:
+            products = [
+                terms.scores(X, 1.0, o) for terms, o in zip(self._sparse, offsets, strict=True)
             ]
-            if type(X) is CompressedRows
-            else self._dense_products(X)
-        )
+        else:
+            whole = np.arange(self.n_features), np.zeros(self.n_features)
+            pairs = zip(self._packed, offsets, strict=True)
+            products = [linear_scores(X, *whole, *pair) for pair in pairs]
+        scores, *impossible = products
         for number in impossible:
             scores[number > 0] = -np.inf
         return scores
 
-    def _dense_products(self, X: np.ndarray) -> list[np.ndarray]:
-        """Return the products of rows with each of the matrices, plus intercepts."""
-        panels = packed_rows(X, np.arange(self.n_features), _FLOAT64)
-        centre, products = np.zeros(self.n_features), []
-        for vectors, (_, offsets) in zip(self._packed, self._products_of_rows, strict=True):
-            out = np.empty((self.classes.size, len(X)))
-            scoring.linear_scores(panels, centre, vectors[_FLOAT64], 1.0, offsets, out)
-            products.append(out)
-        return products
-
-    _relative_scores = _joint
+    def _relative_scores(self, X: Any, margin: float = np.inf) -> np.ndarray:
+        return self._joint(X)
 
     def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         """Draw one row of zeros and ones for each label: float64, shape (n_rows, n_features)."""

@@ -18,7 +18,7 @@ from streamgda.models.scores import Finish, copied
 from streamgda.models.sparse import SparseScores
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.structures.packing import PackedVectors, multiply
+from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
@@ -197,7 +197,12 @@ class GaussianModel(Model):
     @cached_property
     def _centres(self) -> np.ndarray:
         """Centres of the distances that scores contain."""
-        return self._class_means if self.structure.per_class else self._varying(self.xbar[None])
+        return self._class_means if self.structure.per_class else self._centre[None]
+
+    @cached_property
+    def _centre(self) -> np.ndarray:
+        """`xbar` of the features in the density."""
+        return self._varying(self.xbar[None])[0]
 
     def _varying(self, means: np.ndarray) -> np.ndarray:
         """Return means of the features in the density; zeros for classes without rows."""
@@ -213,8 +218,8 @@ class GaussianModel(Model):
         return self.structure.pack_roots(self.roots)
 
     @cached_property
-    def _packed_coefficients(self) -> PackedVectors:
-        return PackedVectors(self.linear[0])
+    def _packed_coefficients(self) -> Rounded:
+        return Rounded(self.linear[0])
 
     @property
     def _takes_sparse(self) -> bool:
@@ -258,25 +263,20 @@ class GaussianModel(Model):
             refuse_not_finite(rows, first_row)
         return rows
 
-    def _distances(
-        self, X: np.ndarray, centres: np.ndarray, scale: float, offsets: np.ndarray
-    ) -> np.ndarray:
-        """Return squared Mahalanobis distances to the centres, scaled, plus an offset for each."""
+    def _distances(self, X: np.ndarray, *scaling: Any) -> np.ndarray:
+        """Return squared Mahalanobis distances to centres, scaled; see `Structure.scores`."""
         if type(X) is CompressedRows:
-            return self._sparse.distances(X, centres, scale, offsets)
-        return self.structure.distances(
-            self._packed_roots, X, self._read_features, centres, scale, offsets
-        )
+            return self._sparse.distances(X, *scaling[:3])
+        return self.structure.scores(self._packed_roots, X, self._read_features, *scaling)
 
-    def _products(self, X: np.ndarray, vectors: PackedVectors, offsets: np.ndarray) -> np.ndarray:
+    def _products(self, X: np.ndarray, vectors: Rounded, offsets: np.ndarray) -> np.ndarray:
         """Return the products of rows less `xbar` and vectors, plus an offset for each vector."""
-        centre = self.xbar[self.features]
-        features = self._read_features
-        return multiply(scoring.linear_scores, X, features, centre, vectors, 1.0, offsets)
+        return linear_scores(X, self._read_features, self._centre, vectors, offsets)
 
-    def _relative_scores(self, X: np.ndarray) -> np.ndarray:
+    def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
         if self.structure.per_class:
-            return self._distances(X, self._centres, -0.5, self._constants + self.log_priors)
+            offsets = self._constants + self.log_priors
+            return self._distances(X, self._centres, -0.5, offsets, margin)
         if type(X) is CompressedRows:
             return self._sparse.products(X, self._centres, *self.linear)
         return self._products(X, self._packed_coefficients, self.linear[1])
@@ -295,11 +295,8 @@ class GaussianModel(Model):
         if not self.structure.per_class or type(X) is CompressedRows:
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
-        offsets = self._constants + self.log_priors
-        centres = self._centres
-        self.structure.closest(
-            self._packed_roots, X, self._read_features, centres, -0.5, offsets, out=codes
-        )
+        scored = self._packed_roots, X, self._read_features, self._centres
+        self.structure.closest(*scored, -0.5, self._constants + self.log_priors, out=codes)
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -331,7 +328,7 @@ class GaussianModel(Model):
         offsets = self.log_priors + self._constants
 
         def scores_of(rows: np.ndarray) -> np.ndarray:
-            scores = self._relative_scores(rows)
+            scores = self._relative_scores(rows, margin=0.0)
             if self.structure.per_class:
                 return scores
             return np.vstack([scores, self._shared_scores(rows)])
@@ -390,10 +387,10 @@ class GaussianModel(Model):
         """
         used = directions[self.features]
         offsets = np.zeros(used.shape[1]) if centred else self.xbar[self.features] @ used
-        return self._linear_functions(X, first_row, PackedVectors(used.T), offsets)
+        return self._linear_functions(X, first_row, Rounded(used.T), offsets)
 
     def _linear_functions(
-        self, X: Any, first_row: int, vectors: PackedVectors, offsets: np.ndarray
+        self, X: Any, first_row: int, vectors: Rounded, offsets: np.ndarray
     ) -> np.ndarray:
         """Return linear functions of rows less `xbar`, shape (n_rows, n_functions)."""
         out = np.empty((length(X), offsets.size))

@@ -23,7 +23,7 @@ from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shri
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
-from streamgda.moments.structures.packing import PackedVectors
+from streamgda.moments.structures.packing import Rounded
 from streamgda.moments.variances import class_variance, total_scatter
 from streamgda.storage.checks import check_number
 from streamgda.storage.saved import State
@@ -79,8 +79,8 @@ class LinearModel(GaussianModel):
         return coefficients + shared, intercepts + 0.5 * float(centre @ shared)
 
     @cached_property
-    def _packed_discriminants(self) -> PackedVectors:
-        return PackedVectors(self.discriminants[0])
+    def _packed_discriminants(self) -> Rounded:
+        return Rounded(self.discriminants[0])
 
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the linear discriminants of the solver.

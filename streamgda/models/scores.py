@@ -13,6 +13,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
+from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.rows import named_rows
 from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
@@ -62,7 +63,10 @@ def by_chunks(
         rows = slice(start, start + step)
         finish(scores_of(X[rows], first_row + start), out[rows])
 
-    threads.run(work, ((start,) for start in range(0, X.shape[0], step)))
+    calls = [(start,) for start in range(0, X.shape[0], step)]
+    # BLAS would use several threads for a chunk of wide rows, which is too small for them.
+    serial = len(calls) > 1 or width > MAX_FEATURES
+    (threads.run_serial_blas if serial else threads.run)(work, calls)
     return out
 
 

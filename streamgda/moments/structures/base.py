@@ -329,10 +329,10 @@ class Structure(ABC):
 
     @abstractmethod
     def pack_roots(self, roots: np.ndarray) -> Any:
-        """Return roots in the layout that `distances` reads."""
+        """Return roots in the layout that `scores` reads."""
 
     @abstractmethod
-    def distances(
+    def scores(
         self,
         packed: Any,
         X: np.ndarray,
@@ -340,12 +340,19 @@ class Structure(ABC):
         centres: np.ndarray,
         scale: float,
         offsets: np.ndarray,
+        margin: float = np.inf,
     ) -> np.ndarray:
         """Return ``offsets[k] + scale * (squared Mahalanobis distance to centre k)``.
 
-        Class by class: shape (n_classes, n_rows).
+        Scores that are more than `margin` below the largest of their row need only be upper bounds
+        with that property; then `scale` is negative.
+
+        Returns
+        -------
+        ndarray, shape (n_classes, n_rows)
         """
 
     def closest(self, *arguments: Any, out: np.ndarray) -> None:
-        """Write the class for which `distances` are the largest, the first of equal ones."""
-        scoring.largest(self.distances(*arguments), out)
+        """Write the class with the largest of the `scores`, the first of equal ones."""
+        packed, X, features, centres, scale, offsets = arguments
+        scoring.largest(self.scores(packed, X, features, centres, scale, offsets, 0.0), out)

@@ -173,7 +173,7 @@ class Diagonal(Structure):
     def pack_roots(self, roots: np.ndarray) -> Any:
         return np.require(roots, requirements="W")  # for a read-only one, kernels compile again
 
-    def distances(
+    def scores(
         self,
         packed: Any,
         X: np.ndarray,
@@ -181,11 +181,12 @@ class Diagonal(Structure):
         centres: np.ndarray,
         scale: float,
         offsets: np.ndarray,
+        margin: float = np.inf,
     ) -> np.ndarray:
         out = np.empty((offsets.size, X.shape[0]))
-        scoring.diagonal_distances(X, features, centres, packed, scale, offsets, out)
+        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, out)
         return out
 
     def closest(self, *arguments: Any, out: np.ndarray) -> None:
         packed, X, features, centres, scale, offsets = arguments
-        scoring.diagonal_distances(X, features, centres, packed, scale, offsets, out)
+        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, out)

@@ -23,7 +23,7 @@ from streamgda.moments.integer_parallel import add_integer_scatter
 from streamgda.moments.parallel import add_in_parts, add_scatter, triangle_ranges
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import NO_PANELS, Structure
-from streamgda.moments.structures.packing import PackedVectors, multiply
+from streamgda.moments.structures.packing import PackedRoots, Rounded, in_row_type
 from streamgda.moments.triangles import symmetric
 from streamgda.rows.blocks import byte_rows
 from streamgda.runtime import threads
@@ -215,30 +215,39 @@ class Matrix(Structure):
 
     # --- scores -------------------------------------------------------------------------------
 
-    def pack_roots(self, roots: np.ndarray) -> PackedVectors:
-        return PackedVectors(roots)
+    def pack_roots(self, roots: np.ndarray) -> Any:
+        if roots.shape[-1] > narrow_distances.MAX_FEATURES:
+            return PackedRoots(roots)
+        return Rounded(roots)
 
-    def distances(
+    def scores(
         self,
-        packed: PackedVectors,
+        packed: Any,
         X: np.ndarray,
         features: np.ndarray,
         centres: np.ndarray,
         scale: float,
         offsets: np.ndarray,
+        margin: float = np.inf,
     ) -> np.ndarray:
-        if features.size > narrow_distances.MAX_FEATURES:
-            kernel = scoring.matrix_distances
-            return multiply(kernel, X, features, centres, packed, scale, offsets)
-        out = np.empty((offsets.size, X.shape[0]))
-        roots = packed[_FLOAT64]  # for so little work, float32 would save nothing
-        scoring.narrow_matrix_distances(X, features, centres, roots, scale, offsets, out)
-        return out
+        if isinstance(packed, PackedRoots):
+            return packed.scores(X, features, centres, scale, offsets, margin)
+
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            out = np.empty((offsets.size, rows.shape[0]))
+            narrow = features, centres, packed[dtype], scale, offsets
+            scoring.narrow_matrix_scores(rows, *narrow, out)
+            return out
+
+        if features.size > narrow_distances.FLOAT64_FEATURES:
+            return in_row_type(scores_of, X, offsets)
+        return scores_of(X, _FLOAT64)
 
     def closest(self, *arguments: Any, out: np.ndarray) -> None:
-        packed, X, features, centres, scale, offsets = arguments
-        if features.size > narrow_distances.MAX_FEATURES:
+        packed, X, features, *others = arguments
+        if features.size > narrow_distances.FLOAT64_FEATURES:
             super().closest(*arguments, out=out)
-            return
-        roots = packed[_FLOAT64]
-        scoring.narrow_matrix_distances(X, features, centres, roots, scale, offsets, out)
+        else:
+            centres, scale, offsets = others
+            roots = packed[_FLOAT64]
+            scoring.narrow_matrix_scores(X, features, centres, roots, scale, offsets, out)

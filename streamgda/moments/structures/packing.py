@@ -1,4 +1,4 @@
-"""Vectors packed for the scoring kernels, and products of rows with them."""
+"""Linear functions and roots as the scoring kernels read them, and scores of rows."""
 
 from __future__ import annotations
 
@@ -7,81 +7,142 @@ from collections.abc import Callable
 import numpy as np
 
 from streamgda.kernels import scoring
-from streamgda.kernels.tiles import ROWS, panel_width
 from streamgda.rows.dtypes import row_type
 
 _FLOAT64 = np.dtype(np.float64)
 
 
-class PackedVectors(dict[np.dtype, np.ndarray]):
-    """Vectors packed for `multiply_tile`, once for each data type that is asked for.
+class Rounded(dict[np.dtype, np.ndarray]):
+    """An array, rounded to each data type that is asked for.
 
     Parameters
     ----------
-    vectors : ndarray, shape (n_vectors, d) or (groups, n_vectors, d)
-
-    Notes
-    -----
-    The packed arrays have the shape ([groups,] n_strips, d, ROWS): a strip is `ROWS` vectors side
-    by side, and the last is filled up with zeros.
+    values : ndarray of float64
     """
 
-    def __init__(self, vectors: np.ndarray) -> None:
+    def __init__(self, values: np.ndarray) -> None:
         super().__init__()
-        self.vectors = vectors
-        self.n_vectors = vectors.shape[-2]
+        self.whole: np.ndarray = np.require(values, requirements=("C", "W"))
 
     def __missing__(self, dtype: np.dtype) -> np.ndarray:
-        *groups, n, d = self.vectors.shape
-        strips = np.zeros((*groups, -(-n // ROWS), d, ROWS), dtype)
         with np.errstate(over="ignore"):
-            for a in range(min(ROWS, n)):
-                rows = self.vectors[..., a::ROWS, :]
-                strips[..., : rows.shape[-2], :, a] = rows
-        self[dtype] = strips
-        return strips
+            self[dtype] = rounded = self.whole.astype(dtype, copy=False)
+        return rounded
 
 
-def packed_rows(X: np.ndarray, features: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return panels of some features of rows, as the scoring kernels read them."""
-    width = panel_width(dtype)
-    panels = np.empty((-(-X.shape[0] // width), features.size, width), dtype)
-    scoring.pack_panels(X, features, panels)
-    return panels
-
-
-def multiply(
-    kernel: Callable[..., None],
-    X: np.ndarray,
-    features: np.ndarray,
-    centre: np.ndarray,
-    vectors: PackedVectors,
-    scale: float,
-    offsets: np.ndarray,
+def in_row_type(
+    scores_of: Callable[[np.ndarray, np.dtype], np.ndarray], X: np.ndarray, offsets: np.ndarray
 ) -> np.ndarray:
-    """Call a scoring kernel that multiplies rows with vectors; return its scores.
-
-    float32 rows are multiplied in float32, and again in float64 where that overflows.
+    """Score rows in float64, or in float32 as far as that does not overflow.
 
     Parameters
     ----------
-    kernel : callable
-        `matrix_distances` or `linear_scores`.
+    scores_of : callable
+        Called as ``scores_of(rows, dtype)``; returns scores class by class.
+    X : ndarray, shape (n_rows, n_features)
+    offsets : ndarray, shape (n_scores,)
+        Scores with an infinite offset may be infinite.
+    """
+    dtype = row_type(X.dtype).floating
+    out = scores_of(X, dtype)
+    if dtype != _FLOAT64 and not scoring.all_finite(out):
+        beyond = ~np.isfinite(out[np.isfinite(offsets)]).all(axis=0)
+        if beyond.any():
+            out[:, beyond] = scores_of(X[beyond].astype(_FLOAT64), _FLOAT64)
+    return out
+
+
+def linear_scores(
+    X: np.ndarray, features: np.ndarray, centre: np.ndarray, vectors: Rounded, offsets: np.ndarray
+) -> np.ndarray:
+    """Return linear functions of rows, class by class: shape (n_functions, n_rows).
+
+    Parameters
+    ----------
     X : ndarray, shape (n_rows, n_features)
     features : ndarray of int, shape (d,)
         Features that take part.
-    centre, vectors, scale, offsets
-        Arguments of the kernel.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_scores, n_rows)
+    centre : ndarray, shape (d,)
+        Subtracted from the rows.
+    vectors : Rounded, shape (n_functions, d)
+    offsets : ndarray, shape (n_functions,)
     """
-    dtype = row_type(X.dtype).floating
-    out = np.empty((offsets.size, X.shape[0]))
-    kernel(packed_rows(X, features, dtype), centre, vectors[dtype], scale, offsets, out)
-    if dtype != _FLOAT64 and not scoring.all_finite(out):
-        beyond = ~np.isfinite(out[np.isfinite(offsets)]).all(axis=0)
-        rows = X[beyond].astype(_FLOAT64)
-        out[:, beyond] = multiply(kernel, rows, features, centre, vectors, scale, offsets)
-    return out
+
+    def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        out = np.empty((offsets.size, rows.shape[0]))
+        scoring.linear_scores(rows, features, centre, vectors[dtype], offsets, out)
+        return out
+
+    return in_row_type(scores_of, X, offsets)
+
+
+class PackedRoots:
+    r"""Lower triangular roots W of inverse covariances, :math:`W^T W`, packed for scoring.
+
+    A feature that is constant within a class has no covariances, so that the root of the class has
+    zeros in its row and column, but for the diagonal. Such features come last, and a matrix is
+    only kept of the others, which are coupled.
+
+    Parameters
+    ----------
+    roots : ndarray, shape (groups, d, d)
+
+    Attributes
+    ----------
+    n_coupled : ndarray of int, shape (groups,)
+        Number of the coupled features.
+    """
+
+    def __init__(self, roots: np.ndarray) -> None:
+        used = roots != 0
+        entries = np.count_nonzero(used, axis=1) + np.count_nonzero(used, axis=2)
+        coupled = entries > 2 * np.einsum("gii->gi", used)
+        self._order = np.argsort(~coupled, axis=1, kind="stable")
+        self.n_coupled = np.count_nonzero(coupled, axis=1)
+        self._weights = np.take_along_axis(np.einsum("gii->gi", roots), self._order, axis=1)
+        self._starts = np.append(0, np.cumsum(self.n_coupled**2))
+        blocks = (root[np.ix_(i, i)].reshape(-1) for root, i in zip(roots, coupled, strict=True))
+        whole = coupled.all()
+        self._triangles = Rounded(roots.reshape(-1) if whole else np.concatenate(list(blocks)))
+        self._roots = roots
+        self._nearest: tuple[np.ndarray, np.ndarray, Rounded, np.ndarray] | None = None
+
+    def scores(
+        self,
+        X: np.ndarray,
+        features: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+        margin: float,
+    ) -> np.ndarray:
+        """Return scores as `Structure.scores` does."""
+
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            out = np.empty((offsets.size, rows.shape[0]))
+            guesses = np.zeros(rows.shape[0], np.int64)
+            if margin < np.inf and features.size > scoring.BLOCK:
+                self._guess(rows, features, centres, guesses)
+            scoring.matrix_scores(
+                rows, features, centres, self._order, self.n_coupled, self._weights,
+                self._starts, self._triangles[dtype], scale, offsets, guesses, margin, out,
+            )  # fmt: skip
+            return out
+
+        return in_row_type(scores_of, X, offsets)
+
+    def _guess(
+        self, X: np.ndarray, features: np.ndarray, centres: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Write the closest centre of each row, with one variance of each feature for all."""
+        nearest = self._nearest
+        if nearest is None or nearest[0] is not centres:
+            # Harmonic means over the groups of inverse variances, given the other features.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                variances = 1 / np.einsum("gij,gij->gj", self._roots, self._roots)
+                precisions = 1 / variances.mean(axis=0)
+            middle = centres.mean(axis=0)
+            vectors = (centres - middle) * precisions
+            offsets = -0.5 * ((centres - middle) * vectors).sum(axis=1)
+            self._nearest = nearest = centres, middle, Rounded(vectors), offsets
+        scoring.largest(linear_scores(X, features, *nearest[1:]), out)
