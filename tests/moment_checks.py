@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.moments import ClassMoments, exact, integer_parallel, parallel
+from streamgda.moments import ClassMoments, exact, integer_parallel, parallel, scatter
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
@@ -95,7 +95,10 @@ PIECES = {
     "_WINDOW_BYTES": 1,
     "_PART_ELEMENTS": 1,
     "_PANEL_BYTES": 1,
+    "_BATCH_BYTES": 1,
+    "FLOAT_ROWS": 100,
 }
+TILES = {"_PART_FEATURES": 7}
 PATHS = {
     "whole": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
@@ -104,9 +107,9 @@ PATHS = {
     "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
     "large in windows": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_WINDOW_BYTES": 1},
     "large in parts": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PART_ELEMENTS": 1},
-    "large in batches": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PANEL_BYTES": 1},
-    "large in tiles": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_TILE_FEATURES": 7},
-    "large in pieces": PIECES | {"_TILE_FEATURES": 7},
+    "large in batches": PIECES | {"_WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
+    "large in tiles": {"_SMALL_STATE": 0, "_SMALL_WORK": 0} | TILES,
+    "large in pieces": PIECES | TILES,
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 LARGE = [path for path in PATHS if "large" in path]
@@ -119,7 +122,8 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        owners = [m for m in (sums_module, parallel, integer_parallel, blocks) if hasattr(m, name)]
+        modules = sums_module, parallel, integer_parallel, scatter, blocks
+        owners = [module for module in modules if hasattr(module, name)]
         assert owners
         for owner in owners:
             monkeypatch.setattr(owner, name, value)
@@ -147,9 +151,9 @@ def watch(patch):
     note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
     note("packed", integer_parallel, "pack_bytes", lambda *arguments: 1)
     note("tiles", integer_parallel, "add_byte_products", lambda *arguments: arguments[4:6])
-    note("packed", parallel, "pack_blocks", lambda source, first, *rest: first.size)
-    note("types", parallel, "add_products", lambda panels, *rest: panels.dtype.name)
-    note("tiles", parallel, "add_products", lambda *arguments: arguments[5:7])
+    note("packed", scatter, "pack_blocks", lambda source, first, *rest: first.size)
+    note("types", scatter, "add_products", lambda rows, *rest: rows.dtype.name)
+    note("tiles", scatter, "add_products", lambda *arguments: arguments[6])
     windows = sums_module.blocks
 
     def watching(X, dtype):

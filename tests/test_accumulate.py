@@ -21,6 +21,7 @@ from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_na
 from streamgda.kernels.integer_scatter import add_integer_squares, add_integers
 from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
+from streamgda.kernels.products import FEW_ROWS
 from streamgda.kernels.scatter import empty_panels
 from streamgda.rows.blocks import byte_rows
 
@@ -279,7 +280,7 @@ def fresh(structure, n_classes, d, weighted=False):
 def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
     count, *state, scatter = state
     read = frozen(X), y, frozen(weights), block_rows, count, np.empty(0), *state
-    panels = room(min(len(X), block_rows), X.shape[1], np.float64, structure, np.nan)
+    panels = np.full((FEW_ROWS + 2, X.shape[1]), np.nan)  # fewer rows than some blocks have
     with quiet():
         if "narrow" in structure:
             return add_centred_narrow(*read, scatter)

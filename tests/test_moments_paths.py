@@ -54,12 +54,12 @@ def assert_taken(taken, path, dtype, matrix):
         assert len(set(taken["tiles"])) == 8  # four for each thread
         return
     if path in ("large in batches", "large in pieces"):
-        assert max(taken["packed"]) == 1
+        assert max(taken["packed"]) <= 2
     elif path != "large in windows":  # one batch, of which each thread packs half
         assert len(taken["packed"]) == 2
         assert min(taken["packed"]) > 0
     tiled = path in ("large in tiles", "large in pieces")
-    assert len(set(taken["tiles"])) == (6 * 7 // 2 if tiled else 1)
+    assert len(set(taken["tiles"])) == (4 * 5 // 2 if tiled else 1)
     assert set(taken["types"]) == {"float64" if dtype == "weighted" else dtype}
 
 
@@ -100,7 +100,10 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     ["full", "tied"],
 )
 def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, path, monkeypatch):
-    """Constants have no scatter, and duplicates equal scatters to the bit, also after merging."""
+    """Constants have no scatter, and duplicates equal ones, also after merging.
+
+    They are equal to the bit if they are sums of integers; BLAS may round differently.
+    """
     weighted = dtype == "weighted"
     X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
     weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else np.ones(1300)
@@ -114,10 +117,12 @@ def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, pa
     streamed = parts[0].copy().update(X[500:], y[500:], weights[500:] if weighted else None)
     for moments in (parts[0], parts[0] + parts[1] + parts[2], streamed):
         covariance = moments.covariance()
+        rounding = 0 if dtype == "uint8" else accuracy(dtype, path) * np.abs(covariance).max()
         assert not covariance[..., [3, 39], :].any()
         assert (moments.means[:, [3, 39]] == X[0, [3, 39]]).all()
         for j in (7, 38):
-            assert (covariance[..., j, :] == covariance[..., 25, :]).all()
+            difference = covariance[..., j, :] - covariance[..., 25, :]
+            assert (np.abs(difference) <= rounding).all()
             assert (moments.means[:, j] == moments.means[:, 25]).all()
 
 

@@ -10,12 +10,9 @@ from frozen import NO_WEIGHTS, frozen, no_weights
 from streamgda.kernels import tiles
 from streamgda.kernels.scatter import (
     DEPTH,
-    FEW_ROWS,
-    add_few,
     add_product,
     add_products,
     add_rows,
-    centre_few,
     empty_panels,
     empty_scratch,
     pack_blocks,
@@ -379,22 +376,6 @@ def test_add_rows(dtype, panel, centre, weighted):
             scratch = dirty_scratch(d, panels[0])
             add_rows(X, codes, order[a:b], *others, scratch, panels[0], S)
             np.testing.assert_array_equal(S, expected)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_few_rows(weighted):
-    """From one row to `FEW_ROWS`, and an arbitrary additional vector."""
-    rng = np.random.default_rng(6)
-    for n, d in ((1, 1), (2, 7), (FEW_ROWS, 17)):
-        source = source_of(rng, "float64", "float64", n, d, weighted)
-        vectors = np.full((FEW_ROWS + 1, d), np.nan)
-        centre_few(*source, vectors)
-        vectors[FEW_ROWS] = rng.integers(-9, 9, d)
-        S = stale(rng, (d, d), "float64")
-        Z = np.vstack([centred_rows(*source), vectors[FEW_ROWS:]])
-        expected = S + np.tril(Z.T @ Z)
-        add_few(vectors, S)
-        np.testing.assert_array_equal(S, expected)
 
 
 @pytest.mark.parametrize("panel", PANELS)

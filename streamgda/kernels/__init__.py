@@ -54,5 +54,7 @@ fast_kernel = partial(_compiled, fastmath=FASTMATH)
 contracting_kernel = partial(_compiled, fastmath={"contract"})
 # Compiled as part of its caller, which takes less time than compiling it separately.
 inline_kernel = partial(_compiled, inline="always", cache=False)
-# The same for functions that Python calls too.
+# Compiled once for all its callers, which are kernels too, with nothing for calls from Python.
+inner_kernel = partial(_compiled, no_cpython_wrapper=True, cache=False)
+# Compiled as part of its callers, for functions that Python calls too.
 shared_kernel = partial(_compiled, inline="always")

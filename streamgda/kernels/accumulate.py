@@ -2,65 +2,104 @@
 
 import numpy as np
 
-from streamgda.kernels import inline_kernel, kernel, shared_kernel
+from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum
-from streamgda.kernels.scatter import FEW_ROWS, add_few, add_rows, centre_few, empty_scratch
-from streamgda.kernels.sums import add_squares, add_sums, count_rows
+from streamgda.kernels.products import add_gram, centre_rows
+from streamgda.kernels.sums import add_squares, count_rows
 
 # The squares of values below this can be summed in float64, however many there are.
 LARGE = 1e140
 
 
 @kernel
-def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, panels, scatter):
+def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, rows, scatter):
     """Add rows to counts, means and scatters about the means; return False if not all are finite.
 
     Each block is read twice, for its class means and for its scatter about them, and then merged.
     The first block with a sum that is not finite ends the call, and is not added. `squares` are
-    the sums of the squared weights, or empty. `panels` is scratch space, which variances do not
-    use.
+    the sums of the squared weights, or empty. `rows` is scratch space for centred rows, which
+    variances do not use.
     """
     n_classes, d = mean.shape
-    classes = group_of_class(n_classes, n_classes)
-    group = group_of_class(n_classes, scatter.shape[0])
-    per_class = scatter.shape[0] > 1
+    classes, group = np.empty(n_classes, np.intp), np.empty(n_classes, np.intp)
+    for k in range(n_classes):
+        classes[k] = k
+        group[k] = min(k, scatter.shape[0] - 1)
     by_class, by_feature = np.empty((2, n_classes)), np.empty((3, n_classes, d))
     number, weight = by_class[0], by_class[1]
-    pivot, sums, gap = by_feature[0], by_feature[1], by_feature[2]
-    if scatter.ndim == 3:
-        scratch = empty_scratch(d, panels)
-        few = np.empty((FEW_ROWS + 1, d))
+    high, low, gap = by_feature[0], by_feature[1], by_feature[2]
+    starts = np.empty(n_classes + 1, np.intp)
     for first in range(0, X.shape[0], block_rows):
         x = X[first : first + block_rows]
         labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
-        start_block(x, labels, w, count, mean, number, pivot, sums)
-        add_sums(x, labels, w, pivot, sums)
-        if not means_of_sums(number, pivot, sums):
+        order = np.empty(labels.shape[0], np.intp)
+        group_rows(labels, order, starts)
+        if not class_means(x, order, starts, w, count, mean, number, high, low):
             return False
-        merge_means(number, pivot, sums, classes, count, mean, mean_low, gap, weight)
+        merge_means(number, high, low, classes, count, mean, mean_low, gap, weight)
         add_squared_weights(labels, w, squares)
         if scatter.ndim == 3:
-            order, starts = rows_by_group(labels, n_classes, scatter.shape[0])
-            for g in range(scatter.shape[0]):
-                own = order[starts[g] : starts[g + 1]]
-                if per_class and own.shape[0] <= FEW_ROWS:
-                    if own.shape[0] > 0:
-                        centre_few(x, labels, own, w, pivot, sums, few)
-                        for j in range(d):
-                            few[FEW_ROWS, j] = np.sqrt(weight[g]) * gap[g, j]
-                        add_few(few, scatter[g])
-                    continue
-                add_rows(x, labels, own, w, pivot, sums, scratch, panels, scatter[g])
-                for k in range(g, g + 1 if per_class else n_classes):
-                    if weight[k] > 0:
-                        add_outer(gap[k], weight[k], scatter[g])
+            add_block(x, labels, order, w, high, low, starts, gap, weight, rows, scatter)
         else:
-            add_squares(x, labels, w, pivot, sums, group, scatter)
+            add_squares(x, labels, w, high, low, group, scatter)
             for k in range(n_classes):
                 if weight[k] > 0:
                     add_outer(gap[k], weight[k], scatter[group[k]])
     return True
+
+
+@inner_kernel
+def class_means(X, order, starts, weights, count, mean, number, high, low):
+    """Write the numbers of rows, or weights, of classes, and their means in two parts.
+
+    The rows are summed about the class's mean so far, or its first row if it had none. About
+    either, the mean of a constant feature is exactly its value. Return False, with the work half
+    done, if a sum is not finite or too large to be squared.
+    """
+    for k in range(number.shape[0]):
+        own = order[starts[k] : starts[k + 1]]
+        number[k] = own.shape[0]
+        if weights.shape[0] > 0:
+            number[k] = 0.0
+            for q in range(own.shape[0]):
+                number[k] += weights[own[q]]
+        pivot, sums = high[k], low[k]
+        for j in range(pivot.shape[0]):
+            sums[j] = pivot[j] = 0.0
+            if number[k] > 0:
+                pivot[j] = mean[k, j] if count[k] > 0 else X[own[0], j]
+        for q in range(own.shape[0]):
+            r = np.uint64(own[q])  # unsigned: no check for negative indices
+            w = weights[r] if weights.shape[0] > 0 else 1.0
+            for j in range(pivot.shape[0]):
+                sums[j] += w * (X[r, j] - pivot[j])
+    return means_of_sums(number, high, low)
+
+
+@inner_kernel
+def add_block(X, codes, order, weights, high, low, starts, gap, weight, rows, scatter):
+    """Add the products of centred rows, and of the gaps between means, to scatters."""
+    n_classes, d = gap.shape
+    per_class = scatter.shape[0] > 1
+    magnitude, features = np.empty(d), np.empty(d, np.intp)
+    for g in range(scatter.shape[0]):
+        r, last, k, last_class = 0, order.shape[0], 0, n_classes
+        if per_class:
+            r, last, k, last_class = starts[g], starts[g + 1], g, g + 1
+        while r < last or k < last_class:
+            own = order[r : min(r + rows.shape[0], last)]
+            centre_rows(X, codes, own, weights, high, low, rows, magnitude)
+            n = own.shape[0]
+            r += n
+            while n < rows.shape[0] and k < last_class:  # after the last row
+                if weight[k] > 0:
+                    for j in range(d):
+                        rows[n, j] = np.sqrt(weight[k]) * gap[k, j]
+                        magnitude[j] += abs(rows[n, j])
+                    n += 1
+                k += 1
+            add_gram(rows, n, magnitude, features, scatter[g])
 
 
 @inline_kernel

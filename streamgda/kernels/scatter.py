@@ -14,8 +14,6 @@ from streamgda.kernels.tiles import ROWS, multiply_tile, panel_width
 # of this many float32 products of bytes, up to 255^2, are exact.
 DEPTH = 256
 
-FEW_ROWS = 4  # not worth packing
-
 # If the magnitudes of a feature in a block sum to a value between these, their squares and the
 # sums of those neither overflow nor underflow in float32.
 _LEAST, _MOST = 1e-15, 1e17
@@ -210,27 +208,3 @@ def add_rows(X, codes, order, weights, centre, centre_low, scratch, panels, S):
         )
         entries = (block.shape[0] + together - 1) // together
         add_product(panels, features, active, entries, everything, everything, S)
-
-
-@inline_kernel
-def centre_few(X, codes, order, weights, centre, centre_low, out):
-    """Write `FEW_ROWS` centred rows times the roots of their weights; missing rows are zeros."""
-    for q in range(FEW_ROWS):
-        if q >= order.shape[0]:
-            out[q] = 0.0
-            continue
-        r = np.uint64(order[q])
-        k = np.uint64(codes[r])
-        root = np.sqrt(weights[r]) if weights.shape[0] > 0 else 1.0
-        for j in range(X.shape[1]):
-            out[q, j] = root * ((X[r, j] - centre[k, j]) - centre_low[k, j])
-
-
-@kernel
-def add_few(vectors, S):
-    """Add the products of ``FEW_ROWS + 1`` vectors with themselves to `S`, in one pass over it."""
-    a, b, c, d, e = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
-    for i in range(S.shape[0]):
-        row = S[i]
-        for j in range(i + 1):
-            row[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]) + e[i] * e[j]

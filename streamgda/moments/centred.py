@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.kernels.accumulate import first_rows, means_of_sums
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
+from streamgda.kernels.products import may_use_blas_threads
 from streamgda.kernels.scatter import DEPTH
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
@@ -162,6 +163,7 @@ class CentredSums(Sums):
             and 0 < X.shape[0] <= DEPTH
             and X.shape[1] == self.mean.shape[1]
             and self._is_little(*X.shape)
+            and not self._uses_blas_threads(X.shape[0])
             and y.dtype == _INT64
             and y.shape == X.shape[:1]
         )
@@ -169,6 +171,9 @@ class CentredSums(Sums):
     def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows that `takes` accepts, in a single kernel call; see `updated`."""
         self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, DEPTH)
+
+    def _uses_blas_threads(self, n_rows: int) -> bool:
+        return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)
 
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int

@@ -42,9 +42,10 @@ class ClassMoments(Views):
     number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
-    rows are centred and multiplied in float32, 256 rows at a time, and these products summed in
-    float64. The error of an element of the scatter is then at most :math:`260 \cdot 2^{-24} \sum
-    |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more accuracy.
+    rows are centred and multiplied in float32, 248 rows at a time; four of these products are
+    summed in float32, and their sums in float64. The error of an element of the scatter is then at
+    most :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
+    accuracy.
 
     Several threads may change the same moments: they take turns, and `copy` and ``+`` wait for
     them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.

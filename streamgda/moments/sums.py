@@ -7,7 +7,7 @@ Rows are read in two passes: sums per class first, then squares or products abou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.blocks import as_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
-from streamgda.runtime.interruption import uninterrupted
+from streamgda.runtime.interruption import undone, uninterrupted
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 # Of a segment, which one thread adds block by block. Segments of much data are larger: between two
@@ -125,6 +125,10 @@ class Sums(ABC):
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Add rows on all threads; if that fails, nothing has changed."""
 
+    def _uses_blas_threads(self, n_rows: int) -> bool:
+        """Return True if BLAS might use several threads to add that many rows, if it is let."""
+        return False
+
     @property
     def n_features(self) -> int:
         """Number of features."""
@@ -184,10 +188,11 @@ class Sums(ABC):
         few = n <= block_rows and self._is_little(n, d)
         if few or type(X) is CompressedRows:
             rows = as_rows(X, dtype)
-            if held and not self._changes_at_once(dtype, weights):
-                uninterrupted(self._add_few, rows, codes, weights, block_rows)
-            else:
-                self._add_few(rows, codes, weights, block_rows)
+            with threads.serial_blas() if self._uses_blas_threads(n) else nullcontext():
+                if held and not self._changes_at_once(dtype, weights):
+                    uninterrupted(self._add_few, rows, codes, weights, block_rows)
+                else:
+                    self._add_few(rows, codes, weights, block_rows)
             return self
         if not self.small:
             uninterrupted(self._add_many, X, codes, weights)
@@ -201,14 +206,18 @@ class Sums(ABC):
             sums._add_few(as_rows(X[rows], dtype), codes[rows], weights[rows], block_rows)
             return sums
 
+        def whole() -> Sums:
+            total: Sums = self.empty(n_classes)
+            starts = ((start,) for start in range(0, n, segment))
+            with threads.serial_blas(), closing(threads.imap(part, starts, ahead=2)) as parts:
+                for sums in parts:
+                    total.add(sums, everyone)
+            return total
+
         everyone = np.arange(n_classes)
-        total = self.empty(n_classes)
-        starts = ((start,) for start in range(0, n, segment))
-        with closing(threads.imap(part, starts, ahead=2)) as parts:
-            for sums in parts:
-                total.add(sums, everyone)
+        added = undone(whole)
         result = self.copy() if held else self
-        result.add(total, everyone)
+        result.add(added, everyone)
         return result
 
     def _add_sums(

@@ -16,13 +16,14 @@ from streamgda.kernels.accumulate_narrow import (
     add_exact_narrow,
 )
 from streamgda.kernels.integer_scatter import add_integers, add_totals
+from streamgda.kernels.products import empty_rows
 from streamgda.kernels.rounding import centre_scatter
-from streamgda.kernels.scatter import FEW_ROWS, empty_panels
 from streamgda.kernels.triangles import mirror, select_features
 from streamgda.moments.integer_parallel import add_integer_scatter
-from streamgda.moments.parallel import add_in_parts, add_scatter, triangle_ranges
+from streamgda.moments.parallel import add_in_parts, triangle_ranges
+from streamgda.moments.scatter import add_scatter
 from streamgda.moments.structures import cholesky
-from streamgda.moments.structures.base import NO_PANELS, Structure
+from streamgda.moments.structures.base import Structure
 from streamgda.moments.structures.packing import PackedRoots, Rounded, in_row_type
 from streamgda.moments.triangles import symmetric
 from streamgda.rows.blocks import byte_rows
@@ -93,9 +94,7 @@ class Matrix(Structure):
         if d <= narrow_products.MAX_FEATURES and n_rows > count.size:
             finite = add_centred_narrow(*state, scatter)
         else:
-            few = len(scatter) > 1 and n_rows <= FEW_ROWS  # the kernel does not pack them
-            panels = NO_PANELS if few else empty_panels(1, n_rows, d, np.float64)[0]
-            finite = add_centred(*state, panels, scatter)
+            finite = add_centred(*state, empty_rows(n_rows, d, count.size), scatter)
         return finite
 
     def add_exact(

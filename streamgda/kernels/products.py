@@ -1,0 +1,176 @@
+"""Scatters of floating-point rows: centred rows are products that BLAS adds.
+
+The centred rows of a block of one group are multiplied with each other. Features that are zero in
+all of them are left out, so that border pixels of images cost no multiplication.
+"""
+
+import numpy as np
+
+from streamgda.kernels import inline_kernel, inner_kernel, kernel
+from streamgda.kernels.blas import cross, gram
+
+# Rows of a product. float32 products are summed in float32 in a block: four of these.
+PRODUCT_ROWS = 248
+BLOCK_ROWS = 4 * PRODUCT_ROWS
+
+_SERIAL_WORK = 1 << 18  # multiplications for which OpenBLAS uses a single thread
+_FEW_FEATURES = 50  # of which many rows have no more multiplications
+
+FEW_ROWS = 5  # up to here, not worth a call of BLAS
+
+# If the magnitudes of a feature in a block sum to a value between these, their squares and the
+# sums of those neither overflow nor underflow in float32.
+_LEAST, _MOST = 1e-15, 1e17
+
+
+def may_use_blas_threads(n_rows, n_features):
+    """Return True if a product of rows in `empty_rows` may have too much work for one thread."""
+    return n_features > _FEW_FEATURES and n_rows * n_features**2 > _SERIAL_WORK
+
+
+def empty_rows(n_rows, n_features, n_classes):
+    """Return empty scratch space for the centred rows of a product, and the gaps between means.
+
+    For few features, it is so small that BLAS uses a single thread without being told.
+    """
+    most = BLOCK_ROWS if n_features > _FEW_FEATURES else _SERIAL_WORK // n_features**2
+    return np.empty((max(FEW_ROWS, min(most, n_rows + min(n_classes, n_rows))), n_features))
+
+
+@inner_kernel
+def centre_rows(X, codes, order, weights, high, low, rows, magnitude):
+    """Write each row numbered by `order`, less its class's centre, times the root of its weight.
+
+    The centre is ``high + low``; rows are centred in the type of these and of `magnitude`, to
+    which the sums of the magnitudes of each feature go.
+    """
+    number = high.dtype.type
+    for j in range(magnitude.shape[0]):
+        magnitude[j] = 0
+    for q in range(order.shape[0]):
+        r = np.uint64(order[q])  # unsigned: no check for negative indices
+        k = np.uint64(codes[r])
+        if weights.shape[0] > 0:
+            root = number(np.sqrt(weights[r]))
+            for j in range(X.shape[1]):  # values that float32 rounds to zero are nonzero here
+                value = root * ((X[r, j] - high[k, j]) - low[k, j])
+                rows[q, j] = value
+                magnitude[j] += abs(value)
+        else:
+            for j in range(X.shape[1]):
+                rows[q, j] = (X[r, j] - high[k, j]) - low[k, j]
+            for j in range(X.shape[1]):
+                magnitude[j] += abs(rows[q, j])
+
+
+@inner_kernel
+def squeeze(rows, magnitude, features):
+    """Move the columns of features that are not zero to the front; return their number.
+
+    The numbers of these features go to `features`. If float32 rows cannot hold the squares of a
+    feature, the rows do not change, and the function returns -1.
+    """
+    active = 0
+    for j in range(magnitude.shape[0]):
+        features[active] = j
+        active += magnitude[j] != 0
+        if rows.itemsize == 4 and magnitude[j] != 0 and not _LEAST < magnitude[j] < _MOST:
+            return -1
+    if active < magnitude.shape[0]:
+        for q in range(rows.shape[0]):
+            for a in range(active):
+                rows[q, a] = rows[q, np.uint64(features[a])]
+    return active
+
+
+@kernel
+def pack_blocks(source, first, last, at, rows, features, active):
+    """Centre ``order[first[b]:last[b]]`` as block b, at ``rows[at[b]]``, and `squeeze` it.
+
+    `source` is what `centre_rows` reads.
+    """
+    X, codes, order, weights, high, low = source
+    magnitude = np.empty(X.shape[1], high.dtype)
+    for b in range(first.shape[0]):
+        block = rows[at[b] : at[b] + last[b] - first[b]]
+        centre_rows(X, codes, order[first[b] : last[b]], weights, high, low, block, magnitude)
+        active[b] = squeeze(block, magnitude, features[b])
+
+
+@kernel
+def add_products(rows, features, active, first, last, groups, part, S):
+    """Add the products of blocks to a part of the lower triangles of their groups in `S`.
+
+    Block b is ``rows[first[b]:last[b]]``, its group ``groups[b]``. `part` are the first row of the
+    part, one past the last, and the same of its columns: those of the rows, or all before them.
+    """
+    space = np.empty((part[1] - part[0], part[3] - part[2]), rows.dtype)
+    for b in range(first.shape[0]):
+        i, i_stop = count_below(features[b], active[b], part[0], part[1])
+        j, j_stop = count_below(features[b], active[b], part[2], part[3])
+        product = space[: i_stop - i, : j_stop - j]
+        if product.size == 0:
+            continue
+        for q in range(first[b], last[b], PRODUCT_ROWS):
+            some = rows[q : min(q + PRODUCT_ROWS, last[b])]
+            beta = 0.0 if q == first[b] else 1.0
+            if i == j:
+                gram(some[:, i:i_stop], beta, product)
+            else:
+                cross(some[:, i:i_stop], some[:, j:j_stop], beta, product)
+        add_lower(product, i, j, features[b], S[groups[b]])
+
+
+@inline_kernel
+def count_below(features, active, first, last):
+    """Count the active features with smaller numbers than each of two."""
+    n, m = 0, 0
+    for j in range(active):
+        n += features[j] < first
+        m += features[j] < last
+    return n, m
+
+
+@inner_kernel
+def add_lower(product, i, j, features, S):
+    """Add the lower triangle of a matrix to parts of `S`.
+
+    ``product[a, b]`` is added to ``S[features[i + a], features[j + b]]``, if that is not above the
+    diagonal.
+    """
+    for a in range(product.shape[0]):
+        row, values = S[features[i + a]], product[a]
+        places = features[j : j + min(product.shape[1], i + a + 1 - j)]
+        size = places.shape[0]
+        if places[size - 1] - places[0] == size - 1:
+            part = row[places[0] : places[0] + size]
+            for b in range(size):
+                part[b] += values[b]
+        else:
+            for b in range(size):
+                row[np.uint64(places[b])] += values[b]
+
+
+@inner_kernel
+def add_gram(rows, n, magnitude, features, S):
+    """Add the products of the first `n` rows, which are overwritten, to the lower triangle."""
+    if n > FEW_ROWS:
+        active = squeeze(rows[:n], magnitude, features)
+        product = np.empty((active, active), rows.dtype)
+        gram(rows[:n, :active], 0.0, product)
+        add_lower(product, 0, 0, features, S)
+    elif n > 0:
+        for q in range(n, FEW_ROWS):
+            for j in range(rows.shape[1]):
+                rows[q, j] = 0
+        add_few(rows, S)
+
+
+@inner_kernel
+def add_few(vectors, S):
+    """Add the products of the first `FEW_ROWS` vectors to `S`, in one pass over it."""
+    a, b, c, d, e = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+    for i in range(S.shape[0]):
+        row = S[i]
+        for j in range(i + 1):
+            row[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]) + e[i] * e[j]

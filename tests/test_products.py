@@ -1,0 +1,104 @@
+"""Centred rows and their products against bare loops; with ``NUMBA_DISABLE_JIT=1`` too."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from frozen import NO_WEIGHTS, frozen
+
+from streamgda.kernels.products import (
+    BLOCK_ROWS,
+    FEW_ROWS,
+    PRODUCT_ROWS,
+    add_products,
+    empty_rows,
+    pack_blocks,
+)
+
+N_CLASSES = 3
+# Types of rows, of their centres and of centred rows.
+TYPES = [("float64", "float64", "float64"), ("float32", "float32", "float32")]
+
+
+def packed(X, codes, order, weights, cuts, types, centre=None, low=0.25):
+    """Blocks ``order[a:b]`` for the given cuts, and rows as they must be centred."""
+    d = X.shape[1]
+    centre = np.zeros((N_CLASSES, d)) if centre is None else centre
+    high, rest = centre.astype(types[1]), np.full((N_CLASSES, d), low, types[1])
+    first, last = np.array(cuts[:-1]), np.array(cuts[1:])
+    rows, at = np.full((last[-1], d), np.nan, types[2]), first
+    features, active = np.empty((first.size, d), np.intp), np.empty(first.size, np.intp)
+    source = frozen(X.astype(types[0])), codes, order, frozen(weights), high, rest
+    with np.errstate(over="ignore", invalid="ignore"):
+        pack_blocks(source, first, last, at, rows, features, active)
+    Z = (X - high[codes] - low)[order]
+    return (rows, features, active), Z * np.sqrt(weights[order])[:, None] if weights.size else Z
+
+
+def sample(rng, n, d):
+    """Quarters, whose products are exact, and rows in any order."""
+    X = rng.integers(-3, 4, (n, d)) + 0.25
+    return X, rng.integers(0, N_CLASSES, n), rng.permutation(n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("types", TYPES)
+def test_features_that_are_zero_in_a_block_are_left_out(types, weighted):
+    rng = np.random.default_rng(0)
+    X, codes, order = sample(rng, 40, 9)
+    centre = rng.integers(-3, 4, (N_CLASSES, 9))
+    X[:, [0, 4, 8]] = 0.25 + centre[codes][:, [0, 4, 8]]
+    weights = rng.integers(1, 5, 40) ** 2.0 if weighted else NO_WEIGHTS
+    cuts = [0, 17, 18, 40]
+    (rows, features, active), Z = packed(X, codes, order, weights, cuts, types, centre)
+    for b, (first, last) in enumerate(pairwise(cuts)):
+        chosen = features[b, : active[b]]
+        assert chosen.tolist() == np.flatnonzero(Z[first:last].any(axis=0)).tolist()
+        assert (rows[first:last, : active[b]] == Z[first:last, chosen]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-20, 1e18, 1e25])
+def test_float32_rows_beyond_its_range_are_refused(scale):
+    """Only their block; also if the roots of weights cause it."""
+    rng = np.random.default_rng(1)
+    X, codes, order = rng.normal(size=(20, 4)), np.zeros(20, np.int64), np.arange(20)
+    weights = np.where(order < 10, scale**2, 1.0)
+    mixed = "float32", "float64", "float32"
+    for types, factor, w in ((mixed, 1, weights), (TYPES[1], scale, NO_WEIGHTS)):
+        Z = X.copy()
+        Z[:10, 2] *= factor
+        (*_, active), _ = packed(Z, codes, order, w, [0, 10, 20], types, low=0)
+        assert active.tolist() == [-1, 4]
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_parts_of_products(types):
+    """Each part changes nothing else, and together they are the lower triangles."""
+    rng = np.random.default_rng(2)
+    d, cuts, groups = 11, [0, 300, 301, 600, 640], np.array([1, 0, 1, 1])
+    X, codes, order = sample(rng, cuts[-1], d)
+    X[order[300:600], 3:6] = 0.25
+    (rows, features, active), Z = packed(X, codes, order, NO_WEIGHTS, cuts, types)
+    assert cuts[1] > PRODUCT_ROWS
+    first, last = np.array(cuts[:-1]), np.array(cuts[1:])
+    S = rng.integers(-9, 9, (2, d, d)).astype(np.float64)
+    expected = S.copy()
+    for g, a, b in zip(groups, first, last, strict=True):
+        expected[g] += np.tril(Z[a:b].T @ Z[a:b])
+    ranges = [(0, 4), (4, 5), (5, 11)]
+    for i, own in enumerate(ranges):
+        for columns in ranges[: i + 1]:
+            after, part = S.copy(), (slice(None), slice(*own), slice(*columns))
+            after[part] = expected[part]
+            add_products(rows, features, active, first, last, groups, (*own, *columns), S)
+            np.testing.assert_array_equal(S, after)
+    np.testing.assert_array_equal(S, expected)
+
+
+def test_small_products_of_few_features_leave_blas_on_one_thread():
+    for d in (17, 20, 50):
+        rows, width = empty_rows(10_000, d, 3).shape
+        assert rows * width**2 <= 1 << 18
+    assert len(empty_rows(10_000, 60, 3)) == BLOCK_ROWS
+    assert len(empty_rows(20, 60, 3)) == 23
+    assert len(empty_rows(1, 60, 3)) == FEW_ROWS
