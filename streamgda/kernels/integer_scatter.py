@@ -191,28 +191,34 @@ def _add_row(products, own, across, n_rows, size, offset, out):
     place, total = own[0], np.int64(own[1])
     places, totals = across
     lowered, n = LOWERED * total, places.shape[0]
-    if size == 1 and places[n - 1] - places[0] == n - 1:
-        part = out[places[0] : places[0] + n]
-        for b in range(n):
-            part[b] += products[b] + lowered
+    if size == 1:
+        if places[n - 1] - places[0] == n - 1:
+            part = out[places[0] : places[0] + n]
+            for b in range(n):
+                part[b] += products[b] + lowered
+        else:
+            for b in range(n):
+                out[np.uint64(places[b])] += products[b] + lowered
         if offset:
             for b in range(n):
-                part[b] -= offset * (total + totals[b] - n_rows * offset)
+                out[places[b]] -= offset * (total + totals[b] - n_rows * offset)
         return
-    digit = _digit(offset, place % size, size)
+    high = place & 1
+    digit = _digit(offset, high)
     for b in range(n):
-        other = _digit(offset, places[b] % size, size)
+        other_high = places[b] & 1
+        other = _digit(offset, other_high)
         value = products[b] + lowered - other * total - digit * (totals[b] - n_rows * other)
-        value <<= 8 * (place % size + places[b] % size)
-        if places[b] // size == place // size and places[b] != place:
+        value <<= 8 * (high + other_high)
+        if places[b] >> 1 == place >> 1 and places[b] != place:
             value *= 2  # both bytes of one feature: the other product is above the diagonal
-        out[places[b] // size] += value
+        out[places[b] >> 1] += value
 
 
 @inline_kernel
-def _digit(offset, part, size):
-    """Return a digit of the offset; the highest has no limit."""
-    return offset if size == 1 else offset >> 8 if part else offset & 255
+def _digit(offset, high):
+    """Return one of two digits of the offset; the high one has no limit."""
+    return offset >> 8 if high else offset & 255
 
 
 @shared_kernel
