@@ -235,21 +235,28 @@ def add_integers(rows, codes, size, sign, offset, count, total, scatter):
     """Add rows to counts, and to int64 sums and products about the origin."""
     add_totals(rows, codes, size, sign, offset, count, total)
     order, starts = rows_by_group(codes, count.shape[0], scatter.shape[0])
-    most = min(rows.shape[0], BLOCK_ROWS)
-    panels, features, sums = empty_panels(1, most, rows.shape[1])
+    groups = np.arange(scatter.shape[0])
+    add_groups(rows, order, starts, groups, size, sign, offset, scatter)
+
+
+@kernel
+def add_groups(rows, order, starts, groups, size, sign, offset, scatter):
+    """Add the products of the rows ``order[starts[g]:starts[g + 1]]`` of some groups."""
+    most = 0
+    for g in groups:
+        most = max(most, starts[g + 1] - starts[g])
+    panels, features, sums = empty_panels(1, min(most, BLOCK_ROWS), rows.shape[1])
     panels, features, sums = panels[0], features[0], sums[0]
-    for g in range(scatter.shape[0]):
+    for g in groups:
         own = order[starts[g] : starts[g + 1]]
-        if own.shape[0] == 0:
-            continue
-        pieces = (own.shape[0] + BLOCK_ROWS - 1) // BLOCK_ROWS
+        pieces = max(1, (own.shape[0] + BLOCK_ROWS - 1) // BLOCK_ROWS)
         step = (own.shape[0] + pieces - 1) // pieces
-        for first in range(0, own.shape[0], step):
+        for first in range(0, own.shape[0], max(1, step)):
             block = own[first : first + step]
             active = pack_bytes(rows, block, size, sign, offset, panels, features, sums)
-            n = block.shape[0]
             add_byte_product(
-                *(panels, features, sums, active, n, size, offset, 0, total.shape[1]), scatter[g]
+                *(panels, features, sums, active, block.shape[0], size, offset),
+                *(0, scatter.shape[2], scatter[g]),
             )
 
 

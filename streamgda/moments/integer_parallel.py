@@ -10,6 +10,7 @@ from streamgda.kernels.accumulate import rows_by_group
 from streamgda.kernels.integer_scatter import (
     BLOCK_ROWS,
     add_byte_products,
+    add_groups,
     empty_panels,
     pack_bytes,
 )
@@ -17,7 +18,7 @@ from streamgda.moments.parallel import triangle_ranges
 from streamgda.runtime import threads
 
 _PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one for each thread
-_RANGES = 4  # of rows of a scatter for each thread, which share the work evenly
+_SHARES = 4  # of the work for each thread, at least, so that all finish at about the same time
 
 
 def add_integer_scatter(
@@ -29,6 +30,9 @@ def add_integer_scatter(
 ) -> None:
     """Add the products of rows about an origin to the scatters of their groups.
 
+    One thread adds all rows of a group, whose panels stay in its own caches, unless the group is
+    too large a share of the work.
+
     Parameters
     ----------
     rows, form
@@ -39,13 +43,34 @@ def add_integer_scatter(
     scatter : ndarray of int64, shape (groups, n_features, n_features)
     """
     order, starts = rows_by_group(codes, n_classes, len(scatter))
+    sizes = np.diff(starts)
+    small = sizes * _SHARES * (threads.n_threads() - 1) <= codes.size
+    largest_first = np.argsort(-sizes)
+    alone = largest_first[small[largest_first]]
+    step = max(1, alone.size // (_SHARES * threads.n_threads()))
+    threads.run(
+        lambda first: add_groups(rows, order, starts, alone[first : first + step], *form, scatter),
+        ((first,) for first in range(0, alone.size, step)),
+    )
+    if not small.all():
+        _add_together(rows, order, form, _cut(starts, np.flatnonzero(~small)), scatter)
+
+
+def _add_together(
+    rows: np.ndarray,
+    order: np.ndarray,
+    form: tuple[int, np.uint8, int],
+    cuts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    scatter: np.ndarray,
+) -> None:
+    """Add the products of blocks of rows, each of which all threads multiply."""
     size, _, offset = form
-    firsts, lasts, owners = _cut(starts)
+    firsts, lasts, owners = cuts
     panel_bytes = 2 * int((lasts - firsts).max()) * rows.shape[1]
     batch = min(max(threads.n_threads(), _PANEL_BYTES // panel_bytes), firsts.size)
     panels, features, sums = empty_panels(batch, int((lasts - firsts).max()), rows.shape[1])
     active = np.empty(batch, np.intp)
-    ranges = triangle_ranges(scatter.shape[-1], _RANGES * threads.n_threads())
+    ranges = triangle_ranges(scatter.shape[-1], _SHARES * threads.n_threads())
     for start in range(0, firsts.size, batch):
         first, last, owner = (cut[start : start + batch] for cut in (firsts, lasts, owners))
 
@@ -62,12 +87,12 @@ def add_integer_scatter(
         threads.run(multiply, ranges)
 
 
-def _cut(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _cut(starts: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the rows ``starts[g]:starts[g + 1]`` of groups into even blocks: first, last, group."""
-    sizes = np.diff(starts)
+    sizes = (starts[1:] - starts[:-1])[groups]
     pieces = -(-sizes // BLOCK_ROWS)
-    owner = np.repeat(np.arange(sizes.size), pieces)
-    number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    step = -(-sizes // np.maximum(pieces, 1))[owner]
+    place = np.repeat(np.arange(groups.size), pieces)
+    number = np.arange(place.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    step, owner = (-(-sizes // pieces))[place], groups[place]
     first = starts[owner] + number * step
     return first, np.minimum(first + step, starts[owner + 1]), owner
