@@ -59,75 +59,69 @@ def _select(guesses, k, others, rows):
 
 
 @inline_kernel
-def _set_order(order, features, centre, columns, ends, centres):
+def _set_order(order, g, features, centres, k, columns, ends, centre):
     """Write the columns of `X` in an order, the ends of runs of adjacent ones, and the centre."""
-    d = order.size
+    d = features.size
     for i in range(d):
-        columns[i] = features[order[i]]
-        centres[i] = centre[order[i]]
-    for i in range(d - 1, -1, -1):
-        adjacent = i + 1 < d and columns[i + 1] == columns[i] + 1
+        columns[i] = features[order[g, i]]
+        centre[i] = centres[k, order[g, i]]
+        ends[i] = d
+    for i in range(d - 2, -1, -1):
+        adjacent = columns[i + 1] == columns[i] + 1
         ends[i] = ends[i + 1] if adjacent else i + 1
 
 
+# Indices without a sign, because a check that others are not negative prevents vectorisation.
 @inline_kernel
-def _square_diagonal(X, rows, columns, ends, centre, weights, first, distances):
-    """Write the sum of ``(weights[i] (x_i - centre[i]))^2`` over all i from `first`."""
-    for q in range(rows.size):
-        total = 0.0
-        i = first
-        while i < columns.size:
-            end = ends[i]
-            x, c, w = X[rows[q], columns[i] : columns[i] + end - i], centre[i:end], weights[i:end]
-            for j in range(w.size):
-                t = w[j] * (x[j] - c[j])
+def _square_diagonal(X, rows, start, n, columns, ends, centre, weights, g, first, distances):
+    """Write the sum of ``(weights[g, i] (x_i - centre[i]))^2`` over all i from `first`."""
+    for q in range(n):
+        r, total, i = rows[start + q], 0.0, np.uint64(first)
+        while i < np.uint64(columns.size):
+            shift = columns[i] - i
+            for j in range(i, ends[i]):
+                t = weights[g, j] * (X[r, j + shift] - centre[j])
                 total += t * t
-            i = end
+            i = ends[i]
         distances[q] = total
 
 
 @inline_kernel
-def _centre_rows(X, rows, n, columns, ends, centre, first, last, centred, block):
+def _centre_rows(X, rows, start, n, columns, ends, centre, first, last, centred, block):
     """Write the columns from `first` to `last`, less the centre, in two places."""
     for q in range(n):
-        i = first
-        while i < last:
-            end = min(ends[i], last)
-            x, c, t = (
-                X[rows[q], columns[i] : columns[i] + end - i],
-                centre[i:end],
-                centred[q, i:end],
-            )
-            for j in range(t.size):
-                t[j] = x[j] - c[j]
-            i = end
-        t, z = centred[q, first:last], block[q]
-        for j in range(z.size):
-            z[j] = t[j]
+        r, i = rows[start + q], np.uint64(first)
+        while i < np.uint64(last):
+            shift = columns[i] - i
+            for j in range(i, min(ends[i], np.uint64(last))):
+                centred[q, j] = X[r, j + shift] - centre[j]
+            i = ends[i]
+        for j in range(np.uint64(first), np.uint64(last)):
+            block[q, j - np.uint64(first)] = centred[q, j]
 
 
 @inline_kernel
-def _add_squares(block, n, distances):
+def _add_squares(block, n, width, distances):
     for q in range(n):
         total = 0.0
-        for i in range(block.shape[1]):
+        for i in range(width):
             t = np.float64(block[q, i])
             total += t * t
         distances[q] += total
 
 
 @inline_kernel
-def _keep_close(rows, n, distances, centred, width, scale, offset, best, margin, out):
+def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, margin, k, out):
     """Write scores, and move rows whose scores may matter to the front; return their number."""
     kept = 0
     for q in range(n):
-        r = rows[q]
+        r = rows[start + q]
         score = offset + scale * distances[q]
-        out[r] = score
+        out[k, r] = score
         if score < best[r] - margin:
             continue
         if kept < q:
-            rows[kept] = r
+            rows[start + kept] = r
             distances[kept] = distances[q]
             for i in range(width):
                 centred[kept, i] = centred[q, i]
@@ -150,37 +144,43 @@ def matrix_scores(
     bound is more than `margin` below the largest score of the row, it may be written in place of
     the score. This saves most work if the classes of the largest scores are known: `guesses`.
     """
-    d, widest = features.size, n_coupled.max()
+    d, widest = features.size, 0
+    for m in n_coupled:
+        widest = max(widest, m)
     most = _rows_at_a_time(X, d, _MATRIX_ROWS)
     centred = np.empty((most, widest), triangles.dtype)
     block = np.empty((most, min(BLOCK, widest)), triangles.dtype)
-    columns, ends, centre = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d)
-    chosen, distances = np.empty(X.shape[0] + 1, np.int64), np.empty(most)
-    best = np.full(X.shape[0], -np.inf)
+    columns, ends, centre = np.empty(d, np.uint64), np.empty(d, np.uint64), np.empty(d)
+    rows, distances = np.empty(X.shape[0] + 1, np.int64), np.empty(most)
+    best = np.empty(X.shape[0])
+    best[:] = -np.inf
     for turn in range(2):
         for k in range(centres.shape[0]):
-            n_chosen = _select(guesses, k, turn == 1, chosen)
+            n_rows = _select(guesses, k, turn == 1, rows)
             g = min(k, order.shape[0] - 1)
-            _set_order(order[g], features, centres[k], columns, ends, centre)
+            _set_order(order, g, features, centres, k, columns, ends, centre)
             m = n_coupled[g]
             W = triangles[starts[g] : starts[g] + m * m].reshape(m, m)
-            for start in range(0, n_chosen, most):
-                rows = chosen[start : min(start + most, n_chosen)]
-                n, last = rows.size, 0
-                _square_diagonal(X, rows, columns, ends, centre, weights[g], m, distances)
+            for start in range(0, n_rows, most):
+                n, last = min(most, n_rows - start), 0
+                _square_diagonal(X, rows, start, n, columns, ends, centre, weights, g, m, distances)
                 while True:
                     n = _keep_close(
-                        rows, n, distances, centred, last, scale, offsets[k], best, margin, out[k]
-                    )
+                        rows, start, n, distances, centred, last, scale, offsets[k], best, margin,
+                        k, out,
+                    )  # fmt: skip
                     if n == 0 or last == m:
                         break
                     first, last = last, min(last + BLOCK, m)
+                    _centre_rows(
+                        X, rows, start, n, columns, ends, centre, first, last, centred, block
+                    )
                     z = block[:n, : last - first]
-                    _centre_rows(X, rows, n, columns, ends, centre, first, last, centred, z)
                     lower_product(z, W[first:last, first:last])
                     product(centred[:n, :first], W[first:last, :first], 1.0, z)
-                    _add_squares(z, n, distances)
-                for r in rows[:n]:
+                    _add_squares(block, n, last - first, distances)
+                for q in range(n):
+                    r = rows[start + q]
                     best[r] = max(best[r], out[k, r])
 
 

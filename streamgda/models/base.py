@@ -74,6 +74,11 @@ class Model(Saved):
         return False
 
     @property
+    def _by_blas(self) -> bool:
+        """True if scores are computed by BLAS."""
+        return True
+
+    @property
     @abstractmethod
     def n_features(self) -> int:
         """Width of the rows that are scored."""
@@ -160,6 +165,7 @@ class Model(Saved):
             self.classes.size,
             out,
             first_row,
+            self._by_blas,
         )
 
     def _by_class(

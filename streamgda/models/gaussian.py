@@ -12,6 +12,7 @@ from scipy import special
 
 from streamgda import storage
 from streamgda.kernels import scoring
+from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models.base import Model, check_classes, check_means, check_priors, length
 from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
 from streamgda.models.scores import Finish, copied
@@ -224,6 +225,11 @@ class GaussianModel(Model):
     @property
     def _takes_sparse(self) -> bool:
         return not self.structure.matrix
+
+    @property
+    def _by_blas(self) -> bool:
+        wide = self.structure.matrix and self.features.size > MAX_FEATURES
+        return wide or not self.structure.per_class
 
     @cached_property
     def _sparse(self) -> SparseScores:

@@ -13,7 +13,6 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
-from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.rows import named_rows
 from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
@@ -24,6 +23,7 @@ from streamgda.runtime import threads
 # while it is in the cache.
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
+_FEW_PRODUCTS = 1 << 18
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
@@ -36,6 +36,7 @@ def by_chunks(
     n_scores: int,
     out: np.ndarray,
     first_row: int,
+    by_blas: bool,
 ) -> np.ndarray:
     """Score rows chunk by chunk, on all threads, into `out`, which is returned.
 
@@ -51,6 +52,8 @@ def by_chunks(
     out : ndarray, one entry a row
     first_row : int
         Number of the first row in a larger array.
+    by_blas : bool
+        Limit BLAS to one thread of each of ours.
     """
     width = X.row_elements if type(X) is CompressedRows else X.shape[1]
     step = max(
@@ -64,8 +67,8 @@ def by_chunks(
         finish(scores_of(X[rows], first_row + start), out[rows])
 
     calls = [(start,) for start in range(0, X.shape[0], step)]
-    # BLAS would use several threads for a chunk of wide rows, which is too small for them.
-    serial = len(calls) > 1 or width > MAX_FEATURES
+    # Limiting BLAS takes longer than to score a few rows; for so few, it uses one thread anyway.
+    serial = by_blas and X.shape[0] * width * n_scores > _FEW_PRODUCTS
     (threads.run_serial_blas if serial else threads.run)(work, calls)
     return out
 

@@ -105,7 +105,7 @@ class PackedRoots:
         whole = coupled.all()
         self._triangles = Rounded(roots.reshape(-1) if whole else np.concatenate(list(blocks)))
         self._roots = roots
-        self._nearest: tuple[np.ndarray, np.ndarray, Rounded, np.ndarray] | None = None
+        self._nearest: tuple[np.ndarray, Rounded, np.ndarray] | None = None
 
     def scores(
         self,
@@ -120,9 +120,12 @@ class PackedRoots:
 
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             out = np.empty((offsets.size, rows.shape[0]))
-            guesses = np.zeros(rows.shape[0], np.int64)
-            if margin < np.inf and features.size > scoring.BLOCK:
-                self._guess(rows, features, centres, guesses)
+            prunes = margin < np.inf and features.size > scoring.BLOCK
+            guesses = (
+                self._guess(rows, features, centres, dtype)
+                if prunes
+                else np.zeros(len(rows), np.int64)
+            )
             scoring.matrix_scores(
                 rows, features, centres, self._order, self.n_coupled, self._weights,
                 self._starts, self._triangles[dtype], scale, offsets, guesses, margin, out,
@@ -132,9 +135,9 @@ class PackedRoots:
         return in_row_type(scores_of, X, offsets)
 
     def _guess(
-        self, X: np.ndarray, features: np.ndarray, centres: np.ndarray, out: np.ndarray
-    ) -> None:
-        """Write the closest centre of each row, with one variance of each feature for all."""
+        self, X: np.ndarray, features: np.ndarray, centres: np.ndarray, dtype: np.dtype
+    ) -> np.ndarray:
+        """Return the closest centre of each row, with one variance of each feature for all."""
         nearest = self._nearest
         if nearest is None or nearest[0] is not centres:
             # Harmonic means over the groups of inverse variances, given the other features.
@@ -142,7 +145,10 @@ class PackedRoots:
                 variances = 1 / np.einsum("gij,gij->gj", self._roots, self._roots)
                 precisions = 1 / variances.mean(axis=0)
             middle = centres.mean(axis=0)
-            vectors = (centres - middle) * precisions
-            offsets = -0.5 * ((centres - middle) * vectors).sum(axis=1)
-            self._nearest = nearest = centres, middle, Rounded(vectors), offsets
-        scoring.largest(linear_scores(X, features, *nearest[1:]), out)
+            vectors = np.zeros((X.shape[1], len(centres)))
+            vectors[features] = (centres - middle).T * precisions[:, None]
+            offsets = -0.5 * np.einsum("kj,jk->k", centres + middle, vectors[features])
+            self._nearest = nearest = centres, Rounded(vectors), offsets
+        _, rounded, offsets = nearest
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (X.astype(dtype, copy=False) @ rounded[dtype] + offsets).argmax(axis=1)
