@@ -22,7 +22,6 @@ from streamgda.kernels.integer_scatter import add_integer_squares, add_integers
 from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.products import FEW_ROWS
-from streamgda.kernels.scatter import empty_panels
 from streamgda.rows.blocks import byte_rows
 
 # Forms of scatter: one per class or one for all, matrix or variances. Narrow rows have a separate
@@ -51,15 +50,6 @@ def kept(structure, scatter):
     per_class, matrix = STRUCTURES[structure]
     scatter = np.tril(scatter) if matrix else scatter.diagonal(axis1=1, axis2=2).copy()
     return scatter if per_class else scatter.sum(axis=0, keepdims=True)
-
-
-def room(n, d, dtype, structure, dirt):
-    """Panels with arbitrary content; none without matrices."""
-    if not STRUCTURES[structure][1]:
-        return np.empty((0, 1, 1, 1))
-    panels = empty_panels(1, n, d, np.dtype(dtype))[0]
-    panels[...] = dirt
-    return panels
 
 
 def quiet():

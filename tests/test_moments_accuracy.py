@@ -9,7 +9,7 @@ from grids import pairs
 from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, take_path, variances, watch
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
 
@@ -110,7 +110,7 @@ def scatter_of(moments):
 @pytest.mark.parametrize("offset", [0, 1e4])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, monkeypatch):
-    """(DEPTH + 4) / 2^24 of the summed magnitudes, element by element, at any offset."""
+    """(LEAST_ROWS + 4) / 2^24 of the summed magnitudes, element by element, at any offset."""
     take_path("large", monkeypatch)
     taken = watch(monkeypatch)
     rng = np.random.default_rng(13)
@@ -123,7 +123,7 @@ def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, 
     for k in range(3):
         distance = np.abs(X[y == k] - expected.means[k])
         bound[k] = (weights[y == k, None] * distance).T @ distance
-    share = (DEPTH + 4) * 2.0**-24
+    share = (LEAST_ROWS + 4) * 2.0**-24
     bound *= share
     S = expected.scatter
     if covariance_type == "tied":
@@ -157,7 +157,7 @@ def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scal
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
     monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
     rng = np.random.default_rng(14)
-    y = rng.permutation(np.repeat(np.arange(3), 2 * DEPTH))
+    y = rng.permutation(np.repeat(np.arange(3), 2 * LEAST_ROWS))
     X = rng.normal(size=(y.size, d))
     X[:, 1:] += X[:, :1]
     X = (X * np.resize(SCALES[scales], d)).astype(np.float32)

@@ -19,7 +19,7 @@ from moment_checks import (
     watch,
 )
 
-from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments import sums as sums_module
 from streamgda.runtime import threads
@@ -27,12 +27,12 @@ from streamgda.runtime import threads
 
 def assert_taken(taken, path, dtype, matrix):
     """Check that 1300 rows of 40 features and 2 threads took that path."""
-    pieces = [DEPTH] * 5 + [20]
+    pieces = [LEAST_ROWS] * 5 + [20]
     small = {
         "whole": [(1300, 1638)],
-        "blocks": [(1300, DEPTH)],
-        "segments": [(n, DEPTH) for n in pieces],
-        "segments of blocks": [(700, DEPTH), (600, DEPTH)],
+        "blocks": [(1300, LEAST_ROWS)],
+        "segments": [(n, LEAST_ROWS) for n in pieces],
+        "segments of blocks": [(700, LEAST_ROWS), (600, LEAST_ROWS)],
     }
     assert sorted(taken["small"], reverse=True) == small.get(path, [])
     if path in small:

@@ -9,9 +9,12 @@ import numpy as np
 from streamgda.kernels import inline_kernel, inner_kernel, kernel
 from streamgda.kernels.blas import cross, gram
 
-# Rows of a product. float32 products are summed in float32 in a block: four of these.
+# Rows of a product. float32 products are summed in float32 in a block: about four of these.
 PRODUCT_ROWS = 248
 BLOCK_ROWS = 4 * PRODUCT_ROWS
+
+# Rows of the smallest blocks: for fewer, work that each block repeats would take too long.
+LEAST_ROWS = 256
 
 _SERIAL_WORK = 1 << 18  # multiplications for which OpenBLAS uses a single thread
 _FEW_FEATURES = 50  # of which many rows have no more multiplications
@@ -111,8 +114,11 @@ def add_products(rows, features, active, first, last, groups, part, S):
         product = space[: i_stop - i, : j_stop - j]
         if product.size == 0:
             continue
-        for q in range(first[b], last[b], PRODUCT_ROWS):
-            some = rows[q : min(q + PRODUCT_ROWS, last[b])]
+        n_rows = last[b] - first[b]
+        n_products = (n_rows + PRODUCT_ROWS - 1) // PRODUCT_ROWS
+        step = (n_rows + n_products - 1) // n_products
+        for q in range(first[b], last[b], step):
+            some = rows[q : min(q + step, last[b])]
             beta = 0.0 if q == first[b] else 1.0
             if i == j:
                 gram(some[:, i:i_stop], beta, product)

@@ -9,8 +9,7 @@ import numpy as np
 
 from streamgda.kernels.accumulate import first_rows, means_of_sums
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
-from streamgda.kernels.products import may_use_blas_threads
-from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import Sums
@@ -160,7 +159,7 @@ class CentredSums(Sums):
         return (
             X.dtype in _FLOATS
             and X.ndim == 2
-            and 0 < X.shape[0] <= DEPTH
+            and 0 < X.shape[0] <= LEAST_ROWS
             and X.shape[1] == self.mean.shape[1]
             and self._is_little(*X.shape)
             and not self._uses_blas_threads(X.shape[0])
@@ -170,7 +169,7 @@ class CentredSums(Sums):
 
     def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows that `takes` accepts, in a single kernel call; see `updated`."""
-        self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, DEPTH)
+        self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)

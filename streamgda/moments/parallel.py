@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.products import LEAST_ROWS
 from streamgda.runtime import threads
 
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
@@ -22,7 +22,7 @@ def add_in_parts(
 ) -> None:
     """Call ``kernel(*rows, *shared, *sums)`` for parts of the rows; add their sums in order."""
     n_rows, d = by_row[0].shape
-    step = max(DEPTH, _PART_ELEMENTS // d)
+    step = max(LEAST_ROWS, _PART_ELEMENTS // d)
 
     def part(start: int) -> list[np.ndarray]:
         sums = [np.zeros_like(array) for array in out]

@@ -71,8 +71,9 @@ def _add_blocks(
     Returns the numbers of the blocks for which float32 has too small a range.
     """
     d = scatter.shape[-1]
-    ends = np.cumsum(cuts[1] - cuts[0])
-    most = max(FLOAT_ROWS, _BATCH_BYTES // (d * np.dtype(dtype).itemsize))
+    sizes = cuts[1] - cuts[0]
+    ends = np.cumsum(sizes)
+    most = max(sizes.max(), _BATCH_BYTES // (d * np.dtype(dtype).itemsize))
     rows = np.empty((min(most, ends[-1]), d), dtype)
     parts = _triangle_parts(d)
     refused = []
@@ -106,13 +107,17 @@ def _add_blocks(
 
 
 def _cut(starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut each group's rows ``starts[g]:starts[g + 1]`` into blocks: first, last, owner."""
+    """Cut each group's rows ``starts[g]:starts[g + 1]`` into blocks: first, last, owner.
+
+    Those of a group are equal, but for a row. They may have half as many rows again as `size`,
+    because a small block takes almost as long.
+    """
     sizes = np.diff(starts)
-    pieces = -(-sizes // size)
+    pieces = np.maximum((sizes + size // 2) // size, sizes > 0)
     owner = np.repeat(np.arange(sizes.size), pieces)
     number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first = starts[owner] + number * size
-    return first, np.minimum(first + size, starts[owner + 1]), owner
+    first, last = (starts[owner] + n * sizes[owner] // pieces[owner] for n in (number, number + 1))
+    return first, last, owner
 
 
 def _shares(sizes: np.ndarray, owner: np.ndarray, n: int) -> list[slice]:

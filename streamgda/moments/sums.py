@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.kernels.scatter import DEPTH
+from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import add_sums
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure, structure_of
@@ -181,9 +181,9 @@ class Sums(ABC):
             return scaled
         n, d = X.shape
         n_classes = self.count.size
-        block_rows = DEPTH
-        if n > DEPTH:  # enough rows for every class to have some to multiply with each other
-            block_rows = max(DEPTH, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        block_rows = LEAST_ROWS
+        if n > LEAST_ROWS:  # enough rows for every class to have some to multiply with each other
+            block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
         few = n <= block_rows and self._is_little(n, d)
         if few or type(X) is CompressedRows:
