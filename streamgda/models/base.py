@@ -136,9 +136,10 @@ class Model(Saved):
 
         Returns
         -------
-        right, log_likelihood : float
-            Sums over the rows: of the weights of those classified correctly, and of the weighted
-            logarithms of the posteriors of the true classes.
+        right : float
+            Sum of the weights of the rows that are classified correctly.
+        log_likelihood : float
+            Weighted sum of the logarithms of the posteriors of the true classes.
         """
         scores = self._relative_scores(self._read(X, 0))
         of_truth, total = np.empty((2, truth.size))
