@@ -99,16 +99,17 @@ PIECES = {
     "FLOAT_ROWS": 100,
 }
 TILES = {"_PART_FEATURES": 7}
+ALWAYS_LARGE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "FLOAT_ROWS": 500}
 PATHS = {
     "whole": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
     "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
-    "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
-    "large in windows": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_WINDOW_BYTES": 1},
-    "large in parts": {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "_PART_ELEMENTS": 1},
+    "large": ALWAYS_LARGE,
+    "large in windows": ALWAYS_LARGE | {"_WINDOW_BYTES": 1},
+    "large in parts": ALWAYS_LARGE | {"_PART_ELEMENTS": 1},
     "large in batches": PIECES | {"_WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
-    "large in tiles": {"_SMALL_STATE": 0, "_SMALL_WORK": 0} | TILES,
+    "large in tiles": ALWAYS_LARGE | TILES,
     "large in pieces": PIECES | TILES,
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)

@@ -14,6 +14,7 @@ from streamgda.kernels.products import (
     empty_rows,
     pack_blocks,
 )
+from streamgda.moments.parallel import even_blocks
 
 N_CLASSES = 3
 # Types of rows, of their centres and of centred rows.
@@ -93,6 +94,22 @@ def test_parts_of_products(types):
             add_products(rows, features, active, first, last, groups, (*own, *columns), S)
             np.testing.assert_array_equal(S, after)
     np.testing.assert_array_equal(S, expected)
+
+
+def test_even_blocks():
+    rng = np.random.default_rng(0)
+    for most in (5, 3000, 2_000_000):
+        sizes = rng.integers(0, most, 9)
+        starts, groups = np.append(0, np.cumsum(sizes)), np.array([0, 2, 3, 5, 6, 8])
+        first, last, owner = even_blocks(starts, groups, 992)
+        rows = last - first
+        assert rows.min() > 0
+        assert rows.max() <= 992 + 496
+        for g in groups:
+            own = owner == g
+            assert rows[own].sum() == sizes[g]
+            assert np.ptp(rows[own], axis=None) <= 1 if sizes[g] else not own.any()
+            assert (first[own] == starts[g] + np.cumsum(rows[own]) - rows[own]).all()
 
 
 def test_small_products_of_few_features_leave_blas_on_one_thread():

@@ -14,7 +14,7 @@ from streamgda.kernels.integer_scatter import (
     empty_panels,
     pack_bytes,
 )
-from streamgda.moments.parallel import triangle_ranges
+from streamgda.moments.parallel import even_blocks, triangle_ranges
 from streamgda.runtime import threads
 
 _PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one for each thread
@@ -53,7 +53,9 @@ def add_integer_scatter(
         ((first,) for first in range(0, alone.size, step)),
     )
     if not small.all():
-        _add_together(rows, order, form, _cut(starts, np.flatnonzero(~small)), scatter)
+        _add_together(
+            rows, order, form, even_blocks(starts, np.flatnonzero(~small), BLOCK_ROWS), scatter
+        )
 
 
 def _add_together(
@@ -85,14 +87,3 @@ def _add_together(
             add_byte_products(*of, size, offset, i, j, scatter)
 
         threads.run(multiply, ranges)
-
-
-def _cut(starts: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut the rows ``starts[g]:starts[g + 1]`` of groups into even blocks: first, last, group."""
-    sizes = (starts[1:] - starts[:-1])[groups]
-    pieces = -(-sizes // BLOCK_ROWS)
-    place = np.repeat(np.arange(groups.size), pieces)
-    number = np.arange(place.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    step, owner = (-(-sizes // pieces))[place], groups[place]
-    first = starts[owner] + number * step
-    return first, np.minimum(first + step, starts[owner + 1]), owner

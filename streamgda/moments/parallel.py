@@ -38,3 +38,19 @@ def triangle_ranges(d: int, parts: int) -> list[tuple[int, int]]:
     """Cut the rows of a d x d lower triangle into ranges of about equal area, largest first."""
     cuts = np.unique(np.round(np.sqrt(np.linspace(0, 1, parts + 1)) * d).astype(int))
     return [(int(a), int(b)) for a, b in pairwise(cuts)][::-1]
+
+
+def even_blocks(
+    starts: np.ndarray, groups: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the rows ``starts[g]:starts[g + 1]`` of some groups into blocks: first, last, group.
+
+    Those of a group are equal, but for a row. They may have half as many rows again as `size`,
+    because a small block takes almost as long.
+    """
+    sizes = (starts[1:] - starts[:-1])[groups]
+    pieces = np.maximum((sizes + size // 2) // size, sizes > 0)
+    owner, total, parts = (np.repeat(a, pieces) for a in (groups, sizes, pieces))
+    number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first, last = (starts[owner] + n * total // parts for n in (number, number + 1))
+    return first, last, owner

@@ -11,6 +11,7 @@ import numpy as np
 from streamgda.kernels.accumulate import rows_by_group
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import add_products, pack_blocks
+from streamgda.moments.parallel import even_blocks
 from streamgda.runtime import threads
 
 _BATCH_BYTES = 1 << 24  # rows that are centred at a time
@@ -40,7 +41,7 @@ def add_scatter(
     scatter : ndarray, shape (groups, n_features, n_features)
     """
     order, starts = rows_by_group(codes, len(centre), len(scatter))
-    cuts = _cut(starts, FLOAT_ROWS)
+    cuts = even_blocks(starts, np.arange(len(scatter)), FLOAT_ROWS)
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
     with threads.serial_blas():
         refused = _add_blocks(source, cuts, dtype, scatter)
@@ -104,20 +105,6 @@ def _add_blocks(
         threads.run(add, product(parts, _shares(sizes, owner, n_threads)))
         start = stop
     return np.concatenate(refused)
-
-
-def _cut(starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut each group's rows ``starts[g]:starts[g + 1]`` into blocks: first, last, owner.
-
-    Those of a group are equal, but for a row. They may have half as many rows again as `size`,
-    because a small block takes almost as long.
-    """
-    sizes = np.diff(starts)
-    pieces = np.maximum((sizes + size // 2) // size, sizes > 0)
-    owner = np.repeat(np.arange(sizes.size), pieces)
-    number = np.arange(owner.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first, last = (starts[owner] + n * sizes[owner] // pieces[owner] for n in (number, number + 1))
-    return first, last, owner
 
 
 def _shares(sizes: np.ndarray, owner: np.ndarray, n: int) -> list[slice]:
