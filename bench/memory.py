@@ -19,6 +19,7 @@ _CHILD = """
 import sys, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
 import streamgda
+from streamgda import *
 
 def peak():
     with open("/proc/self/status") as status:

@@ -24,7 +24,8 @@ import sys
 def memory(name):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1000
-import rioxarray, streamgda, streamgda.cli.app
+import rioxarray, streamgda.cli.app
+from streamgda import *
 before = memory("VmRSS")
 try:
     streamgda.cli.main(sys.argv[1:])
