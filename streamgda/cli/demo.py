@@ -44,6 +44,9 @@ def demo(
     """Fit three classifiers in one pass over handwritten digits in zarr, and compare them."""
     if store is not None:
         refuse_occupied(store)
+    # Imported first, so that the memory that modules take is not counted as that of the data.
+    from streamgda import datasets, estimators  # noqa: F401, PLC0415
+
     imported = _peak_memory()
     with _folder(store) as folder, warnings.catch_warnings():
         # The edges of the images are empty; every candidate would warn about it.
