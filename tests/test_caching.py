@@ -270,6 +270,21 @@ def test_read_only_arrays_need_no_other_code(cache):
     assert len(kernel.signatures) == 1
 
 
+def test_threads_that_load_a_kernel_at_once(cache, monkeypatch):
+    kernel = kernels.kernel(lambda rows: rows.sum())
+    add = kernel.add_overload
+
+    def add_and_lose(compiled):
+        add(compiled)
+        if compiled.signature.args[0].mutable is False:
+            kernel.overloads.pop(compiled.signature.args)  # as another thread does
+
+    monkeypatch.setattr(kernel, "add_overload", add_and_lose)
+    rows = np.arange(6.0)
+    rows.flags.writeable = False
+    assert kernel(rows) == 15
+
+
 # --- ahead of time ------------------------------------------------------------------------------
 
 USES = """

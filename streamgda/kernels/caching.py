@@ -126,7 +126,8 @@ def compile_or_load(kernel: Any, compile_: Callable[[Types], Any], signature: Ty
             objectmode=False,
         )
         kernel.add_overload(alias)
-        del kernel.overloads[signature]  # only calls from Python know it
+        # Only calls from Python know it. Another thread may have removed it already.
+        kernel.overloads.pop(signature, None)
     return compiled.entry_point
 
 
