@@ -436,3 +436,15 @@ def test_labels_by_codes_have_the_fingerprint_of_the_array():
         assert checksum(labels[1:], checksum(labels[:1])) == checksum(labels)
     text = "".join(f"{value}\0" for value in ["b", "c", "b"])
     assert checksum(np.array(["b", "c", "b"])) == zlib.crc32(text.encode())
+
+
+@pytest.mark.parametrize("size", range(1, 26))
+def test_entries_of_any_width_differ_in_any_byte(size, monkeypatch):
+    monkeypatch.setattr(codes_module, "_PART", 64)
+    different = np.eye(size, dtype=np.uint8)[:, ::-1].copy().view(f"S{size}").ravel()
+    order = np.random.default_rng(0).integers(0, size, 200)
+    found = distinct(different[order])
+    assert np.array_equal(found.values[found.codes], different[order])
+    assert found.values[: np.unique(order[:64]).size].tolist() == [
+        *dict.fromkeys(different[order[:64]].tolist())
+    ]

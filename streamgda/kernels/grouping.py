@@ -1,10 +1,14 @@
 """Class numbers of labels, and rows grouped by class."""
 
 import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
 
 from streamgda.kernels import kernel
 
-_HALF, _ODD = np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
+WORD = 8  # bytes
+_ONE, _ODD = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
@@ -28,39 +32,63 @@ def encode_labels(labels, low, table, codes):
     return True
 
 
-@kernel
-def number_entries(words, bits, table, firsts, codes):
-    """Write the number of each row among the different rows of `words`; return how many these are.
+def _word_at(memory, at):
+    """Return the 64-bit word that starts at a byte, which need not be aligned."""
+    return memory[at : at + WORD].view(np.uint64)[0]
 
-    They are numbered as they first appear, each in row ``firsts[number]``. `table` has ``2**bits``
-    entries, all zero, at least one more than there are rows.
+
+@intrinsic
+def _unaligned_word_at(typing, memory, at):
+    """Compile `_word_at`."""
+
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        start = builder.gep(array.data, [arguments[1]])
+        word = builder.load(builder.bitcast(start, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(memory, types.int64), generate
+
+
+word_at = _word_at if config.DISABLE_JIT else _unaligned_word_at
+
+
+@kernel
+def number_entries(memory, size, mask, bits, table, firsts, codes):
+    """Write the number of each entry among the different ones in memory; return how many these are.
+
+    They are numbered as they first appear, each at byte ``firsts[number]``. An entry has `size`
+    bytes, and is compared by words, the last of which ends with it and is masked. If entries are
+    shorter than a word, `memory` is longer by one. `table` has ``2**bits`` entries, all zero, at
+    least one more than there are codes.
     """
-    n_rows, width = words.shape
-    shift, last = np.uint64(64 - bits), table.shape[0] - 1
-    n_different = 0
-    for r in range(n_rows):
-        value = np.uint64(0)
-        for j in range(0, width - 1, 2):
-            pair = np.uint64(words[r, j]) | (np.uint64(words[r, j + 1]) << _HALF)
-            value = (value ^ pair) * _ODD
-        if width & 1:
-            value = (value ^ np.uint64(words[r, width - 1])) * _ODD
-        at = np.int64(value >> shift)
+    shift, last_place = np.uint64(64 - bits), np.uint64(table.shape[0] - 1)
+    end = max(size - WORD, 0)
+    n_different = start = 0
+    for r in range(codes.shape[0]):
+        last = word_at(memory, start + end) & mask
+        value, j = last * _ODD, 0
+        while j < end:
+            value = (value ^ word_at(memory, start + j)) * _ODD
+            j += WORD
+        place = value >> shift
         while True:  # linear probing
-            number = table[at] - 1
+            number = np.int64(table[place]) - 1
             if number < 0:
                 number = n_different
-                firsts[number] = r
+                firsts[number] = start
                 n_different += 1
-                table[at] = n_different
+                table[place] = n_different
                 break
-            first, difference = firsts[number], np.uint32(0)
-            for j in range(width):
-                difference |= words[first, j] ^ words[r, j]
-            if difference == 0:
+            first, j = firsts[number], 0
+            while j < end and word_at(memory, first + j) == word_at(memory, start + j):
+                j += WORD
+            if j >= end and word_at(memory, first + end) & mask == last:
                 break
-            at = (at + 1) & last
+            place = (place + _ONE) & last_place
         codes[r] = number
+        start += size
     return n_different
 
 

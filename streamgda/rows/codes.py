@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.kernels.grouping import all_within, encode_labels, number_entries
+from streamgda.kernels.grouping import WORD, all_within, encode_labels, number_entries
 from streamgda.runtime import threads
 
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table
@@ -104,17 +104,19 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
     """
     labels = np.ascontiguousarray(labels)
-    held = _in_words(labels)  # referenced until all its memory has been read
-    address, width = held.__array_interface__["data"][0], held.dtype.itemsize // 4
+    memory, size = np.asarray(_Memory(labels)), labels.dtype.itemsize
+    mask = np.frombuffer((b"\xff" * min(size, WORD)).ljust(WORD, b"\0"), np.uint64)[0]
     codes: Any = np.empty(labels.size, np.int32 if labels.size < 1 << 31 else np.int64)
 
     def number(start: int, stop: int) -> np.ndarray:
-        words = np.asarray(_Words(address + start * held.dtype.itemsize, (stop - start, width)))
+        entries = memory[start * size : stop * size]
+        if size < WORD:
+            entries = np.append(entries, np.zeros(WORD, np.uint8))
         bits = int(stop - start).bit_length() + 1
-        firsts = np.empty(stop - start, np.int32)
+        firsts = np.empty(stop - start, np.int64)
         table = np.zeros(1 << bits, np.int32)
-        n_different = number_entries(words, bits, table, firsts, codes[start:stop])
-        return firsts[:n_different].astype(np.int64) + start
+        n = number_entries(entries, size, mask, bits, table, firsts, codes[start:stop])
+        return firsts[:n] // max(size, 1) + start
 
     parts = [(i, min(i + _PART, labels.size)) for i in range(0, labels.size, _PART)]
     firsts, n_values = [np.empty(0, np.int64), *threads.run(number, parts)], 0
@@ -125,26 +127,17 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     return CodedLabels(labels[np.concatenate(firsts)], codes)
 
 
-class _Words:
-    """Memory as rows of 32-bit words, which `numpy.asarray` converts to an array."""
+class _Memory:
+    """The bytes of a contiguous array of any type, which `numpy.asarray` converts to an array."""
 
-    def __init__(self, address: int, shape: tuple[int, int]) -> None:
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values  # referenced as long as the bytes are
         self.__array_interface__ = {
-            "data": (address, False),
-            "shape": shape,
-            "typestr": "<u4",
+            "data": (values.__array_interface__["data"][0], False),
+            "shape": (values.nbytes,),
+            "typestr": "|u1",
             "version": 3,
         }
-
-
-def _in_words(labels: np.ndarray) -> np.ndarray:
-    """Return labels in a type of whole 32-bit words."""
-    kind, size = labels.dtype.kind, labels.dtype.itemsize
-    if size % 4 == 0:
-        return labels
-    if kind == "S":
-        return labels.astype(f"S{size + -size % 4}")
-    return labels.astype(np.float64 if kind == "f" else np.int64)
 
 
 def merged_texts(labels: CodedLabels) -> CodedLabels:
