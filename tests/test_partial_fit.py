@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from samples import (
     results,
 )
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianNB
+from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianNB
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.moments import exact
 
 
 @EVERY_ESTIMATOR
@@ -134,19 +136,61 @@ def test_classes_named_in_every_call_do_not_copy_the_moments():
         named.partial_fit(X[:2], y[:2], classes=["a"])
 
 
-def test_few_rows_go_to_the_kernel_at_once():
-    """Arrays with nothing to convert take few calls, whatever the options of other rows need."""
-    X, y = blobs(60, 3)
-    nb = GaussianNB().partial_fit(X, y).partial_fit(X[:1], y[:1])
-    calls = []
-    profile, before = sys.getprofile(), nb.class_count_.sum()
+def python_calls(function):
+    """Return the number of Python functions that a call of a function enters."""
+    calls, profile = [], sys.getprofile()
     sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
     try:
-        nb.partial_fit(X[:1], y[:1])
+        function()
     finally:
         sys.setprofile(profile)
-    assert len(calls) <= 40
-    assert nb.class_count_.sum() == before + 1
+    return len(calls)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@EVERY_ESTIMATOR
+def test_few_rows_go_to_the_kernel_at_once(name, dtype):
+    """Arrays with nothing to convert take few calls, whatever the options of other rows need."""
+    X, y = blobs(60, 3)
+    X = bytes_of(X) if dtype == np.uint8 else X
+    estimator = make(name).partial_fit(X, y).partial_fit(X[:1], y[:1])
+    before, classes = estimator.class_count_.sum(), np.arange(3)
+    most = 36 if name == "BernoulliNB" else 26  # which binarises, too
+    assert python_calls(lambda: estimator.partial_fit(X[:1], y[:1], classes)) <= most
+    assert estimator.class_count_.sum() == before + 1
+
+
+@EVERY_ESTIMATOR
+def test_few_rows_change_the_model(name):
+    X, y = blobs(90, 3)
+    used, unused = make(name).partial_fit(X[:80], y[:80]), make(name).partial_fit(X[:80], y[:80])
+    for i in range(80, 90):
+        used.predict(X)
+        used.partial_fit(X[i : i + 1], y[i : i + 1])
+        unused.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert_same_bits(results(used, X), results(unused, X))
+    one = results(used, X)
+    with pytest.raises(InvalidDataError):
+        used.partial_fit(np.full((1, 3), np.nan), y[:1])
+    assert_same_bits(results(used, X), one)
+
+
+def test_few_rows_are_warned_of_like_others():
+    X, y = blobs(60, 3)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    nb = GaussianNB().partial_fit(pd.DataFrame(X, columns=names), y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        nb.partial_fit(X[:1], y[:1])
+    assert nb.class_count_.sum() == 61
+
+
+def test_few_rows_stay_exact_as_long_as_their_sums_fit(monkeypatch):
+    monkeypatch.setattr(exact, "_EXACT_ROWS", 12)
+    X, y = bytes_of(blobs(12)[0]), np.arange(12) % 3
+    moments = ClassMoments("diag")
+    found = [moments.update(X[i : i + 1], y[i : i + 1]).exact for i in range(12)]
+    assert found == [True] * 11 + [False]
+    np.testing.assert_allclose(moments.means, ClassMoments("diag").update(X, y).means)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])

@@ -25,6 +25,7 @@ from streamgda.rows.validity import as_maskable_matrix
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 
 _LEAST_ALPHA = 1e-10
+_AT_ONCE = 1 << 16  # values that are binarised without a source
 
 
 class BernoulliNB(MomentClassifier):
@@ -163,6 +164,9 @@ class BernoulliNB(MomentClassifier):
         self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
     ) -> tuple[Any, RowRule]:
         self._check_alpha(X.shape[1])
+        plain = type(X) is np.ndarray and rule is CHECK_SUMS and sample_weight is None
+        if plain and X.size <= _AT_ONCE:
+            return binarise(X, self._threshold()), rule
         if rule.nodata == 0 and SparseRows.accepts(X):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
         ignored = _ignored(X.shape[0], y, sample_weight, rule)

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
+from streamgda.estimators.settings import present_settings
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
 from streamgda.models.shrinkage import TWO_PASSES
-from streamgda.moments import ClassMoments, name_features, read_twice
+from streamgda.moments import ClassMoments, add_at_once, name_features, read_twice
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
@@ -100,16 +100,7 @@ class MomentLearner(RowClassifier):
 
     def _current_settings(self) -> Self:
         """Return an unfitted copy with the present parameters: `_settings` if none changed."""
-        if "_settings" not in vars(self):
-            params = self.get_params(deep=False)
-        else:
-            params, changed = {}, False
-            for name, used in vars(self._settings).items():
-                params[name] = value = getattr(self, name)
-                changed |= value is not used and not _same(value, used)
-            if not changed:
-                return self._settings
-        return type(self)(**{name: _copied(value) for name, value in params.items()})
+        return present_settings(self, vars(self).get("_settings"))
 
     @property
     def model_(self) -> Any:
@@ -234,9 +225,37 @@ class MomentLearner(RowClassifier):
             See `fit`; the estimator is then unchanged. Problems of the model itself, such
             as a singular covariance, are reported when it is used.
         """
+        plain = sample_weight is half_life is features is unlabelled is nodata is None
+        if plain and on_invalid == "raise" and self._add_at_once(X, y, classes):
+            return self
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled)
         return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
+
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        """Add a few rows that need no conversion, with labels that are classes already.
+
+        Returns False, with nothing changed, for all other rows, after a change of the parameters,
+        and if there is anything to warn of.
+        """
+        if type(X) is not np.ndarray or type(y) is not np.ndarray or X.ndim != 2:
+            return False
+        held = self.__dict__
+        with self._locked():
+            moments = held.get("moments_")
+            if moments is None or "feature_names_in_" in held or read_twice(moments):
+                return False
+            if (settings := self._current_settings()) is not self._settings:
+                return False
+            if classes is not None and self._new_classes(classes, False) is not None:
+                return False
+            changes, rows = moments.changes, settings._summed(X)[0]
+            try:
+                added = type(rows) is np.ndarray and add_at_once(moments, rows, y)
+            finally:  # also if an exception from outside finds the rows added
+                if moments.changes != changes:
+                    held |= _NO_MODEL
+        return added
 
     def _learn(
         self, learnt: Callable[..., ClassMoments], *arguments: Any, checked: bool = False
@@ -478,22 +497,3 @@ def summed_rows(
     `from_moments` makes the estimator from their moments.
     """
     return estimator._summed(X, y, rule=rule)
-
-
-def _copied(value: Any) -> Any:
-    """Return a parameter that does not change, or a copy of one that might."""
-    if isinstance(value, str | float | int | None):
-        return value
-    try:
-        return clone(value, safe=False)
-    except TypeError:  # a generator, say, which the check of the parameters refuses
-        return value
-
-
-def _same(value: Any, used: Any) -> bool:
-    """Return whether a parameter is surely equal to the one that was used."""
-    if type(value) is not type(used) or type(value) not in (list, tuple, np.ndarray):
-        return False
-    if type(value) is not np.ndarray:
-        return repr(value) == repr(used)
-    return (value.dtype, value.shape, value.tobytes()) == (used.dtype, used.shape, used.tobytes())

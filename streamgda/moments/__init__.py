@@ -1,7 +1,7 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
 from streamgda.moments.base import Moments, add_rows, name_features, planned_bytes
-from streamgda.moments.class_moments import ClassMoments, add_and_decay
+from streamgda.moments.class_moments import ClassMoments, add_and_decay, add_at_once
 from streamgda.moments.class_state import read_twice
 from streamgda.moments.fourth import FourthMoments
 from streamgda.moments.pairwise import PairwiseMoments
@@ -14,6 +14,7 @@ __all__ = [
     "PairwiseMoments",
     "SlidingWindow",
     "add_and_decay",
+    "add_at_once",
     "add_rows",
     "name_features",
     "planned_bytes",

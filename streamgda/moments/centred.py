@@ -9,11 +9,10 @@ import numpy as np
 
 from streamgda.kernels.accumulate import first_rows, means_of_sums
 from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
-from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
+from streamgda.kernels.products import may_use_blas_threads
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import Sums
-from streamgda.rows.blocks import NO_WEIGHTS, as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.storage.checks import check_array, check_count, check_squares
 
@@ -21,7 +20,6 @@ FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to 
 
 _FLOAT64 = np.dtype(np.float64)
 _FLOATS = _FLOAT64, np.dtype(np.float32)
-_INT64 = np.dtype(np.int64)
 _NO_SQUARES = np.empty(0)
 
 
@@ -154,22 +152,9 @@ class CentredSums(Sums):
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         return not weights.size or self.squares is not None
 
-    def takes(self, X: np.ndarray, y: np.ndarray) -> bool:
-        """Return True if these are a few rows and labels that kernels read as they are."""
-        return (
-            X.dtype in _FLOATS
-            and X.ndim == 2
-            and 0 < X.shape[0] <= LEAST_ROWS
-            and X.shape[1] == self.mean.shape[1]
-            and self._is_little(*X.shape)
-            and not self._uses_blas_threads(X.shape[0])
-            and y.dtype == _INT64
-            and y.shape == X.shape[:1]
-        )
-
-    def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows that `takes` accepts, in a single kernel call; see `updated`."""
-        self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
+    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
+        """Return floating-point types, of which there may be any number of rows."""
+        return _FLOATS, np.inf
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)

@@ -8,17 +8,18 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
+from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments.base import name_features
 from streamgda.moments.centred import CentredSums, NotFinite
 from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
+from streamgda.moments.few_rows import FewRows
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.blocks import NO_WEIGHTS
-from streamgda.rows.codes import look_up
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
@@ -26,6 +27,8 @@ from streamgda.rows.validity import as_maskable_matrix, refuse_not_finite
 from streamgda.runtime import threads
 from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
+
+_INT64 = np.dtype(np.int64)
 
 
 class ClassMoments(Views):
@@ -164,19 +167,20 @@ class ClassMoments(Views):
 
         Returns False, with nothing changed, for all other rows and if a sum is not finite.
         """
+        if X.ndim != 2 or len(X) > LEAST_ROWS or y.dtype != _INT64:
+            return False
         with self._lock:
-            sums, classes = self._sums, self._classes
-            if type(sums) is not CentredSums or self._norms is not None or not sums.takes(X, y):
-                return False
-            if self._table is None or self._table[0] is not classes:
-                self._table = classes, label_codes.integer_table(classes)
-            table = self._table[1]
-            codes = None if table is None else look_up(y, *table)
+            few = self._few
+            if few is None or few.changes != self.changes or few.sums is not self._sums:
+                if self._sums is None or self._norms is not None:
+                    return False
+                self._few = few = FewRows(self._sums, self._classes, self.changes)
+            codes = few.codes(X, y)
             if codes is None:
                 return False
             self.changes += 1
             try:
-                sums.add_at_once(X, codes)
+                few.add(X, codes)
             except NotFinite:
                 self.changes -= 1
                 return False
@@ -278,6 +282,14 @@ class ClassMoments(Views):
         moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped, named)
         keep_fourth(moments, scaled)
         return moments
+
+
+def add_at_once(moments: ClassMoments, X: np.ndarray, y: np.ndarray) -> bool:
+    """Add a few rows that need no conversion, with labels that are classes already.
+
+    Returns False, with nothing changed, for all other rows and if a sum is not finite.
+    """
+    return moments._add_at_once(X, y)
 
 
 def add_and_decay(

@@ -11,6 +11,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
+from streamgda.moments.few_rows import FewRows
 from streamgda.moments.structures import structure_of
 from streamgda.rows.names import Names
 from streamgda.runtime.interruption import uninterrupted
@@ -46,7 +47,7 @@ class ClassState(Moments):
         self._n_skipped = 0
         self.changes = 0
         self._norms = np.empty((0, 0)) if norms else None
-        self._table: Any = None  # classes, and the table in which integers among them are looked up
+        self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 

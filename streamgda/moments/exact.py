@@ -12,7 +12,7 @@ from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import Sums
 from streamgda.rows.blocks import blocks
-from streamgda.rows.dtypes import ORIGINS, RowType, row_type
+from streamgda.rows.dtypes import INTEGERS, ORIGINS, RowType, row_type
 from streamgda.storage.checks import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
@@ -138,6 +138,12 @@ class ExactSums(Sums):
 
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         return _reach(dtype, self.origin) <= self.reach
+
+    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
+        """Return types that do not widen the reach, and the rows for which sums stay exact."""
+        taken = tuple(dtype for dtype in INTEGERS if _reach(dtype, self.origin) <= self.reach)
+        most = min(_EXACT_ROWS - 1, _EXACT_LIMIT // max(1, self.reach) ** 2)
+        return taken, most - int(self.count.sum())
 
     def _add_few(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int

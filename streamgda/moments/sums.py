@@ -16,7 +16,7 @@ from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import add_sums
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.rows.blocks import as_rows, blocks
+from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
@@ -114,6 +114,25 @@ class Sums(ABC):
     @abstractmethod
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         """Return True if `_add_few` changes nothing but arrays, in a single kernel call."""
+
+    @abstractmethod
+    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
+        """Return the types of rows that `add_at_once` takes, and how many rows there may be.
+
+        The number holds until rows are added; in one call there are `most_at_once` at most.
+        """
+
+    @property
+    def most_at_once(self) -> int:
+        """Rows that a single kernel call adds, on one thread."""
+        n_rows = min(LEAST_ROWS, _SMALL_WORK // self.structure.group_size(self.n_features))
+        while self._uses_blas_threads(n_rows):
+            n_rows //= 2
+        return n_rows
+
+    def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
+        """Add rows of one of the types of `taken_at_once`, in a single kernel call."""
+        self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
 
     @abstractmethod
     def _add_few(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.products import LEAST_ROWS
+from streamgda.rows.dtypes import row_type
 from streamgda.rows.sparse import CompressedRows
 
 NO_WEIGHTS = np.empty(0)
@@ -44,5 +45,5 @@ def byte_rows(X: np.ndarray, origin: int) -> tuple[np.ndarray, tuple[int, np.uin
     That is the size of a value in bytes, the bits that differ in its highest byte from an unsigned
     number, and the distance of an origin from the lowest value.
     """
-    lowest = int(np.iinfo(X.dtype).min)
+    lowest = row_type(X.dtype).limits[0]
     return X.view(np.uint8), (X.itemsize, np.uint8(128 if lowest else 0), origin - lowest)

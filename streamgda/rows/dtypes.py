@@ -30,11 +30,12 @@ class RowType:
 
     def reach(self, origin: int) -> int:
         """Return the largest distance of a value of this integer type from an origin."""
-        least, most = self._limits
+        least, most = self.limits
         return max(abs(least - origin), abs(most - origin))
 
     @cached_property
-    def _limits(self) -> tuple[int, int]:
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest value of this integer type."""
         limits = np.iinfo(self.dtype)
         return int(limits.min), int(limits.max)
 
@@ -53,7 +54,8 @@ _TYPES = {
 }
 _FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
 
-ORIGINS = frozenset(kind.origin for kind in _TYPES.values() if kind.origin is not None)
+INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.origin is not None)
+ORIGINS = frozenset(_TYPES[dtype].origin for dtype in INTEGERS)
 
 
 def row_type(dtype: np.dtype) -> RowType:
