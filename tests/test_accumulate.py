@@ -11,6 +11,7 @@ from frozen import NO_WEIGHTS, frozen
 from streamgda.kernels.accumulate import (
     LARGE,
     add_centred,
+    add_centred_squares,
     choose_pivots,
     first_rows,
     group_of_class,
@@ -272,6 +273,8 @@ def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
     read = frozen(X), y, frozen(weights), block_rows, count, np.empty(0), *state
     panels = np.full((FEW_ROWS + 2, X.shape[1]), np.nan)  # fewer rows than some blocks have
     with quiet():
+        if scatter.ndim == 2:
+            return add_centred_squares(*read, scatter)
         if "narrow" in structure:
             return add_centred_narrow(*read, scatter)
         return add_centred(*read, panels, scatter)

@@ -4,9 +4,9 @@ import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
-from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum
-from streamgda.kernels.products import add_gram, centre_rows
-from streamgda.kernels.sums import add_squares, count_rows
+from streamgda.kernels.merging import scalar_two_sum
+from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
+from streamgda.kernels.sums import count_rows
 
 # The squares of values below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -14,92 +14,138 @@ LARGE = 1e140
 
 @kernel
 def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, rows, scatter):
-    """Add rows to counts, means and scatters about the means; return False if not all are finite.
+    """Add rows to counts, means and scatter matrices; return False if not all are finite.
 
-    Each block is read twice, for its class means and for its scatter about them, and then merged.
-    The first block with a sum that is not finite ends the call, and is not added. `squares` are
-    the sums of the squared weights, or empty. `rows` is scratch space for centred rows, which
-    variances do not use.
+    Each block is read twice, for its class means and for its scatter about them. The first block
+    with a sum that is not finite ends the call, and is not added. `squares` are the sums of the
+    squared weights, or empty. `rows` is scratch space, see `empty_rows`.
+
+    This is one long function because each that a kernel calls takes long to compile.
     """
     n_classes, d = mean.shape
-    classes, group = np.empty(n_classes, np.intp), np.empty(n_classes, np.intp)
-    for k in range(n_classes):
-        classes[k] = k
-        group[k] = min(k, scatter.shape[0] - 1)
-    by_class, by_feature = np.empty((2, n_classes)), np.empty((3, n_classes, d))
-    number, weight = by_class[0], by_class[1]
-    high, low, gap = by_feature[0], by_feature[1], by_feature[2]
-    starts = np.empty(n_classes + 1, np.intp)
+    numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
+    starts, order = np.empty(n_classes, np.intp), np.empty(min(block_rows, X.shape[0]), np.intp)
+    width = d if rows.shape[0] > FEW_ROWS else 0
+    magnitude, features, product = np.empty(d), np.empty(d, np.intp), np.empty((width, width))
     for first in range(0, X.shape[0], block_rows):
-        x = X[first : first + block_rows]
-        labels, w = codes[first : first + block_rows], weights[first : first + block_rows]
-        order = np.empty(labels.shape[0], np.intp)
-        group_rows(labels, order, starts)
-        if not class_means(x, order, starts, w, count, mean, number, high, low):
+        last = min(first + block_rows, X.shape[0])
+        block = X, codes, weights, first, last
+        if not merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
             return False
-        merge_means(number, high, low, classes, count, mean, mean_low, gap, weight)
-        add_squared_weights(labels, w, squares)
-        if scatter.ndim == 3:
-            add_block(x, labels, order, w, high, low, starts, gap, weight, rows, scatter)
-        else:
-            add_squares(x, labels, w, high, low, group, scatter)
-            for k in range(n_classes):
-                if weight[k] > 0:
-                    add_outer(gap[k], weight[k], scatter[group[k]])
+        at = 0
+        for k in range(n_classes):
+            at += starts[k]
+            starts[k] = at - starts[k]
+        for r in range(first, last):
+            k = np.uint64(codes[r])
+            order[starts[k]] = r
+            starts[k] += 1  # in the end, one past the last row of the class
+        for g in range(scatter.shape[0]):
+            q, stop, k, last_class = 0, last - first, 0, n_classes
+            if scatter.shape[0] > 1:
+                q, stop, k, last_class = starts[g - 1] if g > 0 else 0, starts[g], g, g + 1
+            while q < stop or k < last_class:
+                n = 0
+                for j in range(d):
+                    magnitude[j] = 0.0
+                while n < rows.shape[0] and q < stop:
+                    r = np.uint64(order[q])  # unsigned: no check for negative indices
+                    c = np.uint64(codes[r])
+                    root = np.sqrt(weights[r]) if weights.shape[0] > 0 else 1.0
+                    for j in range(d):
+                        value = root * ((X[r, j] - vectors[0, c, j]) - vectors[1, c, j])
+                        rows[n, j] = value
+                        magnitude[j] += abs(value)
+                    n += 1
+                    q += 1
+                while q == stop and n < rows.shape[0] and k < last_class:
+                    for j in range(d if numbers[k] > 0 else 0):
+                        rows[n, j] = np.sqrt(numbers[k]) * vectors[2, k, j]
+                        magnitude[j] += abs(rows[n, j])
+                    n += numbers[k] > 0
+                    k += 1
+                if n > FEW_ROWS:
+                    add_gram(rows, n, magnitude, features, product, scatter[g])
+                elif n > 0:
+                    add_few(rows, n, scatter[g])
+    return True
+
+
+@kernel
+def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
+    """Add rows as `add_centred` does, to sums of squares, of each class or of all."""
+    n_classes, d = mean.shape
+    numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
+    starts = np.empty(n_classes, np.intp)
+    last_group = scatter.shape[0] - 1
+    for first in range(0, X.shape[0], block_rows):
+        last = min(first + block_rows, X.shape[0])
+        block = X, codes, weights, first, last
+        if not merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
+            return False
+        for r in range(first, last):
+            k = np.uint64(codes[r])
+            g = min(k, np.uint64(last_group))
+            w = weights[r] if weights.shape[0] > 0 else 1.0
+            for j in range(d):
+                t = (X[r, j] - vectors[0, k, j]) - vectors[1, k, j]
+                scatter[g, j] += w * (t * t)
+        for k in range(n_classes):
+            for j in range(d if numbers[k] > 0 else 0):
+                scatter[min(k, last_group), j] += numbers[k] * vectors[2, k, j] ** 2
     return True
 
 
 @inner_kernel
-def class_means(X, order, starts, weights, count, mean, number, high, low):
-    """Write the numbers of rows, or weights, of classes, and their means in two parts.
+def merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
+    """Merge counts and means with those of a block, by `merge_means`' formula.
 
+    `block` are all rows, their classes, their weights, and the first row and one past the last.
     The rows are summed about the class's mean so far, or its first row if it had none. About
-    either, the mean of a constant feature is exactly its value. Return False, with the work half
-    done, if a sum is not finite or too large to be squared.
+    either, the mean of a constant feature is exactly its value.
+
+    Two parts of the block's class means go to ``vectors[0]`` and ``vectors[1]``, their distances
+    from the means so far to ``vectors[2]``, with weights in `numbers`, and the numbers of rows to
+    `starts`. Return False, and change nothing else, if a sum is not finite or too large to be
+    squared.
     """
-    for k in range(number.shape[0]):
-        own = order[starts[k] : starts[k + 1]]
-        number[k] = own.shape[0]
-        if weights.shape[0] > 0:
-            number[k] = 0.0
-            for q in range(own.shape[0]):
-                number[k] += weights[own[q]]
-        pivot, sums = high[k], low[k]
-        for j in range(pivot.shape[0]):
-            sums[j] = pivot[j] = 0.0
-            if number[k] > 0:
-                pivot[j] = mean[k, j] if count[k] > 0 else X[own[0], j]
-        for q in range(own.shape[0]):
-            r = np.uint64(own[q])  # unsigned: no check for negative indices
-            w = weights[r] if weights.shape[0] > 0 else 1.0
-            for j in range(pivot.shape[0]):
-                sums[j] += w * (X[r, j] - pivot[j])
-    return means_of_sums(number, high, low)
-
-
-@inner_kernel
-def add_block(X, codes, order, weights, high, low, starts, gap, weight, rows, scatter):
-    """Add the products of centred rows, and of the gaps between means, to scatters."""
-    n_classes, d = gap.shape
-    per_class = scatter.shape[0] > 1
-    magnitude, features = np.empty(d), np.empty(d, np.intp)
-    for g in range(scatter.shape[0]):
-        r, last, k, last_class = 0, order.shape[0], 0, n_classes
-        if per_class:
-            r, last, k, last_class = starts[g], starts[g + 1], g, g + 1
-        while r < last or k < last_class:
-            own = order[r : min(r + rows.shape[0], last)]
-            centre_rows(X, codes, own, weights, high, low, rows, magnitude)
-            n = own.shape[0]
-            r += n
-            while n < rows.shape[0] and k < last_class:  # after the last row
-                if weight[k] > 0:
-                    for j in range(d):
-                        rows[n, j] = np.sqrt(weight[k]) * gap[k, j]
-                        magnitude[j] += abs(rows[n, j])
-                    n += 1
-                k += 1
-            add_gram(rows, n, magnitude, features, scatter[g])
+    X, codes, weights, first, last = block
+    n_classes, d = mean.shape
+    for k in range(n_classes):
+        numbers[k] = 0.0
+        starts[k] = 0
+    for r in range(first, last):
+        k = np.uint64(codes[r])
+        w = weights[r] if weights.shape[0] > 0 else 1.0
+        if starts[k] == 0:
+            for j in range(d):
+                vectors[0, k, j] = mean[k, j] if count[k] > 0 else X[r, j]
+                vectors[1, k, j] = 0.0
+        starts[k] += 1
+        numbers[k] += w
+        for j in range(d):
+            vectors[1, k, j] += w * (X[r, j] - vectors[0, k, j])
+    for k in range(n_classes):
+        n = numbers[k]
+        for j in range(d if n > 0 else 0):
+            reach = abs(vectors[1, k, j] / n) + abs(vectors[0, k, j])
+            if not (reach < LARGE and n * reach * reach < np.inf):  # NaN is not less
+                return False
+    add_squared_weights(codes[first:last], weights[first:last], squares)
+    for k in range(n_classes):
+        n, before = numbers[k], count[k]
+        if n > 0:
+            share = min(n, before) / (before + n)
+            numbers[k] = max(n, before) * share
+            for j in range(d):
+                pivot, part = vectors[0, k, j], vectors[1, k, j] / n
+                gap = part - mean_low[k, j]
+                low = part - gap * share if n > before else mean_low[k, j] + gap * share
+                mean[k, j], mean_low[k, j] = scalar_two_sum(pivot, low)
+                vectors[0, k, j], vectors[1, k, j] = scalar_two_sum(pivot, part)
+                vectors[2, k, j] = gap
+            count[k] = before + n
+    return True
 
 
 @inline_kernel

@@ -157,26 +157,40 @@ def add_lower(product, i, j, features, S):
                 row[np.uint64(places[b])] += values[b]
 
 
-@inner_kernel
-def add_gram(rows, n, magnitude, features, S):
-    """Add the products of the first `n` rows, which are overwritten, to the lower triangle."""
-    if n > FEW_ROWS:
-        active = squeeze(rows[:n], magnitude, features)
-        product = np.empty((active, active), rows.dtype)
-        gram(rows[:n, :active], 0.0, product)
-        add_lower(product, 0, 0, features, S)
-    elif n > 0:
-        for q in range(n, FEW_ROWS):
-            for j in range(rows.shape[1]):
-                rows[q, j] = 0
-        add_few(rows, S)
+@inline_kernel
+def add_gram(rows, n, magnitude, features, product, S):
+    """Add the products of the first `n` rows to the lower triangle of `S`.
+
+    The rows are overwritten, like `features` and `product`; see `squeeze` and `add_lower`.
+    """
+    active = 0
+    for j in range(magnitude.shape[0]):
+        features[active] = j
+        active += magnitude[j] != 0
+    if active < magnitude.shape[0]:
+        for q in range(n):
+            for a in range(active):
+                rows[q, a] = rows[q, np.uint64(features[a])]
+    gram(rows[:n, :active], 0.0, product[:active, :active])
+    for a in range(active):
+        i, first = features[a], features[0]
+        if i == first + a:
+            for b in range(a + 1):
+                S[i, first + b] += product[a, b]
+        else:
+            for b in range(a + 1):
+                S[i, np.uint64(features[b])] += product[a, b]
 
 
-@inner_kernel
-def add_few(vectors, S):
-    """Add the products of the first `FEW_ROWS` vectors to `S`, in one pass over it."""
-    a, b, c, d, e = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+@inline_kernel
+def add_few(rows, n, S):
+    """Add the products of the first `n` of at most `FEW_ROWS` rows to `S`, in one pass over it."""
+    for q in range(n, FEW_ROWS):
+        for j in range(rows.shape[1]):
+            rows[q, j] = 0.0
     for i in range(S.shape[0]):
-        row = S[i]
+        a, b, c, d, e = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
         for j in range(i + 1):
-            row[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]) + e[i] * e[j]
+            S[i, j] += (
+                (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + d * rows[3, j])
+            ) + e * rows[4, j]

@@ -11,8 +11,6 @@ import numpy as np
 from streamgda.errors import MergeError
 from streamgda.kernels import scoring
 
-NO_PANELS = np.empty((0, 1, 1, 1))  # for kernels that do not pack the rows
-
 
 @dataclass(frozen=True)
 class Structure(ABC):

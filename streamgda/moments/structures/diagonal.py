@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels import scoring
-from streamgda.kernels.accumulate import add_centred
+from streamgda.kernels.accumulate import add_centred_squares
 from streamgda.kernels.integer_scatter import add_integer_squares
 from streamgda.kernels.rounding import centre_squares
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares
 from streamgda.moments.parallel import add_in_parts
-from streamgda.moments.structures.base import NO_PANELS, Structure
+from streamgda.moments.structures.base import Structure
 from streamgda.rows.blocks import byte_rows
 from streamgda.rows.sparse import CompressedRows
 
@@ -69,7 +69,7 @@ class Diagonal(Structure):
         if type(X) is CompressedRows:
             finite = add_sparse_centred(*X.arrays, codes, weights, *state, scatter)
         else:
-            finite = add_centred(X, codes, weights, block_rows, *state, NO_PANELS, scatter)
+            finite = add_centred_squares(X, codes, weights, block_rows, *state, scatter)
         return finite
 
     def add_exact(
