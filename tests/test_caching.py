@@ -211,16 +211,16 @@ TOGETHER = """
 import json
 import numpy as np
 from streamgda.kernels import triangles
-used = triangles.mirror, triangles.clear_upper, triangles.select_features
+used = triangles.clear_upper, triangles.copy_symmetric
 print(flush=True)
 input()
 found = []
 for dtype in ("float64", "float32"):
     matrix = np.arange(12.0).reshape(1, 3, 4)[:, :, :3].astype(dtype)
     out = np.zeros_like(matrix)
-    triangles.select_features(matrix, np.arange(3), out)
+    triangles.copy_symmetric(matrix, np.arange(3), out)
     triangles.clear_upper(out[0])
-    triangles.mirror(out[0])
+    triangles.mirror(out)
     found.append(out.tolist())
 print(json.dumps([found, sum(sum(kernel.stats.cache_misses.values()) for kernel in used)]))
 """
@@ -338,7 +338,7 @@ print(len(warm), *compiled() - warm, sep="\\n")
 def test_nothing_is_compiled_after_warmup(types, kinds):
     code = USES.format(types=types, kinds=kinds)
     n_warm, *new = output(child(code, PYTHONWARNINGS="ignore")).splitlines()
-    assert int(n_warm) >= 8
+    assert int(n_warm) >= 5
     assert new == []
 
 

@@ -9,7 +9,14 @@ from frozen import frozen
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES, MAX_FEATURES, ROW_STEP
 from streamgda.models import scores
-from streamgda.moments.structures.packing import PackedRoots, Rounded, linear_scores
+from streamgda.moments.structures.packing import (
+    NO_LABELS,
+    NO_SCORES,
+    PackedRoots,
+    Rounded,
+    linear_scores,
+)
+from streamgda.rows.validity import all_finite
 
 BLOCK = scoring.BLOCK
 FLOATS = ["float32", "float64"]
@@ -132,7 +139,7 @@ FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several p
 def assert_labels(kernel, source, scores):
     """Check that labels alone are those of the largest scores, the first one of equals."""
     labels = np.full(scores.shape[1], -1)
-    kernel(*source, labels)
+    kernel(*source, NO_SCORES, labels)
     assert (labels == scores.argmax(axis=0)).all()
 
 
@@ -150,7 +157,7 @@ def test_narrow_matrix_scores(d, tied, dtype, small_panels):
             "float32" if dtype == "float32" and d > FLOAT64_FEATURES else "float64"
         )
         source = X, features, centres, typed, -0.5, offsets
-        scoring.narrow_matrix_scores(*source, out)
+        scoring.narrow_matrix_scores(*source, out, NO_LABELS)
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
         if typed.dtype == "float64":
             assert_labels(scoring.narrow_matrix_scores, source, out)
@@ -181,7 +188,7 @@ def test_diagonal_scores(d, tied, dtype, small_panels):
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
         out = np.full((3, n), np.nan)
         source = X, features, centres, precisions, -0.5, offsets
-        scoring.diagonal_scores(*source, out)
+        scoring.diagonal_scores(*source, out, NO_LABELS)
         gaps = X[:, features] - centres[:, None]
         assert (
             out == offsets[:, None] - 0.5 * np.einsum("knj,kj->kn", gaps**2, spread(precisions))
@@ -200,10 +207,10 @@ def spread(precisions):
 def test_all_finite(where, value, dtype):
     X = np.full((7, 5), np.finfo(dtype).max, dtype)
     X[3] = -X[3]
-    assert scoring.all_finite(frozen(X))
+    assert all_finite(frozen(X))
     X[where] = value
     with np.errstate(invalid="ignore"):
-        assert not scoring.all_finite(frozen(X))
+        assert not all_finite(frozen(X))
 
 
 # Far apart, equal, beyond the range of exp(), impossible for one class, impossible for all.
@@ -227,13 +234,13 @@ def test_largest():
 
 def test_exponentials():
     grid = np.concatenate([-np.geomspace(1e-300, 800, 1200), [0, -0.0, -np.inf, -1e300]])
-    scores = np.stack([grid, grid[::-1] / 3])
-    expected = np.where(scores >= -708, np.exp(scores), 0)
+    values = np.stack([grid, grid[::-1] / 3])
+    expected = np.where(values >= -708, np.exp(values), 0)
     total = np.full(grid.size, np.nan)
-    scoring.exponentials(scores, total)
-    np.testing.assert_allclose(scores, expected, rtol=2 * np.finfo(float).eps, atol=0)
-    assert (scores[:, expected[0] == 1] == 1)[0].all()
-    assert (total == scores[0] + scores[1]).all()
+    scores.exponentials(values, total)
+    np.testing.assert_allclose(values, expected, rtol=2 * np.finfo(float).eps, atol=0)
+    assert (values[:, expected[0] == 1] == 1)[0].all()
+    assert (total == values[0] + values[1]).all()
 
 
 def by_row(finish, *shape):
@@ -264,10 +271,10 @@ def test_posterior():
 def test_posteriors_of_more_rows_than_a_block():
     """Each like a single row."""
     rng = np.random.default_rng(2)
-    joint = rng.normal(scale=9, size=(4, 2 * scoring._EXP_BLOCK + 3))
+    joint = rng.normal(scale=9, size=(4, 2 * scores._EXP_BLOCK + 3))
     out, alone = np.full(joint.T.shape, np.nan), np.full((1, 4), np.nan)
-    scoring.posteriors(joint.copy(), out)
+    scores.posterior(joint.copy(), out)
     np.testing.assert_allclose(out, naive.posterior(joint.T), rtol=1e-9, atol=1e-300)
     for r in range(0, len(out), 50):
-        scoring.posteriors(np.ascontiguousarray(joint[:, r : r + 1]), alone)
+        scores.posterior(np.ascontiguousarray(joint[:, r : r + 1]), alone)
         assert (alone[0] == out[r]).all()

@@ -4,12 +4,14 @@ For few features, BLAS would spend more time on copies than on products. The mat
 `_SUMS` rows at a time, up to its diagonal, in LLVM's vector types.
 """
 
+from itertools import chain, product
+
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamgda.kernels.vectors import broadcast, fused_multiply_add, switch_call, vector_at
+from streamgda.kernels.vectors import broadcast, fused_multiply_add, vector_at
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
 MAX_FEATURES = 96  # for more, BLAS is as fast
@@ -40,22 +42,17 @@ def _triangle_squares_in_registers(typing, panel, W, out):
             for kind, argument in zip(signature.args, arguments, strict=True)
         )
         d, width = cgutils.unpack_tuple(builder, panel.shape)
-        # The first rows of the matrix are as many as make the rest a multiple of `_SUMS`.
-        first = builder.add(builder.urem(builder.sub(d, d.type(1)), d.type(_SUMS)), d.type(1))
-
-        def function(rows):
-            element = context.get_data_type(signature.args[0].dtype)
-            return _squares_function(builder.module, element, d.type, rows)
-
-        switch_call(builder, first, _SUMS, function, [panel.data, width, W.data, d, out.data])
+        element = context.get_data_type(signature.args[0].dtype)
+        function = _squares_function(builder.module, element, d.type)
+        builder.call(function, [panel.data, width, W.data, d, out.data])
         return context.get_dummy_value()
 
     return types.void(panel, W, out), generate
 
 
-def _squares_function(module, element, index, n_first):
-    """Return the function (panel, width, W, d, out) for `n_first` rows before those in fours."""
-    name = f"narrow_triangle_squares_{element}_{n_first}"
+def _squares_function(module, element, index):
+    """Return the function (panel, width, W, d, out)."""
+    name = f"narrow_triangle_squares_{element}"
     if name in module.globals:
         return module.globals[name]
     double, pointer = ir.DoubleType(), element.as_pointer()
@@ -71,11 +68,6 @@ def _squares_function(module, element, index, n_first):
     sums = [[cgutils.alloca_once(builder, vector) for _ in range(_VECTORS)] for _ in range(_SUMS)]
     squares = [cgutils.alloca_once(builder, wide) for _ in range(_VECTORS)]
 
-    def clear():
-        for row in sums:
-            for total in row:
-                builder.store(ir.Constant(vector, None), total)
-
     def add_products(j, first, rows):
         """Add ``W[first + i, j] * panel[j]`` to the sums of some rows i."""
         start = builder.gep(panel, [builder.add(builder.mul(j, width), r)])
@@ -89,12 +81,16 @@ def _squares_function(module, element, index, n_first):
                 total = fused_multiply_add(builder, w, x[v], builder.load(sums[i][v]))
                 builder.store(total, sums[i][v])
 
-    def add_triangle(first, n_rows):
-        """Add the products on and before the diagonal of some rows, and their squares."""
-        for j in range(n_rows):
-            add_products(builder.add(first, index(j)), first, range(j, n_rows))
-        for i in range(n_rows):
-            for v in range(_VECTORS):
+    def add_squares(first, last, n_rows):
+        """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
+        with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
+            for total in chain(*sums[:n_rows]):
+                builder.store(ir.Constant(vector, None), total)
+            with cgutils.for_range(builder, row, intp=index) as loop:
+                add_products(loop.index, row, range(n_rows))
+            for j in range(n_rows):  # up to the diagonal
+                add_products(builder.add(row, index(j)), row, range(j, n_rows))
+            for i, v in product(range(n_rows), range(_VECTORS)):
                 value = builder.load(sums[i][v])
                 if wide != vector:
                     value = builder.fpext(value, wide)
@@ -102,17 +98,12 @@ def _squares_function(module, element, index, n_first):
                 builder.store(total, squares[v])
 
     step = index(_VECTORS * vector.count)
+    n_single = builder.urem(d, index(_SUMS))
     with cgutils.for_range_slice(builder, index(0), width, step, index) as (r, _):
         for total in squares:
             builder.store(ir.Constant(wide, None), total)
-        clear()
-        add_triangle(index(0), n_first)
-        strips = cgutils.for_range_slice(builder, index(n_first), d, index(_SUMS), index)
-        with strips as (first, _):
-            clear()
-            with cgutils.for_range(builder, first, intp=index) as loop:
-                add_products(loop.index, first, range(_SUMS))
-            add_triangle(first, _SUMS)
+        add_squares(index(0), n_single, 1)
+        add_squares(n_single, d, _SUMS)
         for v in range(_VECTORS):
             place = vector_at(builder, builder.gep(out, [r]), v, wide)
             builder.store(builder.load(squares[v]), place, align=8)

@@ -189,79 +189,73 @@ def _pack_panel(X, features, start, panel):
     """Write feature ``features[j]`` of row ``start + r`` to ``panel[j, r]``."""
     last = X.shape[0] - 1
     for first in range(0, panel.shape[1], _ROW_GROUP):
-        for j in range(features.shape[0]):
+        for j in range(features.size):
+            x = panel[j]
             for r in range(first, first + _ROW_GROUP):
-                panel[j, r] = X[min(start + r, last), features[j]]
+                x[r] = X[min(start + r, last), features[j]]
 
 
 @inline_kernel
-def _empty_panel(X, features):
-    """Return an empty panel, whose width is a multiple of `ROW_STEP`."""
-    d = features.shape[0]
+def _panel_width(n_rows, d):
+    """Return the number of rows in a panel, a multiple of `ROW_STEP`."""
     most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // ROW_STEP)
-    return np.empty((d, ROW_STEP * min(most, (X.shape[0] + ROW_STEP - 1) // ROW_STEP)))
+    return ROW_STEP * min(most, (n_rows + ROW_STEP - 1) // ROW_STEP)
 
 
 @inline_kernel
-def _scale(distances, scale, offset, out):
-    """Write ``offset + scale * distance`` for as many distances as `out` has rows."""
-    for r in range(out.shape[0]):
-        out[r] = offset + scale * distances[r]
-
-
-@inline_kernel
-def _compare(distances, scale, offset, k, top, out):
-    """Write k for the rows whose score of class k exceeds those of all classes before it."""
-    if k == 0:
-        top[:] = -np.inf
-        out[:] = 0
-    for r in range(out.shape[0]):
-        score = offset + scale * distances[r]
-        out[r] = k if score > top[r] else out[r]
-        top[r] = max(top[r], score)
+def _write_scores(distances, scale, offset, k, start, n, top, scores, labels):
+    """Write ``offset + scale * distance``, or k where no class before has so large a score."""
+    if scores.size > 0:
+        out = scores[k, start:]
+        for r in range(n):
+            out[r] = offset + scale * distances[r]
+    else:
+        out = labels[start : start + n]
+        if k == 0:
+            for r in range(out.size):
+                top[r], out[r] = -np.inf, 0
+        for r in range(out.size):
+            score = offset + scale * distances[r]
+            out[r] = k if score > top[r] else out[r]
+            top[r] = max(top[r], score)
 
 
 @fast_kernel
-def diagonal_scores(X, features, centres, precisions, scale, offsets, out):
-    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2`` to ``out[k, r]``.
+def diagonal_scores(X, features, centres, precisions, scale, offsets, scores, labels):
+    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2`` to ``[k, r]``.
 
-    If `out` has one dimension, write the class with the largest of these instead, and the first
+    If `scores` is empty, write the class with the largest of these to `labels` instead, the first
     one of equals. x holds the given features of a row of `X`, as float64. A single row of
     precisions serves all centres.
     """
-    panel = _empty_panel(X, features)
-    d, width = panel.shape
-    distances, top = np.empty(width), np.empty(width)
+    d, width = features.size, _panel_width(X.shape[0], features.size)
+    panel, distances, top = np.empty((d, width)), np.empty(width), np.empty(width)
     for start in range(0, X.shape[0], width):
+        n = min(width, X.shape[0] - start)
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             g = min(k, precisions.shape[0] - 1)
-            distances[:] = 0.0
+            for r in range(width):
+                distances[r] = 0.0
             for j in range(d):
-                x = panel[j]
-                centre = centres[k, j]
-                precision = precisions[g, j]
+                x, centre, precision = panel[j], centres[k, j], precisions[g, j]
                 for r in range(width):
                     t = x[r] - centre
                     distances[r] += precision * (t * t)
-            if out.ndim == 2:
-                _scale(distances, scale, offsets[k], out[k, start : start + width])
-            else:
-                _compare(distances, scale, offsets[k], k, top, out[start : start + width])
+            _write_scores(distances, scale, offsets[k], k, start, n, top, scores, labels)
 
 
 @fast_kernel
-def narrow_matrix_scores(X, features, centres, roots, scale, offsets, out):
-    """Compute `matrix_scores` of few features; `out` may have one dimension.
+def narrow_matrix_scores(X, features, centres, roots, scale, offsets, scores, labels):
+    """Compute `matrix_scores` of few features, or labels, as `diagonal_scores` does.
 
-    It is treated as in `diagonal_scores`. There are at most `narrow_distances.MAX_FEATURES`
-    features.
+    There are at most `narrow_distances.MAX_FEATURES` features.
     """
-    panel = _empty_panel(X, features)
-    d, width = panel.shape
+    d, width = features.size, _panel_width(X.shape[0], features.size)
+    panel, distances, top = np.empty((d, width)), np.empty(width), np.empty(width)
     centred = np.empty((d, width), roots.dtype)
-    distances, top = np.empty(width), np.empty(width)
     for start in range(0, X.shape[0], width):
+        n = min(width, X.shape[0] - start)
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             for j in range(d):
@@ -269,32 +263,20 @@ def narrow_matrix_scores(X, features, centres, roots, scale, offsets, out):
                 for r in range(width):
                     t[r] = x[r] - centre
             narrow_triangle_squares(centred, roots[min(k, roots.shape[0] - 1)], distances)
-            if out.ndim == 2:
-                _scale(distances, scale, offsets[k], out[k, start : start + width])
-            else:
-                _compare(distances, scale, offsets[k], k, top, out[start : start + width])
-
-
-@fast_kernel
-def all_finite(X):
-    """Return True if all values of a C-contiguous array of floats are finite."""
-    values = X.reshape(-1)
-    check = 0.0
-    for i in range(values.size):
-        check += values[i] * 0.0
-    return check == 0.0
+            _write_scores(distances, scale, offsets[k], k, start, n, top, scores, labels)
 
 
 @kernel
-def largest(scores, out):
+def largest(scores, labels):
     """Write the class of the largest score of each row, the first one of equals."""
-    top = scores[0].copy()
-    out[:] = 0
+    for r in range(labels.size):
+        labels[r] = 0
+    best = scores[0].copy()
     for k in range(1, scores.shape[0]):
-        row = scores[k]
-        for r in range(out.shape[0]):
-            out[r] = k if row[r] > top[r] else out[r]
-            top[r] = max(top[r], row[r])
+        x = scores[k]
+        for r in range(labels.size):
+            labels[r] = k if x[r] > best[r] else labels[r]
+            best[r] = x[r] if x[r] > best[r] else best[r]
 
 
 _LOG2_E = 1 / np.log(2)
@@ -305,73 +287,36 @@ _LEAST = -708.0  # exp of anything less is not a normal number
 FAR = -_LEAST  # scores that are further below the largest have probability zero
 # Adding this to n leaves n + 1023, the exponent of 2^n, in the last bits.
 _TO_BITS = 1.5 * 2.0**52 + 1023
-_EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes
 
 
-@inline_kernel
-def _exponentials(x, powers, total):
-    """Write ``exp(x)`` in place, for x <= 0, and add it to `total`; `powers` is scratch space.
+@contracting_kernel
+def exponentials(scores, total, powers, bits):
+    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and its sum over k to ``total[r]``.
 
     The result is accurate to two units in the last place, and zero below -708. The function is
     written out so that the compiler vectorises it: ``x = n ln 2 + t``, with ``exp(t)`` from its
-    Taylor series, in groups of four terms that do not depend on each other.
+    Taylor series, in groups of four terms that do not depend on each other. `powers` is scratch
+    space, and `bits` are the same bytes as integers.
     """
-    bits = powers.view(np.int64)
     c = _TAYLOR
-    for r in range(x.size):
-        t = max(x[r], _LEAST)
-        powers[r] = t * _LOG2_E + _TO_BITS
-        n = powers[r] - _TO_BITS
-        t = (t - n * _LN2[0]) - n * _LN2[1]
-        t2 = t * t
-        t4 = t2 * t2
-        s = c[12] + c[13] * t
-        s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
-        s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
-        s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
-        x[r] = s if x[r] >= _LEAST else 0.0
-    for r in range(x.size):
-        bits[r] <<= 52  # n + 1023 becomes the exponent
-    for r in range(x.size):
-        x[r] *= powers[r]
-        total[r] += x[r]
-
-
-@contracting_kernel
-def exponentials(scores, out):
-    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and its sum over k to ``out[r]``."""
-    powers = np.empty(_EXP_BLOCK)
-    out[:] = 0.0
-    for first in range(0, out.size, _EXP_BLOCK):
-        rows = slice(first, min(first + _EXP_BLOCK, out.size))
+    for first in range(0, total.size, powers.size):
+        sums = total[first : first + powers.size]
         for k in range(scores.shape[0]):
-            _exponentials(scores[k, rows], powers, out[rows])
-
-
-@contracting_kernel
-def posteriors(scores, out):
-    """Write ``exp(scores[k, r])`` divided by its sum over k to ``out[r, k]``; overwrite `scores`.
-
-    A row whose scores are all -inf gets equal probabilities.
-    """
-    top, total, powers = np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK), np.empty(_EXP_BLOCK)
-    for first in range(0, out.shape[0], _EXP_BLOCK):
-        rows = slice(first, min(first + _EXP_BLOCK, out.shape[0]))
-        top[:] = -np.inf
-        total[:] = 0.0
-        for k in range(out.shape[1]):
-            x = scores[k, rows]
-            for r in range(x.size):
-                top[r] = max(top[r], x[r])
-        for k in range(out.shape[1]):
-            x = scores[k, rows]
-            for r in range(x.size):
-                x[r] = x[r] - top[r] if top[r] > -np.inf else 0.0
-            _exponentials(x, powers, total)
-        for k in range(out.shape[1]):
-            x = scores[k, rows]
-            for r in range(x.size):
-                x[r] /= total[r]
-        for r in range(rows.start, rows.stop):
-            for k in range(out.shape[1]):
-                out[r, k] = scores[k, r]
+            x = scores[k, first:]
+            for r in range(sums.size):
+                t = x[r] if x[r] > _LEAST else _LEAST
+                powers[r] = t * _LOG2_E + _TO_BITS
+                n = powers[r] - _TO_BITS
+                t = (t - n * _LN2[0]) - n * _LN2[1]
+                t2 = t * t
+                t4 = t2 * t2
+                s = c[12] + c[13] * t
+                s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
+                s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
+                s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
+                x[r] = s if x[r] >= _LEAST else 0.0
+            for r in range(sums.size):
+                bits[r] <<= 52  # n + 1023 becomes the exponent
+            for r in range(sums.size):
+                x[r] *= powers[r]
+                sums[r] = x[r] if k == 0 else sums[r] + x[r]

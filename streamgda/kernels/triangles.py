@@ -4,18 +4,28 @@ import numpy as np
 
 from streamgda.kernels import kernel
 
-_BLOCK = 32  # rows and columns that are mirrored together, within the first cache
+_BLOCK = 32  # rows and columns that are copied together, within the first cache
 
 
 @kernel
-def mirror(matrix):
-    """Copy the lower triangle of a square matrix to its upper one."""
-    d = matrix.shape[0]
-    for i_block in range(0, d, _BLOCK):
-        for j_block in range(0, i_block + 1, _BLOCK):
-            for i in range(i_block, min(i_block + _BLOCK, d)):
-                for j in range(j_block, min(j_block + _BLOCK, i)):
-                    matrix[j, i] = matrix[i, j]
+def copy_symmetric(matrices, features, out):
+    """Write the rows and columns of some features, given in rising order, of symmetric matrices.
+
+    Only the lower triangles of `matrices` are read. `out` may be the same array.
+    """
+    d = features.size
+    for g in range(out.shape[0]):
+        for i_block in range(0, d, _BLOCK):
+            for j_block in range(0, i_block + 1, _BLOCK):
+                for i in range(i_block, min(i_block + _BLOCK, d)):
+                    row = matrices[g, features[i]]
+                    for j in range(j_block, min(j_block + _BLOCK, i + 1)):
+                        out[g, i, j] = out[g, j, i] = row[features[j]]
+
+
+def mirror(matrices):
+    """Copy the lower triangles of square matrices to the upper ones."""
+    copy_symmetric(matrices, np.arange(matrices.shape[-1]), matrices)
 
 
 @kernel
@@ -25,35 +35,6 @@ def clear_upper(matrix):
     for i in range(d):
         for j in range(i + 1, d):
             matrix[i, j] = 0.0
-
-
-@kernel
-def product_of_norms(lower):
-    """Return the product of the 1-norm and the infinity norm of a lower triangle."""
-    columns, most = np.zeros(lower.shape[0]), 0.0
-    for i in range(lower.shape[0]):
-        row = 0.0
-        for j in range(i + 1):
-            size = abs(lower[i, j])
-            row += size
-            columns[j] += size
-        most = max(most, row)
-    return most * columns.max()
-
-
-@kernel
-def select_features(matrices, features, out):
-    """Write the rows and columns of some features, given in rising order, of symmetric matrices.
-
-    Only the lower triangles of `matrices` are read.
-    """
-    for g in range(out.shape[0]):
-        selected = out[g]
-        for i in range(features.shape[0]):
-            row, own = matrices[g, features[i]], selected[i]
-            for j in range(i + 1):
-                own[j] = row[features[j]]
-        mirror(selected)
 
 
 @kernel

@@ -20,6 +20,7 @@ from streamgda.models.scores import (
     checked_names,
     copied,
     difference,
+    exponentials,
     labelled,
     log_posterior,
     log_sum_exp,
@@ -144,7 +145,7 @@ class Model(Saved):
         scores = self._relative_scores(self._read(X, 0))
         of_truth, total = np.empty((2, truth.size))
         right = compare_with_truth(scores, truth, weights, of_truth)
-        scoring.exponentials(scores, total)
+        exponentials(scores, total)
         with np.errstate(invalid="ignore"):
             return right, float(weights @ (of_truth - np.log(total)))
 

@@ -24,7 +24,7 @@ from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import refuse_not_finite
+from streamgda.rows.validity import all_finite, refuse_not_finite
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
@@ -265,7 +265,7 @@ class GaussianModel(Model):
                 refuse_not_finite(X, first_row)
             return as_rows(X, _FLOAT64)
         rows = as_rows(X, row_type(X.dtype).dtype)
-        if rows.dtype.kind == "f" and not scoring.all_finite(rows):
+        if rows.dtype.kind == "f" and not all_finite(rows):
             refuse_not_finite(rows, first_row)
         return rows
 

@@ -24,6 +24,7 @@ from streamgda.runtime import threads
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
 _FEW_PRODUCTS = 1 << 18
+_EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
@@ -112,9 +113,18 @@ def difference(scores: np.ndarray, out: np.ndarray) -> None:
     np.subtract(scores[-1], scores[0], out=out)
 
 
+def exponentials(scores: np.ndarray, total: np.ndarray) -> None:
+    """Replace scores of at most zero by their exponentials, and write their sums over classes."""
+    powers = np.empty(_EXP_BLOCK)
+    scoring.exponentials(scores, total, powers, powers.view(np.int64))
+
+
 def posterior(scores: np.ndarray, out: np.ndarray) -> None:
     """Write probabilities."""
-    scoring.posteriors(scores, out)
+    _subtract_largest(scores)
+    total = np.empty(out.shape[0])
+    exponentials(scores, total)
+    np.divide(scores, total, out=out.T)
 
 
 def _subtract_largest(scores: np.ndarray) -> np.ndarray:
@@ -130,13 +140,13 @@ def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
     """Write logarithms of probabilities, exact even where these are rounded to zero."""
     _subtract_largest(scores)
     total = np.empty(out.shape[0])
-    scoring.exponentials(scores.copy(), total)
+    exponentials(scores.copy(), total)
     np.subtract(scores, np.log(total), out=out.T)
 
 
 def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
     """Write the logarithm of the sum over the classes."""
     top = _subtract_largest(scores)
-    scoring.exponentials(scores, out)
+    exponentials(scores, out)
     np.log(out, out=out)
     out += top

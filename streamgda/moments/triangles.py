@@ -10,6 +10,5 @@ from streamgda.kernels.triangles import mirror
 def symmetric(lower: np.ndarray) -> np.ndarray:
     """Return the matrices whose lower triangles are given, shape (..., d, d)."""
     full = np.array(lower, order="C")
-    for matrix in full.reshape(-1, *full.shape[-2:]):
-        mirror(matrix)
+    mirror(full.reshape(-1, *full.shape[-2:]))
     return full

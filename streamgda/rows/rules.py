@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.kernels.scoring import all_finite
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
 from streamgda.rows.dtypes import row_type
@@ -22,7 +21,7 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.masked import REMEDY, is_masked, unmasked
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import as_weights
+from streamgda.rows.validity import all_finite, as_weights
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
 # Actions on invalid rows that a function takes.

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dlantr, dpstrf
 
-from streamgda.kernels.triangles import (
-    clear_upper,
-    product_of_norms,
-    remove_directions,
-)
+from streamgda.kernels.triangles import clear_upper, remove_directions
 from streamgda.runtime import lapack
 
 
@@ -40,7 +36,8 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         lapack.invert_lower(covariance)
         # The 2-norm of the inverse W'W is at most |W|_1 |W|_inf; eigenvalues are only computed
         # where that leaves a doubt.
-        bound = 1 / product_of_norms(covariance)
+        upper = covariance.T  # as LAPACK reads it, column by column
+        bound = 1 / (dlantr("1", upper, uplo="U") * dlantr("I", upper, uplo="U"))
     if not bound > tol**2:
         correlation = _symmetric(covariance, variances)
         if not np.isfinite(correlation).all():  # beyond float64

@@ -14,6 +14,7 @@ from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures.base import Structure
+from streamgda.moments.structures.packing import NO_LABELS, NO_SCORES
 from streamgda.rows.blocks import byte_rows
 from streamgda.rows.sparse import CompressedRows
 
@@ -184,9 +185,9 @@ class Diagonal(Structure):
         margin: float = np.inf,
     ) -> np.ndarray:
         out = np.empty((offsets.size, X.shape[0]))
-        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, out)
+        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, out, NO_LABELS)
         return out
 
     def closest(self, *arguments: Any, out: np.ndarray) -> None:
         packed, X, features, centres, scale, offsets = arguments
-        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, out)
+        scoring.diagonal_scores(X, features, centres, packed, scale, offsets, NO_SCORES, out)

@@ -18,15 +18,22 @@ from streamgda.kernels.accumulate_narrow import (
 from streamgda.kernels.integer_scatter import add_integers, add_totals
 from streamgda.kernels.products import empty_rows
 from streamgda.kernels.rounding import centre_scatter
-from streamgda.kernels.triangles import mirror, select_features
+from streamgda.kernels.triangles import copy_symmetric, mirror
 from streamgda.moments.integer_parallel import add_integer_scatter
 from streamgda.moments.parallel import add_in_parts, triangle_ranges
 from streamgda.moments.scatter import add_scatter
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import Structure
-from streamgda.moments.structures.packing import PackedRoots, Rounded, in_row_type
+from streamgda.moments.structures.packing import (
+    NO_LABELS,
+    NO_SCORES,
+    PackedRoots,
+    Rounded,
+    in_row_type,
+)
 from streamgda.moments.triangles import symmetric
 from streamgda.rows.blocks import byte_rows
+from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
 
 _FLOAT64 = np.dtype(np.float64)
@@ -151,13 +158,12 @@ class Matrix(Structure):
         threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
 
     def complete(self, values: np.ndarray) -> None:
-        for matrix in values:
-            mirror(matrix)
+        mirror(values)
 
     # --- covariances and their roots ----------------------------------------------------------
 
     def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
-        select_features(scatter, features, out)
+        copy_symmetric(scatter, features, out)
 
     def unit(self, n_features: int) -> Any:
         return np.eye(n_features)
@@ -235,18 +241,25 @@ class Matrix(Structure):
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             out = np.empty((offsets.size, rows.shape[0]))
             narrow = features, centres, packed[dtype], scale, offsets
-            scoring.narrow_matrix_scores(rows, *narrow, out)
+            scoring.narrow_matrix_scores(rows, *narrow, out, NO_LABELS)
             return out
 
-        if features.size > narrow_distances.FLOAT64_FEATURES:
-            return in_row_type(scores_of, X, offsets)
-        return scores_of(X, _FLOAT64)
+        if _floating(X, features) == _FLOAT64:
+            return scores_of(X, _FLOAT64)
+        return in_row_type(scores_of, X, offsets)
 
     def closest(self, *arguments: Any, out: np.ndarray) -> None:
         packed, X, features, *others = arguments
-        if features.size > narrow_distances.FLOAT64_FEATURES:
+        if isinstance(packed, PackedRoots) or _floating(X, features) != _FLOAT64:
             super().closest(*arguments, out=out)
         else:
             centres, scale, offsets = others
-            roots = packed[_FLOAT64]
-            scoring.narrow_matrix_scores(X, features, centres, roots, scale, offsets, out)
+            narrow = features, centres, packed[_FLOAT64], scale, offsets
+            scoring.narrow_matrix_scores(X, *narrow, NO_SCORES, out)
+
+
+def _floating(X: np.ndarray, features: np.ndarray) -> np.dtype:
+    """Return the type in which rows are multiplied."""
+    if features.size <= narrow_distances.FLOAT64_FEATURES:
+        return _FLOAT64
+    return row_type(X.dtype).floating

@@ -8,8 +8,12 @@ import numpy as np
 
 from streamgda.kernels import scoring
 from streamgda.rows.dtypes import row_type
+from streamgda.rows.validity import all_finite
 
 _FLOAT64 = np.dtype(np.float64)
+
+# Handed to kernels that write either scores or labels, in place of the others.
+NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
 
 
 class Rounded(dict[np.dtype, np.ndarray]):
@@ -45,7 +49,7 @@ def in_row_type(
     """
     dtype = row_type(X.dtype).floating
     out = scores_of(X, dtype)
-    if dtype != _FLOAT64 and not scoring.all_finite(out):
+    if dtype != _FLOAT64 and not all_finite(out):
         beyond = ~np.isfinite(out[np.isfinite(offsets)]).all(axis=0)
         if beyond.any():
             out[:, beyond] = scores_of(X[beyond].astype(_FLOAT64), _FLOAT64)
