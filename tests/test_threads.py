@@ -6,9 +6,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numba
 import pytest
+from interruptions import interrupted_at
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda.runtime import threads
@@ -283,7 +285,7 @@ def test_serial_blas_leaves_our_own_threads_alone():
     assert blas_threads() == before
 
 
-def test_overlapping_serial_blas_is_undone():
+def test_serial_blas_lasts_as_long_as_any_thread_needs_it():
     inside, leave = threading.Event(), threading.Event()
 
     def other():
@@ -291,15 +293,39 @@ def test_overlapping_serial_blas_is_undone():
             inside.set()
             leave.wait(30)
 
-    with threadpool_limits(2):
+    with threadpool_limits(2):  # by this thread, and the other one undoes ours
+        allowed = threads.n_threads()
         thread = threading.Thread(target=other)
         with threads.serial_blas():
             thread.start()
             assert inside.wait(30)
             assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        assert threads.n_threads() == allowed
         leave.set()
         thread.join()
         assert blas_threads() == {2}
+
+
+def test_another_thread_limits_blas_though_the_first_has_set_its_threads():
+    with threadpool_limits(2), ThreadPoolExecutor(1) as other:
+        assert other.submit(threads.call_serial_blas, blas_threads).result() == {1}
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_serial_blas_is_undone_wherever_an_exception_from_outside_arrives(used):
+    def call():
+        threads.call_serial_blas(abs, -1)
+
+    number = 0
+    with threadpool_limits(2), threads.serial_blas() if used else nullcontext():
+        before = blas_threads()
+        while interrupted_at(number, call):
+            assert blas_threads() == before
+            number += 1
+        assert number > 20
+    assert not threads._blas_users
 
 
 def test_serial_blas_is_undone_by_an_error():

@@ -177,13 +177,14 @@ def sample(
     unit = as_source(X).shard  # whole chunks or shards are written once
     entropy = random.randint(0, 1 << 32, 4, np.uint64).tolist()
     step = -(-slab_rows // unit) * unit
-    with (
-        threads.serial_blas(),  # more threads would change its bits
-        closing(sampler.draw(n_rows, entropy, codes, step)) as slabs,
-    ):
-        for start, rows, drawn in slabs:
-            X[start : start + len(rows)] = rows
-            y[start : start + len(rows)] = sampler.classes[drawn]
+
+    def draw() -> None:
+        with closing(sampler.draw(n_rows, entropy, codes, step)) as slabs:
+            for start, rows, drawn in slabs:
+                X[start : start + len(rows)] = rows
+                y[start : start + len(rows)] = sampler.classes[drawn]
+
+    threads.call_serial_blas(draw)  # more threads would change its bits
     return X, y
 
 

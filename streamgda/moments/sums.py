@@ -7,7 +7,8 @@ Rows are read in two passes: sums per class first, then squares or products abou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import closing, nullcontext
+from contextlib import closing
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -207,11 +208,12 @@ class Sums(ABC):
         few = n <= block_rows and self._is_little(n, d)
         if few or type(X) is CompressedRows:
             rows = as_rows(X, dtype)
-            with threads.serial_blas() if self._uses_blas_threads(n) else nullcontext():
-                if held and not self._changes_at_once(dtype, weights):
-                    uninterrupted(self._add_few, rows, codes, weights, block_rows)
-                else:
-                    self._add_few(rows, codes, weights, block_rows)
+            add: Any = self._add_few
+            if held and not self._changes_at_once(dtype, weights):
+                add = partial(uninterrupted, add)
+            if self._uses_blas_threads(n):
+                add = partial(threads.call_serial_blas, add)
+            add(rows, codes, weights, block_rows)
             return self
         if not self.small:
             uninterrupted(self._add_many, X, codes, weights)

@@ -18,13 +18,12 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
-from streamgda.runtime.interruption import results, undone, uninterrupted
+from streamgda.runtime.interruption import results, uninterrupted
 
 Result = TypeVar("Result")
 
-# Context variables, because calls on other threads get those of the caller.
+# A context variable, because calls on other threads get that of the caller.
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
-_blas_limit: ContextVar[int | None] = ContextVar("blas_limit", default=None)  # see `serial_blas`
 
 
 def n_threads() -> int:
@@ -38,16 +37,76 @@ def n_threads() -> int:
     return max(1, allowed if limit is None else min(allowed, limit))
 
 
+class _BlasUser:
+    """A user of BLAS who needs it to use one thread per call, until it is done."""
+
+    done = False
+
+
+_blas_lock = threading.Lock()
+_blas_users: list[_BlasUser] = []
+_blas_before: list[int | None] | None = None  # threads of the libraries; None without a limit
+
+
 @contextmanager
 def serial_blas() -> Iterator[None]:
     """Limit BLAS and LAPACK to one thread per call inside the ``with`` block; `run` is not limited.
 
-    The number of the libraries' threads is a setting of the whole process. If blocks of several
-    threads overlap, ``threadpoolctl`` lets the first of them set and restore it.
+    The number of the libraries' threads is a setting of the whole process. It is restored when no
+    block, on any thread, needs the limit any more. This is for code that exceptions from outside do
+    not reach (see `runtime.interruption`): one that arrives on the way into the block or out of it
+    would leave the limit until the next block ends. Other code calls `call_serial_blas`.
     """
-    allowed = _blas_threads()
-    with _blas().limit(limits=1), _set(_blas_limit, allowed):
+    user = _BlasUser()
+    try:
+        _settle_blas(user)
         yield
+    finally:
+        user.done = True
+        _settle_blas()
+
+
+def call_serial_blas(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function within `serial_blas`; no interruption leaves the limit behind."""
+    user = _BlasUser()
+    try:
+        _settle_blas(user)
+        result = function(*arguments)
+    finally:
+        user.done = True  # without a call, before which another exception could be raised
+        try:
+            _settle_blas()
+        except BaseException:
+            _settle_blas()
+            raise
+    return result
+
+
+def _settle_blas(*users: _BlasUser) -> None:
+    """Limit BLAS to one thread if these or other users need that; otherwise undo the limit.
+
+    Interrupted half-way, it is complete after another call.
+    """
+    global _blas_users, _blas_before  # noqa: PLW0603
+    with _blas_lock:
+        _blas_users = [user for user in (*_blas_users, *users) if not user.done]
+        libraries = _blas().lib_controllers
+        if _blas_before is None and _blas_users:
+            _blas_before = [library.num_threads for library in libraries]
+        for library, before in zip(libraries, _blas_before or (), strict=False):
+            wanted = 1 if _blas_users else before
+            if wanted and library.num_threads != wanted:
+                _set_blas_threads(library, wanted)
+        if not _blas_users:
+            _blas_before = None
+
+
+def _set_blas_threads(library: Any, n: int) -> None:
+    # Of OpenBLAS, threadpoolctl lets only the first thread that asked change the number.
+    release = getattr(library, "clear_controlling_thread", lambda **_: None)
+    release(force=True)
+    library.set_num_threads(n)
+    release(force=True)
 
 
 @cache
@@ -56,10 +115,9 @@ def _blas() -> ThreadpoolController:
 
 
 def _blas_threads() -> int:
-    allowed = _blas_limit.get()
-    if allowed is not None:
-        return allowed
-    numbers = [library.num_threads for library in _blas().lib_controllers]
+    numbers = _blas_before  # of the libraries without our limit
+    if numbers is None:
+        numbers = [library.num_threads for library in _blas().lib_controllers]
     return min((n for n in numbers if n), default=_cores())
 
 
@@ -83,13 +141,8 @@ def _set(variable: ContextVar[int | None], value: int) -> Iterator[None]:
 def run_serial_blas(
     function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
 ) -> list[Result]:
-    """Call `run` within `serial_blas`, whose limit no interruption leaves behind."""
-
-    def limited() -> list[Result]:
-        with serial_blas():
-            return run(function, calls)
-
-    return undone(limited)
+    """Call `run` within `serial_blas`; no interruption leaves the limit behind."""
+    return call_serial_blas(run, function, calls)
 
 
 def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
@@ -215,10 +268,11 @@ def _executor() -> _Pool:
         return _pool
 
 
-def _forget_pool() -> None:
-    global _pool, _lock
+def _forget_threads() -> None:
+    global _pool, _lock, _blas_users, _blas_lock
     _pool, _lock = None, threading.Lock()
+    _blas_users, _blas_lock = [], threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_forget_threads)
