@@ -92,7 +92,7 @@ def assert_close(a, b, rtol=1e-10):
 PIECES = {
     "_SMALL_STATE": 0,
     "_SMALL_WORK": 0,
-    "_WINDOW_BYTES": 1,
+    "WINDOW_BYTES": 1,
     "_PART_ELEMENTS": 1,
     "_PANEL_BYTES": 1,
     "_BATCH_BYTES": 1,
@@ -106,9 +106,9 @@ PATHS = {
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
     "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
     "large": ALWAYS_LARGE,
-    "large in windows": ALWAYS_LARGE | {"_WINDOW_BYTES": 1},
+    "large in windows": ALWAYS_LARGE | {"WINDOW_BYTES": 1},
     "large in parts": ALWAYS_LARGE | {"_PART_ELEMENTS": 1},
-    "large in batches": PIECES | {"_WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
+    "large in batches": PIECES | {"WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
     "large in tiles": ALWAYS_LARGE | TILES,
     "large in pieces": PIECES | TILES,
 }

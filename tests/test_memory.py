@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
+from streamgda.moments import planned_bytes, planned_scratch
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_source
-from streamgda.runtime import memory
+from streamgda.runtime import memory, threads
 from streamgda.runtime.memory import readable
 
 MB = 10**6
@@ -107,6 +109,31 @@ def test_moments_and_models_are_part_of_the_budget(covariance_type):
         with pytest.raises(MemoryBudgetError):
             slab_of(X, y, states * state, covariance_type, model)
         assert slab_of(X, y, 2 * states * state + 20 * MB, covariance_type, model) == 400
+
+
+def test_scratch_space_grows_with_threads_and_features(monkeypatch):
+    X = Stored((10**6, 256), (1000, 256))
+    slabs = {}
+    for n in (2, 64):
+        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
+        slabs[n] = slab_of(X, allowed=600 * MB, structure="diag")
+        assert planned_scratch(ClassMoments("full"), 10**5) > 10**5 * 8 * 992 * 3 // 2
+    assert slabs[64] < slabs[2]
+
+
+def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
+    use_threads(8)
+    n, d = 1 << 17, 256
+    X, y, w = np.ones((n, d), np.uint8), np.arange(n) % 3, np.full(n, 0.5)  # is summed as float64
+    moments = ClassMoments("diag").update(X[:9], y[:9], w[:9])
+    tracemalloc.start()
+    try:
+        moments.update(X, y, w)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    held = planned_bytes(moments, 3, d)[1] + 2 * 64 * n  # and codes, copies of weights and so on
+    assert 16 * 2**20 < peak < held + planned_scratch(moments, d)
 
 
 def test_scores_are_part_of_the_budget():

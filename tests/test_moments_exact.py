@@ -22,7 +22,7 @@ PATHS = {
     "large in pieces": {
         "_SMALL_STATE": 0,
         "_SMALL_WORK": 0,
-        "_WINDOW_BYTES": 1,
+        "WINDOW_BYTES": 1,
         "_PART_ELEMENTS": 1,
         "_PANEL_BYTES": 1,
     },

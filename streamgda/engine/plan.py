@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import MemoryBudgetError
-from streamgda.moments import Moments, planned_bytes
+from streamgda.models import scores
+from streamgda.moments import Moments, planned_bytes, planned_scratch
 from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
@@ -28,7 +29,7 @@ _COPIED_BYTES = 1 << 26  # of an array in memory: smaller ones are transformed a
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
 _MOST_ALIGNED = 2  # times the best slab: larger ones are not aligned with chunks of scores
 _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
-_SCRATCH_BYTES = 3 << 25  # what the kernels pack, group and cast at a time, at most
+_SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if threads and rows are few
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
@@ -55,6 +56,7 @@ def plan_rows(
     out_rows: int = 1,
     copies: int = 0,
     least: int = 0,
+    scratch: int | None = None,
 ) -> Slabs:
     """Cut rows into slabs such that all data in flight stays within the budget.
 
@@ -78,12 +80,16 @@ def plan_rows(
         Number of copies of the slab being processed.
     least : int
         Bytes that are needed at another time.
+    scratch : int, optional
+        The most bytes of temporary arrays, however many rows there are; by default for scores.
 
     Raises
     ------
     MemoryBudgetError
         If not even the smallest slab fits.
     """
+    if scratch is None:
+        scratch = scores.scratch_bytes(rows.shape[1])
     unit, n_rows = _wanted(rows, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
     aligned = math.lcm(unit, out_rows)
@@ -92,11 +98,11 @@ def plan_rows(
     else:
         aligned = unit
     extra = copies * rows.row_bytes + 4 * out_row_bytes
-    required = _required(rows, n_rows, beside, extra)
+    required = _required(rows, n_rows, beside, extra, scratch)
     while state + required > allowed and n_rows > fewest:
         step = aligned if n_rows > 2 * aligned else unit
         n_rows = max(fewest, n_rows // 2 // step * step)
-        required = _required(rows, n_rows, beside, extra)
+        required = _required(rows, n_rows, beside, extra, scratch)
     if max(state + required, least) > allowed:
         raise MemoryBudgetError(
             f"this needs {readable(max(state + required, least))} of memory, max_memory allows "
@@ -151,7 +157,10 @@ def plan_moments(
         state, held = planned_bytes(moments, n_classes, rows.shape[1])
         least = held if model is None else _model_bytes(model, state, rows.shape[1])
         beside, held = (labels, *weights), held + labels_held
-        return plan_rows(rows, allowed, held, beside=beside, copies=int(rule.selects), least=least)
+        more = {"copies": int(rule.selects), "least": least, "scratch": scratch}
+        return plan_rows(rows, allowed, held, beside=beside, **more)
+
+    scratch = planned_scratch(moments, rows.shape[1])
 
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
@@ -180,9 +189,11 @@ def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
     return unit, min(best * unit, rows.n_rows)
 
 
-def _required(rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int) -> int:
+def _required(
+    rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int, scratch: int
+) -> int:
     """Return the bytes for slabs in flight, `extra` ones for each row, and temporary arrays."""
-    scratch = min(_SCRATCH_BYTES, 4 * n_rows * 8 * rows.row_elements + (1 << 20))
+    scratch = min(max(_SCRATCH_BYTES, scratch), 4 * n_rows * 8 * rows.row_elements + (1 << 20))
     in_flight = sum(source.reading_bytes(n_rows) for source in (rows, *beside))
     return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
 

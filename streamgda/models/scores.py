@@ -30,6 +30,11 @@ _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
 
 
+def scratch_bytes(n_features: int) -> int:
+    """Return the most bytes of the chunks that are scored at a time: cast, packed, and scores."""
+    return threads.n_threads() * 24 * max(_CHUNK_ELEMENTS, _CHUNK_ROWS * n_features)
+
+
 def by_chunks(
     scores_of: Callable[[np.ndarray, int], np.ndarray],
     finish: Finish,

@@ -1,6 +1,6 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
-from streamgda.moments.base import Moments, add_rows, name_features, planned_bytes
+from streamgda.moments.base import Moments, add_rows, name_features, planned_bytes, planned_scratch
 from streamgda.moments.class_moments import ClassMoments, add_and_decay, add_at_once
 from streamgda.moments.class_state import read_twice
 from streamgda.moments.fourth import FourthMoments
@@ -18,5 +18,6 @@ __all__ = [
     "add_rows",
     "name_features",
     "planned_bytes",
+    "planned_scratch",
     "read_twice",
 ]

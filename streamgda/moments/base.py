@@ -112,6 +112,10 @@ class Moments(Saved):
     def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
         """Return the bytes of such moments, and of all that is held while rows are added."""
 
+    def _scratch_bytes(self, n_features: int) -> int:
+        """Return the most bytes of scratch space while rows are added, however many these are."""
+        return 0
+
     def __add__(self, other: Self) -> Self:
         """Return the moments of both sets of rows; neither operand changes.
 
@@ -207,3 +211,8 @@ def name_features(moments: Moments, names: Names | None) -> None:
 def planned_bytes(moments: Moments, n_classes: int, n_features: int) -> tuple[int, int]:
     """Return the bytes of such moments, and of all that is held while rows are added to them."""
     return moments._bytes(n_classes, n_features)
+
+
+def planned_scratch(moments: Moments, n_features: int) -> int:
+    """Return the most bytes of scratch space while rows are added, however many these are."""
+    return moments._scratch_bytes(n_features)

@@ -16,6 +16,7 @@ from streamgda.moments.exact import ExactSums
 from streamgda.moments.few_rows import FewRows
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import structure_of
+from streamgda.moments.sums import scratch_bytes
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
@@ -106,6 +107,9 @@ class ClassMoments(Views):
         state = self._structure.state_bytes(n_classes, n_features)
         adding = 2 * state + (threads.n_threads() + 1) * 8 * n_classes * n_features
         return state, adding * (1 + self.norms)
+
+    def _scratch_bytes(self, n_features: int) -> int:
+        return scratch_bytes(self._structure, n_features)
 
     def _update(
         self,

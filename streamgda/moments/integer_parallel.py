@@ -14,7 +14,7 @@ from streamgda.kernels.integer_scatter import (
     empty_panels,
     pack_bytes,
 )
-from streamgda.moments.parallel import even_blocks, triangle_ranges
+from streamgda.moments.parallel import LARGEST_BLOCK, even_blocks, triangle_ranges
 from streamgda.runtime import threads
 
 _PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one for each thread
@@ -56,6 +56,11 @@ def add_integer_scatter(
         _add_together(
             rows, order, form, even_blocks(starts, np.flatnonzero(~small), BLOCK_ROWS), scatter
         )
+
+
+def scratch_bytes(n_features: int) -> int:
+    """Return the most bytes of the panels that are packed at a time, of 16-bit integers."""
+    return max(_PANEL_BYTES, threads.n_threads() * 4 * n_features * LARGEST_BLOCK * BLOCK_ROWS)
 
 
 def _add_together(

@@ -11,6 +11,7 @@ import numpy as np
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.runtime import threads
 
+LARGEST_BLOCK = 2  # times the size that is asked of `even_blocks`; it is less
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.kernels.accumulate import rows_by_group
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import add_products, pack_blocks
-from streamgda.moments.parallel import even_blocks
+from streamgda.moments.parallel import LARGEST_BLOCK, even_blocks
 from streamgda.runtime import threads
 
 _BATCH_BYTES = 1 << 24  # rows that are centred at a time
@@ -49,6 +49,11 @@ def add_scatter(
         if refused.size:
             source = *source[:4], centre, centre_low
             _add_blocks(source, [cut[refused] for cut in cuts], np.float64, scatter)
+
+
+def scratch_bytes(n_features: int) -> int:
+    """Return the most bytes of the rows that are centred at a time."""
+    return max(_BATCH_BYTES, 8 * n_features * LARGEST_BLOCK * FLOAT_ROWS)
 
 
 def _centre_in(

@@ -15,9 +15,10 @@ import numpy as np
 
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import add_sums
+from streamgda.moments import integer_parallel, scatter
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
+from streamgda.rows.blocks import NO_WEIGHTS, WINDOW_BYTES, as_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
@@ -28,8 +29,23 @@ _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it 
 _SEGMENT_ELEMENTS = 1 << 19
 _MOST_SEGMENT_ELEMENTS = 1 << 21
 _SEGMENTS = 16
+_AHEAD = 2  # segments that wait for a thread
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied, and one for each segment
+
+
+def scratch_bytes(structure: Structure, n_features: int) -> int:
+    """Return the most bytes that are held besides sums and rows while many rows are added.
+
+    They are copies of rows in the type that the kernels read: of segments, a thread copies one at
+    a time, and the sums of some others wait to be added. Beside those of large states there is
+    the scratch space of products.
+    """
+    n_threads = threads.n_threads()
+    segment = 8 * max(_MOST_SEGMENT_ELEMENTS, LEAST_ROWS * n_features)
+    small = n_threads * segment + (n_threads + _AHEAD + 2) * _SMALL_STATE
+    products = (scatter.scratch_bytes, integer_parallel.scratch_bytes) if structure.matrix else ()
+    return max(small, WINDOW_BYTES + max((of(n_features) for of in products), default=0))
 
 
 class Sums(ABC):
@@ -230,7 +246,7 @@ class Sums(ABC):
         def whole() -> Sums:
             total: Sums = self.empty(n_classes)
             starts = ((start,) for start in range(0, n, segment))
-            with threads.serial_blas(), closing(threads.imap(part, starts, ahead=2)) as parts:
+            with threads.serial_blas(), closing(threads.imap(part, starts, ahead=_AHEAD)) as parts:
                 for sums in parts:
                     total.add(sums, everyone)
             return total

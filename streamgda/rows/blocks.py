@@ -13,13 +13,13 @@ from streamgda.rows.sparse import CompressedRows
 
 NO_WEIGHTS = np.empty(0)
 NO_WEIGHTS.setflags(write=False)  # as those that `as_rows` returns
-_WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
+WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 
 
 def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield blocks of rows as `as_rows` returns them, each with its place in `X`."""
     row_bytes = dtype.itemsize * max(1, X.shape[1])
-    n_rows = max(LEAST_ROWS, _WINDOW_BYTES // row_bytes)
+    n_rows = max(LEAST_ROWS, WINDOW_BYTES // row_bytes)
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_rows(X[rows], dtype)
