@@ -435,3 +435,36 @@ def test_columns_of_batches_that_are_frames() -> None:
     for kind in (batch, batch.to_arrow(), batch.to_pandas()):
         found = accumulate([kind], columns=(["p", "q"], "y"), on_invalid="skip")
         assert (found.classes.tolist(), found.means.tolist()) == (["u"], [[1.0, 1.0]])
+
+
+TEXTS = {
+    "short": ["b", "", "ab", "b\0", "ä" * 6, "b", "0123456789ab"],
+    "long": ["b", "", "ab", "0123456789abc", "ä" * 7, "0123456789abd"],
+    "null": ["b", None, "ab", "0123456789ab"],
+    "bytes": [b"b", b"", b"\xff", b"0123456789ab"],
+}
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("texts", TEXTS)
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "polars", "pandas"])
+def test_texts_of_any_length_keep_their_values(kind: str, texts: str, chunks: int) -> None:
+    values: list[Any] = TEXTS[texts]
+    if kind.endswith("string") or kind == "string_view":
+        name = kind.replace("string", "binary") if texts == "bytes" else kind
+        series: Any = pa.chunked_array([pa.array(values, getattr(pa, name)())] * chunks)
+    elif kind == "polars":
+        series = pl.concat([pl.Series(values)] * chunks, rechunk=False)
+    else:
+        series = pd.Series(values * chunks, dtype=object if texts == "bytes" else "str")
+    assert as_source(series, "y").whole().tolist() == values * chunks
+    assert as_source(series, "y").read(1, 4).tolist() == (values * 2)[1:4]
+
+
+def test_dates_without_a_time_are_read_as_dates() -> None:
+    dates = [datetime.date(2020, 1, 2), datetime.date(1960, 1, 1)]
+    for series in (pl.Series(dates), pa.array(dates)):
+        source = as_source(series, "y")
+        assert source.dtype == "M8[D]"
+        assert source.whole().tolist() == dates
+    assert np.isnat(as_source(pl.Series([dates[0], None]), "y").whole()).tolist() == [False, True]

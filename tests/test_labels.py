@@ -1,13 +1,16 @@
 """Class labels of all kinds: those accepted, those refused, and their codes."""
 
 import datetime
+import decimal
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgda import GaussianNB, accumulate
 from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
@@ -448,3 +451,35 @@ def test_entries_of_any_width_differ_in_any_byte(size, monkeypatch):
     assert found.values[: np.unique(order[:64]).size].tolist() == [
         *dict.fromkeys(different[order[:64]].tolist())
     ]
+
+
+@pytest.mark.parametrize("text", [str, np.str_, lambda word: word.encode()])
+def test_many_texts_in_a_list_are_coded_as_in_an_array(text):
+    words = [f"{k} words" for k in np.random.default_rng(0).integers(0, 3, 1200)]  # no two the same
+    y = [text(word) for word in words]
+    labels = coded_labels(y)
+    assert type(labels) is CodedLabels
+    assert labels.values.size == 3
+    assert labels.tolist() == y
+    X = np.arange(1200.0)[:, None]
+    fitted = [GaussianNB().fit(X, labels) for labels in (y, tuple(y), np.array(y))]
+    assert [model.theta_.tolist() for model in fitted] == [fitted[2].theta_.tolist()] * 3
+    assert [model.classes_.dtype for model in fitted] == [fitted[2].classes_.dtype] * 3
+    assert accumulate(X, y).class_count.tolist() == fitted[2].class_count_.tolist()
+
+
+def test_a_label_that_is_missing_or_no_text_is_named_among_many_in_a_list():
+    y = [f"{n % 3} words" for n in range(1200)]
+    for other, message in ((None, "is None"), (3, "objects of type int, str"), ([], "list, str")):
+        y[1100] = other
+        with pytest.raises(InvalidDataError, match=rf"y\[1100\].*{message}|{message}.*y\[1100\]"):
+            coded_labels(y)
+    y[1100] = None
+    fitted = GaussianNB().fit(np.arange(1200.0)[:, None], y, on_invalid="skip")
+    assert (fitted.classes_.size, fitted.moments_.n_skipped) == (3, 1)
+
+
+def test_missing_dates_and_decimals_among_objects_are_missing():
+    for missing in (pd.NaT, decimal.Decimal("NaN")):
+        with pytest.raises(InvalidDataError, match=r"y\[1\] is Na"):
+            as_labels(np.array([datetime.date(2020, 1, 1), missing], object))

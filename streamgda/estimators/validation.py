@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from streamgda.errors import InvalidDataError
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.labels import as_maskable_labels, refuse_missing
+from streamgda.rows.labels import as_maskable_labels, by_codes, refuse_missing
 from streamgda.rows.masked import is_masked, unmasked
 from streamgda.rows.names import Names
 from streamgda.rows.rules import CHECK_SUMS, RowRule
@@ -64,6 +64,8 @@ def validate_labelled(
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
     X, y = as_numpy(X), as_numpy(y)
+    if isinstance(y, list | tuple):
+        y = by_codes(y)
     if not adapter_of(X).checked_at_once:
         if y is None:
             raise InvalidDataError(
@@ -73,8 +75,9 @@ def validate_labelled(
         if adapter_of(y).checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
             y = column_or_1d(y, warn=True)
         return _validate_header(estimator, as_source(X), reset), y
-    if not adapter_of(y).checked_at_once:
-        y = as_source(y, "y").whole()
+    if not adapter_of(y).checked_at_once and not is_masked(y):
+        labels = as_source(y, "y").whole()
+        return validate_labelled(estimator, X, labels, reset=reset, rule=rule)
     if type(y) is CodedLabels:  # they are checked where rows are summed
         rows, _ = validate_data(estimator, X, y.codes, reset=reset, **_accepted(estimator, X))
         return rows, y

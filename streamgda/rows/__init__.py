@@ -120,10 +120,13 @@ def names_of(X: Any) -> tuple[str, ...] | None:
 
 def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
     """Return sources of rows, labels and, if they are given, weights."""
+    rows = as_source(X)
     if isinstance(y, list | tuple):
         labels: Any = as_maskable_labels(y)
-        y = np.array(y, object) if is_masked(labels) else np.asarray(labels)
-    rows = as_source(X)
+        if is_masked(labels):
+            y = np.array(y, object)
+        else:  # dask cuts arrays of numpy
+            y = labels if rows.executor == "process" else np.asarray(labels)
     sources = [rows, as_source(rows.laid_out(y, "y"), "y")]
     if sample_weight is not None:
         if np.isscalar(sample_weight):

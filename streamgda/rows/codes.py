@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -83,11 +85,17 @@ def joined(parts: Sequence[Any]) -> Any:
     if not all(type(part) is CodedLabels for part in parts):
         masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
         return (np.ma if masked else np).concatenate(parts)
-    codes, n_values = [], 0
-    for part in parts:
-        codes.append(part.codes + np.int64(n_values))
-        n_values += part.values.size
-    return CodedLabels(np.concatenate([p.values for p in parts]), np.concatenate(codes))
+    starts = np.cumsum([0, *(part.size for part in parts)])
+    n_before = np.cumsum([0, *(part.values.size for part in parts)])
+    codes: Any = np.empty(starts[-1], np.int32 if n_before[-1] < 1 << 31 else np.int64)
+
+    def write(part: CodedLabels, start: int, n: int) -> None:
+        rows = codes[start : start + part.size]
+        rows[:] = part.codes
+        rows += n
+
+    threads.run(write, zip(parts, starts.tolist(), n_before.tolist(), strict=False))
+    return CodedLabels(np.concatenate([part.values for part in parts]), codes)
 
 
 def distinct(labels: np.ndarray) -> CodedLabels:
@@ -140,14 +148,23 @@ class _Memory:
         }
 
 
-def merged_texts(labels: CodedLabels) -> CodedLabels:
-    """Return labels in whose `values` equal strings, or equal bytes, are one; others as given."""
-    texts = labels.values.tolist()
-    if {*map(type, texts)} - {type(None)} not in ({str}, {bytes}):
-        return labels
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    merged = np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
-    return CodedLabels(np.array([*numbers], object), merged[labels.codes])
+def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:
+    """Return strings, or bytes, by the codes of different ones, with None among them or not.
+
+    It is None for other labels.
+    """
+    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+    try:
+        codes = np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
+    except TypeError:  # not all can be hashed
+        return None
+    return CodedLabels(np.array([*numbers], object), codes) if are_texts(numbers) else None
+
+
+def are_texts(labels: Iterable[Any]) -> bool:
+    """Return whether all are strings, or all bytes, with None among them or not."""
+    kinds = {*map(type, labels)} - {type(None)}
+    return any(all(issubclass(kind, base) for kind in kinds) for base in (str, bytes))
 
 
 def look_up(

@@ -94,7 +94,7 @@ class SingleColumn:
     """Conversion of a column of labels or weights to a one-dimensional array.
 
     Labels without a type of numpy, and integers and booleans with nulls, become objects, or labels
-    by their codes, as those of categories are; the label of null is None.
+    by their codes, as those of categories are. The label of null is None, unless it is an object.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class SingleColumn:
         """Return the conversion of series, or of frames with the only column of `head`."""
         column = _only_column(head)
         kind = column.dtype
-        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Datetime, nw.Duration)):
+        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Date, nw.Datetime, nw.Duration)):
             return cls(_OBJECT)
         dtype = _converted_type(column)
         return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
@@ -120,10 +120,13 @@ class SingleColumn:
         column = _only_column(frame)
         if self.dtype != object:
             return np.asarray(column.to_numpy(), self.dtype)
+        if _holds_objects(column):
+            return np.asarray(column.to_native(), object)
+        arrow = _as_arrow(column)
+        if arrow is not None:
+            return as_label_array(arrow)
         if column.dtype in (nw.Categorical, nw.Enum):
             return _as_codes(column)
-        if _holds_objects(column):
-            return _as_objects(column)
         starts = range(0, max(1, len(column)), _PART)
         return joined(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
 
@@ -143,12 +146,6 @@ def _holds_objects(column: nw.Series[Any]) -> bool:
     return getattr(dtype, "kind", "") == "O" and getattr(dtype, "storage", "python") == "python"
 
 
-def _as_objects(column: nw.Series[Any]) -> np.ndarray:
-    values = np.fromiter(column.to_list(), object, len(column))
-    values[column.is_null().to_numpy()] = None
-    return values
-
-
 def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
     """Return labels by their codes, which the library of the column knows or finds."""
     native: Any = column.to_native()
@@ -160,9 +157,22 @@ def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
         return coded(codes, words.tolist())
     if column.implementation.is_polars() and column.dtype in (nw.Categorical, nw.Enum, nw.String):
         return _codes_of_polars(native)
-    if column.implementation.is_pyarrow():
-        return as_label_array(native.combine_chunks())
-    return _as_objects(column)
+    return np.fromiter(column.to_list(), object, len(column))
+
+
+def _as_arrow(column: nw.Series[Any]) -> Any:
+    """Return a column, or the texts of other libraries, as pyarrow has them; None for others."""
+    native: Any = column.to_native()
+    library, pyarrow = column.implementation, nw.dependencies.get_pyarrow()
+    if library.is_pyarrow():
+        return native
+    if pyarrow is None or column.dtype != nw.String:
+        return None
+    if library.is_polars():
+        import polars as pl  # noqa: PLC0415
+
+        return native.to_arrow(compat_level=pl.CompatLevel.newest())
+    return pyarrow.array(native) if library.is_pandas() else None
 
 
 def _codes_of_polars(column: Any) -> CodedLabels:

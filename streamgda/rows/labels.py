@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import decimal
 from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.codes import CodedLabels, distinct, look_up, merged_texts, table_of
+from streamgda.rows.codes import (
+    CodedLabels,
+    are_texts,
+    coded_texts,
+    distinct,
+    look_up,
+    table_of,
+)
 from streamgda.rows.containers import as_array
 from streamgda.rows.masked import is_masked, unmasked
 from streamgda.runtime.parameters import shown
@@ -109,6 +117,18 @@ def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> Labels
     return np.ma.array(np.asarray(coded_labels(filled, what, first_row)), mask=missing)
 
 
+def by_codes(y: list[Any] | tuple[Any, ...]) -> Any:
+    """Return many strings, or bytes, by their codes, with None among them or not; others as given.
+
+    Numpy would convert each of them to a string of fixed width.
+    """
+    if len(y) <= _FEW or not isinstance(y[0], str | bytes):
+        return y
+    labels = coded_texts(y) if _are_copies(np.asarray(y[:_FIRST], object)) else None
+    labels = labels or _coded(np.asarray(y, object))
+    return labels if are_texts(labels.values) else y
+
+
 def without_mask(labels: Labels) -> Labels:
     """Return labels as they are, but for the mask of a masked array."""
     return labels if type(labels) is CodedLabels else np.asarray(labels)
@@ -117,7 +137,9 @@ def without_mask(labels: Labels) -> Labels:
 def _read(y: object, what: str) -> Any:
     """Return labels as an array, a masked one if some are masked, or by their codes."""
     if isinstance(y, list | tuple) and y and isinstance(y[0], str | bytes):
-        return np.asarray(y, object)  # as the objects they are: others do not become strings
+        y = by_codes(y)
+        # as the objects they are: others do not become strings
+        return y if type(y) is CodedLabels else np.asarray(y, object)
     labels = as_array(y, what)
     if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
         return np.asarray(y, object)
@@ -129,10 +151,19 @@ def _coded(labels: Any) -> Any:
     plain = type(labels) is not CodedLabels and not is_masked(labels)
     if not plain or labels.ndim != 1 or labels.size <= _FEW or labels.dtype.kind not in "OTUSfmM":
         return labels
+    if labels.dtype.kind == "O" and _are_copies(labels[:_FIRST]):
+        return coded_texts(labels.tolist()) or distinct(labels)
     coded = distinct(labels)
     if labels.dtype.kind in "OT" and coded.values.size > _FEW:
-        return merged_texts(CodedLabels(coded.values.astype(object), coded.codes))
+        texts = coded_texts(coded.values.tolist())
+        return coded if texts is None else CodedLabels(texts.values, texts.codes[coded.codes])
     return coded
+
+
+def _are_copies(labels: np.ndarray) -> bool:
+    """Return whether most objects are equal to others: there are many of each text."""
+    values = distinct(labels).values
+    return are_texts(values) and values.size > 2 * len({*values})
 
 
 def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
@@ -166,7 +197,8 @@ def _is_missing(label: object) -> bool:
     """Return whether a label is None, NaN, NaT or the NA of pandas."""
     if label is None or type(label).__name__ == "NAType":
         return True
-    return isinstance(label, float | np.generic | datetime.date) and label != label  # noqa: PLR0124
+    comparable = isinstance(label, float | np.generic | datetime.date | decimal.Decimal)
+    return comparable and label != label  # noqa: PLR0124
 
 
 def _may_have_changed(labels: np.ndarray) -> bool:
@@ -183,6 +215,8 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
     for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
         if all(issubclass(kind, base) for kind in kinds):
+            if dtype == "M8":
+                refuse_missing(labels, what, first_row)  # NaT of pandas is a date
             return as_labels(labels.astype(dtype), what, first_row)
     if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
         return as_labels(_from_numbers(labels, what), what, first_row)
