@@ -161,6 +161,15 @@ def test_few_rows_go_to_the_kernel_at_once(name, dtype):
 
 
 @EVERY_ESTIMATOR
+def test_few_rows_are_scored_at_once(name):
+    X, y = blobs(60, 3)
+    estimator = make(name).fit(X, y)
+    expected = estimator.predict(X)[:1]
+    assert python_calls(lambda: estimator.predict(X[:1])) <= 90
+    np.testing.assert_array_equal(estimator.predict(X[:1]), expected)
+
+
+@EVERY_ESTIMATOR
 def test_few_rows_change_the_model(name):
     X, y = blobs(90, 3)
     used, unused = make(name).partial_fit(X[:80], y[:80]), make(name).partial_fit(X[:80], y[:80])

@@ -118,9 +118,9 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
     @property
     def model_(self) -> Any:
         """The model that the moments determine with the parameters of the last learning."""
-        check_is_fitted(self, "moments_")
-        model = self._fitted_model
+        model = vars(self).get("_fitted_model")
         if model is None:
+            check_is_fitted(self, "moments_")
             self._refuse_if_only_shown()
             with self._locked():  # the moments do not change meanwhile
                 model = self._fitted_model

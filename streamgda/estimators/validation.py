@@ -45,6 +45,8 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     InvalidDataError, ValueError, TypeError
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
+    if type(X) is np.ndarray and not reset and _fit_already(estimator, X):
+        return X
     X = as_numpy(X)
     if adapter_of(X).checked_at_once:
         return validate_data(estimator, X, reset=reset, **_accepted(estimator, X))
@@ -58,7 +60,8 @@ def validate_labelled(
 
     Labels are a masked array if some are missing and `rule` skips such rows.
     """
-    if _fit_already(estimator, X, y, reset):
+    ready = _fit_already(estimator, X, reset)
+    if ready and type(y) is np.ndarray and y.shape == X.shape[:1]:
         if reset:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
@@ -160,23 +163,14 @@ def names_in(estimator: Any) -> Names | None:
     return None if names is None else tuple(map(str, names))
 
 
-def _fit_already(estimator: Any, X: Any, y: Any, reset: bool) -> bool:
-    """Return whether these are arrays of numbers and of labels with nothing left to convert."""
-    return (
-        type(X) in (np.ndarray, np.memmap)
-        and type(y) is np.ndarray
-        and X.dtype.kind in "iuf"
-        and X.ndim == 2
-        and X.size > 0
-        and y.shape == X.shape[:1]
-        and (
-            reset
-            or (
-                X.shape[1] == estimator.n_features_in_
-                and "feature_names_in_" not in vars(estimator)
-            )
-        )
+def _fit_already(estimator: Any, X: Any, reset: bool = False) -> bool:
+    """Return whether this is an array of numbers with nothing left to convert or to warn of."""
+    if type(X) not in (np.ndarray, np.memmap) or X.dtype.kind not in "iuf":
+        return False
+    fits = reset or (
+        X.shape[1:] == (estimator.n_features_in_,) and "feature_names_in_" not in vars(estimator)
     )
+    return fits and X.ndim == 2 and X.size > 0
 
 
 def calls_within() -> int:

@@ -62,11 +62,10 @@ def by_chunks(
         Limit BLAS to one thread of each of ours.
     """
     width = X.row_elements if type(X) is CompressedRows else X.shape[1]
-    step = max(
-        _CHUNK_ELEMENTS // (width + n_scores),
-        min(_CHUNK_ROWS, X.shape[0] // threads.n_threads()),
-    )
-    step = max(_BLOCK, step // _BLOCK * _BLOCK)
+    step = _BLOCK
+    if X.shape[0] > step:  # a few rows take less time than to count threads
+        wide = min(_CHUNK_ROWS, X.shape[0] // threads.n_threads())
+        step = max(step, max(_CHUNK_ELEMENTS // (width + n_scores), wide) // _BLOCK * _BLOCK)
 
     def work(start: int) -> None:
         rows = slice(start, start + step)
