@@ -89,7 +89,7 @@ def plan_rows(
         If not even the smallest slab fits.
     """
     if scratch is None:
-        scratch = scores.scratch_bytes(rows.shape[1])
+        scratch = scores.scratch_bytes(math.prod(rows.shape[1:]))
     unit, n_rows = _wanted(rows, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
     aligned = math.lcm(unit, out_rows)
