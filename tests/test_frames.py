@@ -27,7 +27,7 @@ from streamgda import (
     accumulate,
 )
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source, frames
+from streamgda.rows import as_source, columns, frames
 from streamgda.rows.columns import FeatureColumns
 
 N, D = 90, 3
@@ -468,3 +468,9 @@ def test_dates_without_a_time_are_read_as_dates() -> None:
         assert source.dtype == "M8[D]"
         assert source.whole().tolist() == dates
     assert np.isnat(as_source(pl.Series([dates[0], None]), "y").whole()).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("texts", ["short", "long", "null"])
+def test_texts_of_polars_need_no_pyarrow(texts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns.nw.dependencies, "get_pyarrow", lambda: None)
+    assert as_source(pl.Series(TEXTS[texts]), "y").whole().tolist() == TEXTS[texts]

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrow_types import as_label_array
-from streamgda.rows.codes import CodedLabels, coded, joined
+from streamgda.rows.codes import CodedLabels, coded, first_rows, joined
 from streamgda.runtime import threads
 
 Frame = Any  # a data frame or series in memory, as narwhals wraps it
@@ -179,16 +179,11 @@ def _codes_of_polars(column: Any) -> CodedLabels:
     import polars as pl  # noqa: PLC0415
 
     categories = column.cast(pl.Categorical) if column.dtype == pl.String else column
-    used = categories.unique().drop_nulls()
-    numbers, words = used.to_physical().to_numpy().astype(np.int64), used.to_list()
-    # Other columns use other categories: any word stands for these.
-    known = words[:1] * (int(numbers.max(initial=-1)) + 1)
-    for number, word in zip(numbers.tolist(), words, strict=True):
-        known[number] = word
-    codes = categories.to_physical()
+    numbers = categories.to_physical()
     if column.null_count():
-        codes = codes.cast(pl.Int64).fill_null(-1)
-    return coded(codes.to_numpy(), known)
+        numbers = numbers.cast(pl.Int64).fill_null(-1)
+    rows, codes = first_rows(numbers.to_numpy())
+    return coded(codes, column.gather(rows).to_list())
 
 
 def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
