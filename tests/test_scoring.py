@@ -47,7 +47,7 @@ def expected_scores(X, centres, roots, offsets):
 def small_blocks(monkeypatch):
     """Only without the compiler, which would keep these numbers in its cache."""
     if numba.config.DISABLE_JIT:
-        for name, value in {"BLOCK": 2, "_MATRIX_ROWS": 8, "_LINEAR_ROWS": 8, "_VALUES": 1}.items():
+        for name, value in {"BLOCK": 2, "_ROWS": 8, "_VALUES": 1}.items():
             monkeypatch.setattr(scoring, name, value)
 
 

@@ -14,9 +14,8 @@ from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, ke
 from streamgda.kernels.blas import lower_product, product
 from streamgda.kernels.narrow_distances import ROW_STEP, narrow_triangle_squares
 
-# Values of the rows that BLAS multiplies at a time, and numbers of rows even of more values.
-_VALUES = 1 << 15
-_LINEAR_ROWS, _MATRIX_ROWS = 256, 192
+# Values of the rows that BLAS multiplies at a time, and least numbers of rows.
+_VALUES, _ROWS = 1 << 15, 192
 BLOCK = 128  # entries of W (x - centre) that are computed at a time
 
 # Largest numbers of rows and of values of a panel.
@@ -25,18 +24,18 @@ _PANEL_VALUES = 1 << 15
 _ROW_GROUP = 4  # rows that are packed at a time: cache lines of more may share a set
 
 
-@inline_kernel
-def _rows_at_a_time(X, d, least):
-    return min(X.shape[0], max(least, _VALUES // d))
+def rows_at_a_time(n_rows, n_features):
+    """Return the number of rows that BLAS multiplies at a time."""
+    return min(n_rows, max(_ROWS, _VALUES // n_features))
 
 
 @fast_kernel
-def linear_scores(X, features, centre, vectors, offsets, out):
-    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]`` for each row x."""
-    d = features.size
-    most = _rows_at_a_time(X, d, _LINEAR_ROWS)
-    centred = np.empty((most, d), vectors.dtype)
-    products = np.empty((most, vectors.shape[0]), vectors.dtype)
+def linear_scores(X, features, centre, vectors, offsets, centred, products, out):
+    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]`` for each row x.
+
+    `centred` and `products` are scratch space for some rows, their features and their scores.
+    """
+    d, most = features.size, centred.shape[0]
     for first in range(0, X.shape[0], most):
         n = min(most, X.shape[0] - first)
         for r in range(n):
@@ -58,29 +57,16 @@ def _select(guesses, k, others, rows):
     return n
 
 
-@inline_kernel
-def _set_order(order, g, features, centres, k, columns, ends, centre):
-    """Write the columns of `X` in an order, the ends of runs of adjacent ones, and the centre."""
-    d = features.size
-    for i in range(d):
-        columns[i] = features[order[g, i]]
-        centre[i] = centres[k, order[g, i]]
-        ends[i] = d
-    for i in range(d - 2, -1, -1):
-        adjacent = columns[i + 1] == columns[i] + 1
-        ends[i] = ends[i + 1] if adjacent else i + 1
-
-
 # Indices without a sign, because a check that others are not negative prevents vectorisation.
 @inline_kernel
-def _square_diagonal(X, rows, start, n, columns, ends, centre, weights, g, first, distances):
-    """Write the sum of ``(weights[g, i] (x_i - centre[i]))^2`` over all i from `first`."""
+def _square_diagonal(X, rows, start, n, columns, ends, centre, weights, first, distances):
+    """Write the sum of ``(weights[i] (x_i - centre[i]))^2`` over all i from `first`."""
     for q in range(n):
         r, total, i = rows[start + q], 0.0, np.uint64(first)
         while i < np.uint64(columns.size):
             shift = columns[i] - i
             for j in range(i, ends[i]):
-                t = weights[g, j] * (X[r, j + shift] - centre[j])
+                t = weights[j] * (X[r, j + shift] - centre[j])
                 total += t * t
             i = ends[i]
         distances[q] = total
@@ -111,13 +97,13 @@ def _add_squares(block, n, width, distances):
 
 
 @inline_kernel
-def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, margin, k, out):
+def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, margin, out):
     """Write scores, and move rows whose scores may matter to the front; return their number."""
     kept = 0
     for q in range(n):
         r = rows[start + q]
         score = offset + scale * distances[q]
-        out[k, r] = score
+        out[r] = score
         if score < best[r] - margin:
             continue
         if kept < q:
@@ -131,50 +117,45 @@ def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, 
 
 @fast_kernel
 def matrix_scores(
-    X, features, centres, order, n_coupled, weights, starts, triangles, scale, offsets, guesses,
-    margin, out,
+    X, columns, ends, centres, n_coupled, weights, starts, triangles, scale, offsets, guesses,
+    margin, rows, best, distances, centred, block, out,
 ):  # fmt: skip
     """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
 
-    W[k] is lower triangular. A single one serves all centres. In the order ``order[k]``, its first
+    W[k] is lower triangular. A single one serves all centres. The features of class k are the
+    columns ``columns[k]`` of `X`, which are adjacent up to ``ends[k, i]``. Its first
     ``n_coupled[k]`` rows and columns are the square matrix at ``triangles[starts[k]]``, and the
     others are the diagonal ``weights[k]``. Products are squared and summed in float64.
 
     `scale` is negative. The sum of a part of the squares bounds a score from above. Where such a
     bound is more than `margin` below the largest score of the row, it may be written in place of
     the score. This saves most work if the classes of the largest scores are known: `guesses`.
+
+    The arrays between `margin` and `out` are scratch space, but for `best`, which starts as -inf.
     """
-    d, widest = features.size, 0
-    for m in n_coupled:
-        widest = max(widest, m)
-    most = _rows_at_a_time(X, d, _MATRIX_ROWS)
-    centred = np.empty((most, widest), triangles.dtype)
-    block = np.empty((most, min(BLOCK, widest)), triangles.dtype)
-    columns, ends, centre = np.empty(d, np.uint64), np.empty(d, np.uint64), np.empty(d)
-    rows, distances = np.empty(X.shape[0] + 1, np.int64), np.empty(most)
-    best = np.empty(X.shape[0])
-    best[:] = -np.inf
+    most = distances.size
     for turn in range(2):
         for k in range(centres.shape[0]):
             n_rows = _select(guesses, k, turn == 1, rows)
-            g = min(k, order.shape[0] - 1)
-            _set_order(order, g, features, centres, k, columns, ends, centre)
-            m = n_coupled[g]
-            W = triangles[starts[g] : starts[g] + m * m].reshape(m, m)
+            g = min(k, n_coupled.size - 1)
+            m, W = n_coupled[g], triangles[starts[g] :]
             for start in range(0, n_rows, most):
                 n, last = min(most, n_rows - start), 0
-                _square_diagonal(X, rows, start, n, columns, ends, centre, weights, g, m, distances)
+                _square_diagonal(
+                    X, rows, start, n, columns[g], ends[g], centres[k], weights[g], m, distances
+                )
                 while True:
                     n = _keep_close(
                         rows, start, n, distances, centred, last, scale, offsets[k], best, margin,
-                        k, out,
+                        out[k],
                     )  # fmt: skip
                     if n == 0 or last == m:
                         break
                     first, last = last, min(last + BLOCK, m)
                     _centre_rows(
-                        X, rows, start, n, columns, ends, centre, first, last, centred, block
-                    )
+                        X, rows, start, n, columns[g], ends[g], centres[k], first, last, centred,
+                        block,
+                    )  # fmt: skip
                     z = block[:n, : last - first]
                     lower_product(z, W[first:last, first:last])
                     product(centred[:n, :first], W[first:last, :first], 1.0, z)

@@ -73,8 +73,10 @@ def linear_scores(
     """
 
     def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        out = np.empty((offsets.size, rows.shape[0]))
-        scoring.linear_scores(rows, features, centre, vectors[dtype], offsets, out)
+        n_rows, d = scoring.rows_at_a_time(len(rows), features.size), features.size
+        scratch = np.empty((n_rows, d), dtype), np.empty((n_rows, offsets.size), dtype)
+        out = np.empty((offsets.size, len(rows)))
+        scoring.linear_scores(rows, features, centre, vectors[dtype], offsets, *scratch, out)
         return out
 
     return in_row_type(scores_of, X, offsets)
@@ -104,12 +106,20 @@ class PackedRoots:
         self._order = np.argsort(~coupled, axis=1, kind="stable")
         self.n_coupled = np.count_nonzero(coupled, axis=1)
         self._weights = np.take_along_axis(np.einsum("gii->gi", roots), self._order, axis=1)
-        self._starts = np.append(0, np.cumsum(self.n_coupled**2))
-        blocks = (root[np.ix_(i, i)].reshape(-1) for root, i in zip(roots, coupled, strict=True))
-        whole = coupled.all()
-        self._triangles = Rounded(roots.reshape(-1) if whole else np.concatenate(list(blocks)))
+        self._starts = np.append(0, np.cumsum(self.n_coupled))
+        self._triangles = Rounded(self._packed(roots, coupled))
         self._roots = roots
+        self._layout: tuple[np.ndarray, ...] = (np.empty(0),)
         self._nearest: tuple[np.ndarray, Rounded, np.ndarray] | None = None
+
+    def _packed(self, roots: np.ndarray, coupled: np.ndarray) -> np.ndarray:
+        """Return the rows and columns of the coupled features, root below root."""
+        if coupled.all():
+            return roots.reshape(-1, roots.shape[-1])
+        packed = np.zeros((self._starts[-1], self.n_coupled.max()))
+        for root, own, m, start in zip(roots, coupled, self.n_coupled, self._starts, strict=False):
+            packed[start : start + m, :m] = root[np.ix_(own, own)]
+        return packed
 
     def scores(
         self,
@@ -121,22 +131,44 @@ class PackedRoots:
         margin: float,
     ) -> np.ndarray:
         """Return scores as `Structure.scores` does."""
+        d, prunes = features.size, margin < np.inf and features.size > scoring.BLOCK
+        widest = self._triangles.whole.shape[1]
 
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-            out = np.empty((offsets.size, rows.shape[0]))
-            prunes = margin < np.inf and features.size > scoring.BLOCK
-            guesses = (
-                self._guess(rows, features, centres, dtype)
-                if prunes
-                else np.zeros(len(rows), np.int64)
+            n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), d)
+            guesses = np.zeros(n_rows, np.int64)
+            if prunes:
+                guesses = self._guess(rows, features, centres, dtype)
+            scratch = (
+                np.empty(n_rows + 1, np.int64),
+                np.full(n_rows, -np.inf),
+                np.empty(most),
+                np.empty((most, widest), dtype),
+                np.empty((most, min(scoring.BLOCK, widest)), dtype),
             )
+            out = np.empty((offsets.size, n_rows))
             scoring.matrix_scores(
-                rows, features, centres, self._order, self.n_coupled, self._weights,
-                self._starts, self._triangles[dtype], scale, offsets, guesses, margin, out,
+                rows, *self._ordered(features, centres), self.n_coupled, self._weights,
+                self._starts, self._triangles[dtype], scale, offsets, guesses, margin, *scratch,
+                out,
             )  # fmt: skip
             return out
 
         return in_row_type(scores_of, X, offsets)
+
+    def _ordered(self, features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return columns of rows in order, ends of runs of adjacent ones, and centres in order."""
+        if self._layout[0] is not centres:
+            columns, d = features[self._order], features.size
+            ends = np.full(columns.shape, d)
+            ends[:, :-1][np.diff(columns, axis=1) != 1] = 0
+            ends = np.where(ends, ends, np.arange(1, d + 1))
+            ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+            order = np.broadcast_to(self._order, centres.shape)
+            ordered = np.take_along_axis(centres, order, axis=1)
+            numbers = (np.array(n, np.uint64, order="C") for n in (columns, ends))
+            self._layout = centres, *numbers, ordered
+        return self._layout[1:]
 
     def _guess(
         self, X: np.ndarray, features: np.ndarray, centres: np.ndarray, dtype: np.dtype
