@@ -23,7 +23,9 @@ from streamgda.rows.sparse import SparseRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
-_SLAB_BYTES = 1 << 25  # rows that are read at a time
+_SLAB_BYTES = 1 << 27  # rows in memory that are summed at a time
+_READ_BYTES = 1 << 25  # other rows that are read at a time, or scored
+_SLAB_ROWS = 1 << 20
 _PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
 _COPIED_BYTES = 1 << 26  # of an array in memory: smaller ones are transformed and summed at once
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
@@ -178,7 +180,9 @@ def plan_moments(
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
     """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
-    n_rows = _SLAB_BYTES // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes)
+    in_place = rows.read_as_views and not out_row_bytes
+    most = _SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES)
+    n_rows = min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes))
     unit = rows.unit if rows.shard > n_rows else rows.shard
     if rows.columns:
         n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
