@@ -88,7 +88,8 @@ def assert_close(a, b, rtol=1e-10):
 # --- paths ------------------------------------------------------------------------------------
 
 # In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
-# class, parts that one thread sums, batches that are packed, and tiles of what they are added to.
+# class, parts that one thread sums, batches that are packed, and tiles of what they are added to,
+# or ranges that are added to copies of it.
 PIECES = {
     "_SMALL_STATE": 0,
     "_SMALL_WORK": 0,
@@ -99,6 +100,7 @@ PIECES = {
     "FLOAT_ROWS": 100,
 }
 TILES = {"_PART_FEATURES": 7}
+RANGES = {"FLOAT_ROWS": 100, "_RANGE_BLOCKS": 1, "_CACHED_BYTES": 1}
 ALWAYS_LARGE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "FLOAT_ROWS": 500}
 PATHS = {
     "whole": {},
@@ -111,6 +113,7 @@ PATHS = {
     "large in batches": PIECES | {"WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
     "large in tiles": ALWAYS_LARGE | TILES,
     "large in pieces": PIECES | TILES,
+    "large in ranges": ALWAYS_LARGE | RANGES,
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 LARGE = [path for path in PATHS if "large" in path]

@@ -53,7 +53,10 @@ def assert_taken(taken, path, dtype, matrix):
         assert set(taken["packed"]) == {1}
         assert len(set(taken["tiles"])) == 8  # four for each thread
         return
-    if path in ("large in batches", "large in pieces"):
+    if path == "large in ranges":  # block by block
+        assert taken["packed"] == [1] * len(taken["tiles"])
+        assert len(taken["packed"]) >= 12
+    elif path in ("large in batches", "large in pieces"):
         assert max(taken["packed"]) <= 2
     elif path != "large in windows":  # one batch, of which each thread packs half
         assert len(taken["packed"]) == 2

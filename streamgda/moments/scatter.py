@@ -16,6 +16,10 @@ from streamgda.runtime import threads
 
 _BATCH_BYTES = 1 << 24  # rows that are centred at a time
 _PART_FEATURES = 170  # of a part of a matrix that a thread adds to
+_RANGES = 8  # of blocks, each of which is added to copies of the scatters
+_RANGE_BLOCKS = 2  # of a range, at least
+_COPIED_BYTES = 1 << 25  # of the copies of all ranges, at most
+_CACHED_BYTES = 1 << 20  # rows of a range that are centred at a time
 
 
 def add_scatter(
@@ -43,8 +47,10 @@ def add_scatter(
     order, starts = rows_by_group(codes, len(centre), len(scatter))
     cuts = even_blocks(starts, np.arange(len(scatter)), FLOAT_ROWS)
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
+    copied = _RANGES * scatter.nbytes <= _COPIED_BYTES
+    ranges = copied and cuts[0].size >= _RANGES * _RANGE_BLOCKS
     with threads.serial_blas():
-        refused = _add_blocks(source, cuts, dtype, scatter)
+        refused = (_add_ranges if ranges else _add_blocks)(source, cuts, dtype, scatter)
         # After all others, so that it does not matter which blocks shared a batch.
         if refused.size:
             source = *source[:4], centre, centre_low
@@ -67,6 +73,41 @@ def _centre_in(
         return centre, centre_low
     high = centre.astype(np.float32)
     return high, ((centre - high) + centre_low).astype(np.float32)
+
+
+def _add_ranges(
+    source: tuple[np.ndarray, ...], cuts: Sequence[np.ndarray], dtype: Any, scatter: np.ndarray
+) -> np.ndarray:
+    """Add blocks as `_add_blocks` does; each range of blocks in one thread, to its own scatters.
+
+    Threads do not wait for each other, and rows stay in a cache between centring and products.
+    """
+    d = scatter.shape[-1]
+    sizes = cuts[1] - cuts[0]
+    most = sizes.max()
+    step = max(1, _CACHED_BYTES // (most * d * np.dtype(dtype).itemsize))
+    whole = 0, d, 0, d
+
+    def add(some: slice) -> tuple[np.ndarray, list[np.ndarray]]:
+        own, refused = np.zeros_like(scatter), []
+        rows = np.empty((step * most, d), dtype)
+        features, active = np.empty((step, d), np.intp), np.empty(step, np.intp)
+        for start in range(some.start, some.stop, step):
+            first, last, owner = (cut[start : min(start + step, some.stop)] for cut in cuts)
+            at = np.cumsum(last - first) - (last - first)
+            pack_blocks(source, first, last, at, rows, features, active)
+            bad = np.flatnonzero(active[: owner.size] < 0)
+            refused.append(bad + start)
+            active[bad] = 0
+            add_products(rows, features, active, at, at + last - first, owner, whole, own)
+        return own, refused
+
+    ranges = _shares(sizes, np.arange(sizes.size), _RANGES)
+    refused: list[np.ndarray] = []
+    for own, bad in threads.imap(add, ((some,) for some in ranges)):
+        np.add(scatter, own, out=scatter)
+        refused += bad
+    return np.concatenate(refused)
 
 
 def _add_blocks(
