@@ -28,6 +28,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source, columns, frames
+from streamgda.rows.codes import CodedLabels
 from streamgda.rows.columns import FeatureColumns
 
 N, D = 90, 3
@@ -150,7 +151,9 @@ def test_labels_of_every_kind(kind: str, labels: str) -> None:
 
 @pytest.mark.parametrize("kind", CATEGORIES)
 def test_categories_become_their_values(kind: str) -> None:
-    same(accumulate(X, CATEGORIES[kind](LABELS)), accumulate(X, LABELS))
+    labels = CATEGORIES[kind](LABELS)
+    assert type(as_source(labels, "y").whole()) is CodedLabels  # not an object for each row
+    same(accumulate(X, labels), accumulate(X, LABELS))
 
 
 @pytest.mark.parametrize("kind", ["pandas, nullable", "pandas, arrow", "polars", "arrow, array"])

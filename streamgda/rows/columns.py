@@ -120,12 +120,13 @@ class SingleColumn:
         column = _only_column(frame)
         if self.dtype != object:
             return np.asarray(column.to_numpy(), self.dtype)
-        if _holds_objects(column):
+        categories = column.dtype in (nw.Categorical, nw.Enum)
+        if not categories and _holds_objects(column):
             return np.asarray(column.to_native(), object)
         arrow = _as_arrow(column)
         if arrow is not None:
             return as_label_array(arrow)
-        if column.dtype in (nw.Categorical, nw.Enum):
+        if categories:
             return _as_codes(column)
         starts = range(0, max(1, len(column)), _PART)
         return joined(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
