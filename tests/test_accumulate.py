@@ -12,7 +12,6 @@ from streamgda.kernels.accumulate import (
     LARGE,
     add_centred,
     add_centred_squares,
-    choose_pivots,
     first_rows,
     group_of_class,
     means_of_sums,
@@ -200,10 +199,6 @@ def test_ordered():
     assert starts.tolist() == [0, 5]
 
 
-# Compiled, of one type: the others are compiled, and tested, in its caller.
-@pytest.mark.parametrize(
-    "dtype", ["uint8", "float32", "float64"] if numba.config.DISABLE_JIT else ["float64"]
-)
 @pytest.mark.parametrize(
     ("codes", "count", "rows"),
     [
@@ -214,20 +209,10 @@ def test_ordered():
         ([3, 3, 1, 3, 0, 2], [0, 0, 0, 0], {3: 0, 1: 2, 0: 4, 2: 5}),
     ],
 )
-def test_choose_pivots(codes, count, rows, dtype):
-    """A class's mean so far, its first row, or nothing."""
-    rng = np.random.default_rng(3)
-    codes, count = np.array(codes), np.array(count, float)
-    X, mean = frozen(rng.integers(0, 99, (codes.size, 2)).astype(dtype)), rng.normal(size=(4, 2))
-    number = np.bincount(codes, minlength=4).astype(float)
-    pivot = np.full((4, 2), np.nan)
-    choose_pivots(X, codes, number, count, mean, pivot)
-    for k in range(4):
-        so_far = mean[k] if number[k] and count[k] else np.zeros(2)
-        expected = X[rows[k]] if k in rows else so_far
-        assert (pivot[k] == expected).all()
+def test_first_rows(codes, count, rows):
     first = np.full(4, 9)
-    first_rows(codes, number, count, first)
+    number = np.bincount(codes, minlength=4).astype(float)
+    first_rows(np.array(codes), number, np.array(count, float), first)
     assert first.tolist() == [rows.get(k, -1) for k in range(4)]
 
 
@@ -426,8 +411,7 @@ def test_add_exact(structure, dtype):
             products[k] += np.outer(row, row)
         rows, form = byte_rows(frozen(X), origin)
         if narrow and d <= MAX_FEATURES:
-            about = np.full((4, d), origin)
-            add_exact_narrow(frozen(X), y, 7, count, total, about, scatter)
+            add_exact_narrow(frozen(X), y, origin, count, total, scatter)
         else:
             add = add_integers if matrix else add_integer_squares
             add(rows, y, *form, count, total, scatter)

@@ -1,4 +1,4 @@
-"""Rank-one updates by narrow rows, against numpy; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Products of narrow rows, against numpy; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from streamgda.kernels import kernel
 from streamgda.kernels.narrow_products import (
     MAX_FEATURES,
     add_narrow_products,
-    add_narrow_sums,
+    empty_buckets,
     padded_width,
 )
 
@@ -18,13 +18,14 @@ N_CLASSES = 3
 
 
 @kernel
-def added(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-    add_narrow_products(X, codes, weights, centre, centre_low, sums_step, sums, step, products)
-
-
-@kernel
-def summed(X, codes, weights, centre, sums):
-    add_narrow_sums(X, codes, weights, centre, centre, 1, sums, 0, sums)
+def added(X, codes, weights, first, last, pivots, totals, sums, products):
+    vectors = np.stack((pivots, sums))
+    buckets = empty_buckets(totals.shape[0], sums.shape[1], last - first)
+    block = X, codes, weights, first, last
+    for _ in range(2):  # the buckets are empty afterwards
+        add_narrow_products(block, buckets, totals, vectors, products)
+    sums[:] = vectors[1]
+    return buckets[0].shape[1]
 
 
 def padded(values, width):
@@ -33,14 +34,22 @@ def padded(values, width):
     return out
 
 
-def rows(d, dtype, n=37):
+def rows(d, dtype, n):
     random = np.random.default_rng(d)
     low, high = (-9, 9) if dtype in ("f8", "f4") else (0, 120)
     # The memory after the last row holds no numbers, and must not be read.
     held = np.full(n * d + 8, 99 if np.dtype(dtype).kind in "iu" else np.nan, dtype)
     X = held[: n * d].reshape(n, d)
     X[...] = random.integers(low, high, (n, d))
-    return frozen(X), random.integers(0, N_CLASSES, n), random.integers(1, 5, n).astype(float)
+    codes = random.integers(0, N_CLASSES - 1, n) * 2  # and no rows of one class
+    return frozen(X), codes, random.integers(1, 5, n).astype(float)
+
+
+def garbage(n_classes, d, n_matrices):
+    """Totals, sums and products that must be overwritten."""
+    width = padded_width(d)
+    shapes = n_classes, (n_classes, width), (n_matrices, width, width)
+    return tuple(np.full(shape, np.nan) for shape in shapes)
 
 
 def test_padded_width():
@@ -52,47 +61,61 @@ def test_padded_width():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("step", [0, 1])
 def test_sums_and_products(dtype, weighted, step):
+    """In buckets that are never full, and in some that are full several times."""
     for d in WIDTHS:
-        X, codes, w = rows(d, dtype)
-        w = frozen(w**2) if weighted else NO_WEIGHTS  # with exact roots
-        width = padded_width(d)
-        centre = np.arange(N_CLASSES * d, dtype=float).reshape(N_CLASSES, d)
-        low = np.full((N_CLASSES, d), 0.5)
-        sums = np.zeros((N_CLASSES, width))
-        products = np.zeros((N_CLASSES if step else 1, width, width))
-        about = padded(centre, width), padded(low, width)
-        added(X, codes, w, *about, 1, sums, step, products)
-        t = (X - centre[codes]) - low[codes]
-        expected_sums, expected = np.zeros((N_CLASSES, d)), np.zeros((len(products), d, d))
-        for r, k in enumerate(codes):
-            weight = w[r] if weighted else 1.0
-            expected_sums[k] += weight * t[r]
-            expected[step * k] += weight * np.outer(t[r], t[r])
-        np.testing.assert_array_equal(sums, padded(expected_sums, width))  # halves: exact
-        ignored = np.zeros((1, width))  # one sum of all classes
-        added(X, codes, w, *about, 0, ignored, step, np.zeros_like(products))
-        np.testing.assert_array_equal(ignored[0], sums.sum(axis=0))
-        sums[:] = 0
-        summed(X, codes, w, padded(centre + 0.5, width), sums)
-        np.testing.assert_array_equal(sums, padded(expected_sums, width))
-        lower = np.tril_indices(d)
-        np.testing.assert_array_equal(products[:, *lower], expected[:, *lower])
-        assert not products[:, d:].any()
-        assert not products[:, :, d:].any()
+        for n in (4, 37, 300):
+            X, codes, w = rows(d, dtype, n)
+            w = frozen(w**2) if weighted else NO_WEIGHTS  # with exact roots
+            pivots = np.arange(N_CLASSES * d, dtype=float).reshape(N_CLASSES, d) + 0.5
+            totals, sums, products = garbage(N_CLASSES, d, N_CLASSES if step else 1)
+            expected_totals, expected_sums = np.zeros(N_CLASSES), np.zeros((N_CLASSES, d))
+            expected = np.zeros((len(products), d, d))
+            for r, k in list(enumerate(codes))[3:-1]:
+                weight, t = w[r] if weighted else 1.0, X[r] - pivots[k]
+                expected_totals[k] += weight
+                expected_sums[k] += weight * t
+                expected[step * k] += weight * np.outer(t, t)
+            about = padded(pivots, padded_width(d))
+            size = added(X, codes, w, 3, n - 1, about, totals, sums, products)
+            np.testing.assert_array_equal(totals, expected_totals)
+            np.testing.assert_array_equal(sums[:, :d], expected_sums)  # halves: exact
+            lower = np.tril_indices(d)
+            np.testing.assert_array_equal(products[:, *lower], expected[:, *lower])
+            assert not sums[:, d:].any()
+            assert not products[:, d:].any()
+            assert not products[:, :, d:].any()
+    assert size * (N_CLASSES - 1) < 300
 
 
 def test_no_rows():
-    X, codes, _ = rows(5, "f8", 0)
-    centre = np.zeros((N_CLASSES, 8))
-    sums, products = np.zeros((N_CLASSES, 8)), np.zeros((N_CLASSES, 8, 8))
-    added(frozen(X), codes, NO_WEIGHTS, centre, centre, 1, sums, 1, products)
-    assert not sums.any()
-    assert not products.any()
+    X, codes, _ = rows(5, "f8", 2)
+    held = garbage(N_CLASSES, 5, N_CLASSES)
+    added(X, codes, NO_WEIGHTS, 1, 1, np.zeros((N_CLASSES, 8)), *held)
+    assert not any(array.any() for array in held)
 
 
 def test_not_finite_values_stay_in_their_features():
-    X = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]])
-    out, centre = np.zeros((2, 4)), np.zeros((2, 4))
+    X = frozen(np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]]))
+    held = garbage(2, 3, 2)
     with np.errstate(invalid="ignore"):
-        summed(frozen(X), np.array([0, 1]), NO_WEIGHTS, centre, out)
-    np.testing.assert_array_equal(out, [[1, np.nan, 3, 0], [4, 5, np.inf, 0]])
+        added(X, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, 4)), *held)
+    np.testing.assert_array_equal(held[1], [[1, np.nan, 3, 0], [4, 5, np.inf, 0]])
+
+
+def test_sizes_of_buckets():
+    """Powers of two: smaller for many classes and wide rows, but never too small to pay."""
+
+    def size(*arguments):
+        rows, roots, ends = empty_buckets(*arguments)
+        n_classes, size, width = rows.shape
+        assert arguments[:2] == (n_classes, width)
+        assert size & (size - 1) == 0
+        assert (roots == np.ones((n_classes, size))).all()
+        assert (ends == np.arange(n_classes) * size).all()
+        return size
+
+    assert size(10, 8, 10**6) == 32
+    assert size(300, 8, 10**6) < 32
+    assert size(1000, 16, 10**6) == 16
+    assert size(2, 8, 20) == 32
+    assert size(2, 8, 9) == 16

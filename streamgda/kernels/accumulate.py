@@ -6,7 +6,6 @@ from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import scalar_two_sum
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
-from streamgda.kernels.sums import count_rows
 
 # The squares of values below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -125,13 +124,26 @@ def merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts)
         numbers[k] += w
         for j in range(d):
             vectors[1, k, j] += w * (X[r, j] - vectors[0, k, j])
+    if not merge_sums(count, mean, mean_low, numbers, vectors):
+        return False
+    add_squared_weights(codes[first:last], weights[first:last], squares)
+    return True
+
+
+@inner_kernel
+def merge_sums(count, mean, mean_low, numbers, vectors):
+    """Merge counts and means with those of sums of rows, ``vectors[1]``, about ``vectors[0]``.
+
+    A class with rows has been summed about its mean. See `merge_block` for what becomes of the
+    arguments, and what is returned.
+    """
+    n_classes, d = mean.shape
     for k in range(n_classes):
         n = numbers[k]
         for j in range(d if n > 0 else 0):
             reach = abs(vectors[1, k, j] / n) + abs(vectors[0, k, j])
             if not (reach < LARGE and n * reach * reach < np.inf):  # NaN is not less
                 return False
-    add_squared_weights(codes[first:last], weights[first:last], squares)
     for k in range(n_classes):
         n, before = numbers[k], count[k]
         if n > 0:
@@ -174,32 +186,6 @@ def rows_by_group(codes, n_classes, n_groups):
     if n_groups < n_classes:  # one group holds the rows of all classes
         starts[1] = codes.shape[0]
     return order, starts[: n_groups + 1]
-
-
-@inline_kernel
-def start_block(X, codes, weights, count, mean, number, pivot, sums):
-    """Count the rows of a block by class, choose the pivots and set the sums to zero."""
-    number[:] = 0
-    count_rows(codes, weights, number)
-    choose_pivots(X, codes, number, count, mean, pivot)
-    sums[:] = 0
-
-
-@inline_kernel
-def choose_pivots(X, codes, number, count, mean, pivot):
-    """Write the point about which each class's rows are summed.
-
-    It is the class's mean so far, or its first row if it had none. About either, the mean of a
-    constant feature is exactly its value.
-    """
-    first = np.empty(number.shape[0], np.intp)
-    first_rows(codes, number, count, first)
-    for k in range(number.shape[0]):
-        before = number[k] > 0 and count[k] > 0
-        for j in range(mean.shape[1]):
-            pivot[k, j] = mean[k, j] if before else 0.0
-            if first[k] >= 0:
-                pivot[k, j] = X[first[k], j]
 
 
 @shared_kernel

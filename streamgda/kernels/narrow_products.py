@@ -1,9 +1,10 @@
-"""Sums and products of narrow rows: each row is added to those of its class as it is read.
+"""Sums and products of narrow rows, which are gathered in buckets, one for each class.
 
-If a whole row fits into a few vectors, it does not pay to order the rows by class or to pack them
-into panels: a matrix of products is a few vectors long, and stays in the first cache. Sums and
-products have rows of whole vectors (`padded_width`), with zeros beyond the last feature. As in
-`tiles`, the loops are written in LLVM's vector types.
+If a whole row fits into a few vectors, packing rows into panels for BLAS takes longer than their
+products. Rows are read once, in their order, and copied to the bucket of their class, less its
+pivot. A full bucket is summed in vector registers, and only the totals are added to memory. Sums
+and products have rows of whole vectors (`padded_width`), with zeros beyond the last feature. The
+loops are written in LLVM's vector types.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel
+from streamgda.kernels import inline_kernel, inner_kernel
 from streamgda.kernels.vectors import (
     broadcast,
     fused_multiply_add,
@@ -25,6 +26,12 @@ _LANES = 4
 _MAX_VECTORS = 4
 MAX_FEATURES = _LANES * _MAX_VECTORS
 
+_AHEAD = 4096  # bytes from a row to those that are prefetched
+_TOTALS = 10  # vectors of sums that a loop over a bucket keeps in registers
+_BUCKET_ROWS = 32  # a power of two
+_LEAST_BUCKET_ROWS = 16
+_BUCKETS_BYTES = 1 << 16  # of all buckets, if these are not too small then
+
 
 @inline_kernel
 def padded_width(n_features):
@@ -32,86 +39,191 @@ def padded_width(n_features):
     return (n_features + _LANES - 1) // _LANES * _LANES
 
 
-def _add_products(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-    """Add ``w t`` to ``sums[sums_step * class]``, ``w t t'`` to ``products[step * class]``.
+@inline_kernel
+def empty_buckets(n_classes, width, n_rows):
+    """Return buckets for that many rows: centred rows, the roots of their weights, and ends.
 
-    Here t is x - centre[class] - centre_low[class]. All matrices except `X` are padded. Products
-    are computed below the diagonal, and some above it.
+    The next row of class k goes to slot ``ends[k]`` of all buckets.
     """
-    d = X.shape[1]
-    root = np.sqrt(weights if weights.size else np.ones(codes.size))[:, None]
-    t = root * ((X - centre[codes, :d]) - centre_low[codes, :d])
-    np.add.at(sums[:, :d], sums_step * codes, root * t)
-    np.add.at(products[:, :d, :d], step * codes, t[:, :, None] * t[:, None, :])
+    size = _BUCKET_ROWS
+    while size > _LEAST_BUCKET_ROWS and (
+        size * width * n_classes * 8 > _BUCKETS_BYTES or size >= 2 * n_rows
+    ):
+        size //= 2
+    ends = np.arange(n_classes) * size
+    rows, roots = np.empty((n_classes, size, width)), np.empty((n_classes, size))
+    ends = np.empty(n_classes, np.intp)
+    for k in range(n_classes):
+        ends[k] = k * size
+        for slot in range(size):
+            roots[k, slot] = 1.0
+    return rows, roots, ends
 
 
-def _add_sums(X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-    """Add sums as `_add_products` does, but no products; `centre_low` is not read."""
-    zeros, ignored = np.zeros(centre.shape), np.zeros((1, *2 * sums.shape[1:]))
-    _add_products(X, codes, weights, centre, zeros, sums_step, sums, 0, ignored)
+@inner_kernel
+def add_narrow_products(block, buckets, totals, vectors, products):
+    """Write the sums of ``w`` to `totals`, ``w t`` to ``vectors[1]`` and ``w t t'`` to `products`.
 
-
-def _in_registers(with_products):
-    """Return `_add_products` or `_add_sums` for the compiler.
-
-    It calls the function that is written for the number of vectors in a row.
+    They are of a block: all rows, their classes, their weights, and the first row and one past
+    the last. For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a matrix of
+    products for each class or for all. All matrices except the rows are padded. Products are
+    computed below the diagonal, and some above it.
     """
+    X, codes, weights, first, last = block
+    rows, roots, ends = buckets
+    n_classes, size, width = rows.shape
+    for k in range(n_classes):
+        totals[k] = 0.0
+        for j in range(width):
+            vectors[1, k, j] = 0.0
+    for g in range(products.shape[0]):
+        for i in range(width):
+            for j in range(width):
+                products[g, i, j] = 0.0
+    r = first
+    while r < last:
+        r = fill_buckets(X, codes, weights, r, last, vectors, rows, roots, ends)
+        k = codes[r - 1]
+        if ends[k] == (k + 1) * size:
+            add_bucket(rows, roots, k, size, vectors, products)
+            ends[k] = k * size
+            totals[k] += size
+    for k in range(n_classes):
+        n = ends[k] - k * size
+        if n > 0:
+            add_bucket(rows, roots, k, n, vectors, products)
+            ends[k] = k * size
+            totals[k] += n
+    if weights.shape[0] > 0:
+        for k in range(n_classes):
+            totals[k] = 0.0
+        for r in range(first, last):
+            totals[codes[r]] += weights[r]
 
-    def call(context, builder, signature, arguments):
-        X, codes, weights, centre, low, sums_step, sums, step, products = (
-            context.make_array(kind)(context, builder, argument)
-            if isinstance(kind, types.Array)
-            else argument
-            for kind, argument in zip(signature.args, arguments, strict=True)
+
+def _fill_buckets(X, codes, weights, first, last, vectors, rows, roots, ends):
+    """Copy rows from number `first` on to their buckets, until one is full; return the next row.
+
+    They are centred, and multiplied by the roots of their weights.
+    """
+    size, width = rows.shape[1:]
+    for r in range(first, last):
+        k = codes[r]
+        b, slot = divmod(ends[k], size)
+        t = np.zeros(width)
+        t[: X.shape[1]] = X[r]
+        if len(weights):
+            roots[b, slot] = np.sqrt(weights[r])
+        rows[b, slot] = (t - vectors[0, k]) * roots[b, slot]
+        ends[k] += 1
+        if slot + 1 == size:
+            return r + 1
+    return last
+
+
+def _add_bucket(rows, roots, k, n, vectors, products):
+    """Add the sums and products of the first n rows of bucket k."""
+    t = rows[k, :n]
+    vectors[1, k] += roots[k, :n] @ t
+    products[min(k, len(products) - 1)] += (t[:, :, None] * t[:, None, :]).sum(axis=0)
+
+
+@intrinsic
+def _fill_in_registers(typing, X, codes, weights, first, last, vectors, rows, roots, ends):
+    """Compile `_fill_buckets`."""
+    index = types.intp
+
+    def generate(context, builder, signature, arguments):
+        X, codes, weights, first, last, vectors, rows, roots, ends = _arrays(
+            context, builder, signature, arguments
         )
-        n_rows, d = cgutils.unpack_tuple(builder, X.shape)
-        row = [X.data, n_rows, d, codes.data, weights.data, weights.nitems, centre.data, low.data]
-        row += [sums_step, sums.data, step, products.data]
+        _, d = cgutils.unpack_tuple(builder, X.shape)
+        _, size, width = cgutils.unpack_tuple(builder, rows.shape)
         scalar = signature.args[0].dtype
-        width = builder.udiv(builder.add(d, d.type(_LANES - 1)), d.type(_LANES))
+        following = cgutils.alloca_once(builder, d.type)
+        row = [X.data, last, d, codes.data, weights.data, weights.nitems, first, vectors.data]
+        row += [size, rows.data, roots.data, ends.data, following]
 
         def function(vectors):
-            return _row_function(context, builder.module, scalar, vectors, with_products)
+            return _fill_function(context, builder.module, scalar, vectors)
 
-        switch_call(builder, width, _MAX_VECTORS, function, row)
+        switch_call(builder, builder.udiv(width, d.type(_LANES)), _MAX_VECTORS, function, row)
+        return builder.load(following)
+
+    return index(X, codes, weights, index, index, vectors, rows, roots, ends), generate
+
+
+@intrinsic
+def _add_in_registers(typing, rows, roots, k, n, vectors, products):
+    """Compile `_add_bucket`."""
+    index = types.intp
+
+    def generate(context, builder, signature, arguments):
+        rows, roots, k, n, vectors, products = _arrays(context, builder, signature, arguments)
+        n_classes, size, width = cgutils.unpack_tuple(builder, rows.shape)
+        n_groups, _, _ = cgutils.unpack_tuple(builder, products.shape)
+        last_group = builder.sub(n_groups, n.type(1))
+        one = builder.icmp_signed("<", last_group, k)
+        group = builder.select(one, last_group, k)
+        start = builder.mul(k, size)
+        bucket = [
+            builder.gep(rows.data, [builder.mul(start, width)]),
+            builder.gep(roots.data, [start]),
+            n,
+            builder.gep(vectors.data, [builder.mul(builder.add(n_classes, k), width)]),
+            builder.gep(products.data, [builder.mul(group, builder.mul(width, width))]),
+        ]
+
+        def function(vectors):
+            return _sum_function(builder.module, n.type, vectors)
+
+        switch_call(builder, builder.udiv(width, n.type(_LANES)), _MAX_VECTORS, function, bucket)
         return context.get_dummy_value()
 
-    @intrinsic
-    def add(typing, X, codes, weights, centre, centre_low, sums_step, sums, step, products):
-        index = types.intp
-        kinds = X, codes, weights, centre, centre_low, index, sums, index, products
-        return types.void(*kinds), call
-
-    return add
+    return types.void(rows, roots, index, index, vectors, products), generate
 
 
-def _row_function(context, module, scalar, vectors, with_products):
-    """Return the function that adds rows of the type `scalar`, each of which fills `vectors`."""
-    name = f"add_narrow_{'products' if with_products else 'sums'}_{scalar}_{vectors}"
+def _arrays(context, builder, signature, arguments):
+    """Return arguments for the compiler: arrays as structures, other values as they are."""
+    return [
+        context.make_array(kind)(context, builder, argument)
+        if isinstance(kind, types.Array)
+        else argument
+        for kind, argument in zip(signature.args, arguments, strict=True)
+    ]
+
+
+def _fill_function(context, module, scalar, vectors):
+    """Return the function that fills buckets with rows of a type, each as wide as some vectors."""
+    name = f"fill_narrow_buckets_{scalar}_{vectors}"
     if name in module.globals:
         return module.globals[name]
-    index = context.get_value_type(types.intp)
-    double = ir.DoubleType()
+    index, double = context.get_value_type(types.intp), ir.DoubleType()
     element = context.get_data_type(scalar)
     vector, stored = ir.VectorType(double, _LANES), ir.VectorType(element, _LANES)
-    pointers = [element, None, None, index, double, None, double, double]
-    pointers += [None, double, None, double]
-    arguments = [t.as_pointer() if t else index for t in pointers]
+    pointers = [element, None, None, index, double, None, None, double, None, double, double]
+    arguments = [t.as_pointer() if t else index for t in [*pointers, index, index]]
     function, before, loop, after = loop_function(module, name, arguments)
-    X, n_rows, d, codes, weights, n_weights, centre, low, *out = function.args
-    sums_step, sums, step, products = out
-    width = vectors * _LANES
+    X, last_row, d, codes, weights, n_weights, first, pivot, size, rows, roots, ends, out = (
+        function.args
+    )
+    width = index(vectors * _LANES)
 
     builder = ir.IRBuilder(before)
-    load_last = _masked_load(builder, d, width, scalar, stored)
+    load_last = _masked_load(builder, d, vectors * _LANES, scalar, stored)
     weighted = builder.icmp_signed(">", n_weights, index(0))
-    builder.cbranch(builder.icmp_signed(">", n_rows, index(0)), loop, after)
+    last_slot = builder.sub(size, index(1))
+    builder.branch(loop)
 
     builder.position_at_end(loop)
     r = builder.phi(index)
-    r.add_incoming(index(0), before)
+    r.add_incoming(first, before)
     k = builder.load(builder.gep(codes, [r]))
+    slot_at = builder.gep(ends, [k])
+    slot = builder.load(slot_at)
     x = builder.gep(X, [builder.mul(r, d)])
+    _prefetch(builder, x)
+    about = builder.gep(pivot, [builder.mul(k, width)])
     row = []
     for v in range(vectors):
         place = vector_at(builder, x, v, stored)
@@ -119,36 +231,36 @@ def _row_function(context, module, scalar, vectors, with_products):
         value = load_last(place) if last else builder.load(place, align=scalar.bitwidth // 8)
         if isinstance(scalar, types.Integer):
             value = (builder.sitofp if scalar.signed else builder.uitofp)(value, vector)
-        row.append(value if value.type == vector else builder.fpext(value, vector))
-    at = builder.mul(k, index(width))
-    for part in (centre, low) if with_products else (centre,):
-        start = builder.gep(part, [at])
-        row = [
-            builder.fsub(x, builder.load(vector_at(builder, start, v, vector), align=8))
-            for v, x in enumerate(row)
-        ]
-    factor = broadcast(builder, _root_weight(builder, weighted, weights, r), vector)
-    row = [builder.fmul(factor, x) for x in row]
-
-    def add(place, factor, x):
-        total = builder.load(place, align=8)
-        builder.store(fused_multiply_add(builder, factor, x, total), place, align=8)
-
-    start = builder.gep(sums, [builder.mul(at, sums_step)])
-    for v, x in enumerate(row):
-        add(vector_at(builder, start, v, vector), factor, x)
-    start = builder.gep(products, [builder.mul(builder.mul(k, step), index(width * width))])
-    for i in range(width if with_products else 0):
-        value = builder.extract_element(row[i // _LANES], ir.IntType(32)(i % _LANES))
-        value = broadcast(builder, value, vector)
-        for v in range(i // _LANES + 1):
-            add(vector_at(builder, start, i * vectors + v, vector), value, row[v])
-    following = builder.add(r, index(1))
+        elif value.type != vector:
+            value = builder.fpext(value, vector)
+        row.append(builder.fsub(value, builder.load(vector_at(builder, about, v, vector), align=8)))
+    factor = _root_weight(builder, weighted, weights, r, builder.gep(roots, [slot]))
+    factor = broadcast(builder, factor, vector)
+    start = builder.gep(rows, [builder.mul(slot, width)])
+    for v, t in enumerate(row):
+        builder.store(builder.fmul(factor, t), vector_at(builder, start, v, vector), align=8)
+    end, following = builder.add(slot, index(1)), builder.add(r, index(1))
+    builder.store(end, slot_at)
     r.add_incoming(following, builder.block)
-    builder.cbranch(builder.icmp_signed("<", following, n_rows), loop, after)
+    space = builder.icmp_signed("!=", builder.and_(end, last_slot), index(0))
+    more = builder.and_(space, builder.icmp_signed("<", following, last_row))
+    builder.cbranch(more, loop, after)
     builder.position_at_end(after)
+    builder.store(following, out)
     builder.ret_void()
     return function
+
+
+def _prefetch(builder, place):
+    """Start to load what is `_AHEAD` bytes further on: processors stop at the end of a page."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    prefetch = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
+        "llvm.prefetch.p0",
+    )
+    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(_AHEAD)])
+    builder.call(prefetch, [ahead, number(0), number(3), number(1)])  # read, keep, data
 
 
 def _masked_load(builder, d, width, scalar, stored):
@@ -171,8 +283,8 @@ def _masked_load(builder, d, width, scalar, stored):
     return lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
-def _root_weight(builder, weighted, weights, r):
-    """Return the square root of the weight of row `r`, which is one without weights."""
+def _root_weight(builder, weighted, weights, r, place):
+    """Return the root of the weight of row `r`, which is stored, or one without weights."""
     double = weights.type.pointee
     with builder.if_else(weighted) as (then, otherwise):
         with then:
@@ -180,6 +292,7 @@ def _root_weight(builder, weighted, weights, r):
                 builder.module, ir.FunctionType(double, [double]), "llvm.sqrt.f64"
             )
             root = builder.call(sqrt, [builder.load(builder.gep(weights, [r]))])
+            builder.store(root, place)
             weighted_block = builder.block
         with otherwise:
             unweighted_block = builder.block
@@ -189,5 +302,66 @@ def _root_weight(builder, weighted, weights, r):
     return factor
 
 
-add_narrow_products = _add_products if config.DISABLE_JIT else _in_registers(with_products=True)
-add_narrow_sums = _add_sums if config.DISABLE_JIT else _in_registers(with_products=False)
+def _sum_function(module, index, vectors):
+    """Return the function that adds a bucket of rows as wide as some vectors.
+
+    A loop over its rows sums as many rows of the triangle of products as registers hold; the sums
+    of the rows are products with the roots of their weights.
+    """
+    name = f"add_narrow_bucket_{vectors}"
+    if name in module.globals:
+        return module.globals[name]
+    double = ir.DoubleType()
+    pointer, vector = double.as_pointer(), ir.VectorType(double, _LANES)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index, pointer, pointer])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")  # the code around it would take registers from it
+    rows, roots, n, sums, products = function.args
+    width = vectors * _LANES
+    builder = ir.IRBuilder(function.append_basic_block())
+    for lines in _loops(vectors):
+        entry, loop = builder.block, builder.append_basic_block()
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        r = builder.phi(index)
+        r.add_incoming(index(0), entry)
+        totals = [(i, v, builder.phi(vector)) for i, length in lines for v in range(length)]
+        row = builder.gep(rows, [builder.mul(r, index(width))])
+        x = [builder.load(vector_at(builder, row, v, vector), align=8) for v in range(vectors)]
+        increased = []
+        for i, v, total in totals:
+            if v == 0:
+                place = builder.gep(roots, [r]) if i < 0 else builder.gep(row, [index(i)])
+                factor = broadcast(builder, builder.load(place), vector)
+            increased.append(fused_multiply_add(builder, factor, x[v], total))
+            total.add_incoming(ir.Constant(vector, None), entry)
+            total.add_incoming(increased[-1], loop)
+        following = builder.add(r, index(1))
+        r.add_incoming(following, loop)
+        after = builder.append_basic_block()
+        builder.cbranch(builder.icmp_signed("<", following, n), loop, after)
+        builder.position_at_end(after)
+        for (i, v, _), total in zip(totals, increased, strict=True):
+            start = sums if i < 0 else builder.gep(products, [index(i * width)])
+            place = vector_at(builder, start, v, vector)
+            builder.store(builder.fadd(builder.load(place, align=8), total), place, align=8)
+    builder.ret_void()
+    return function
+
+
+def _loops(vectors):
+    """Yield the numbers and lengths of the lines that each loop sums; -1 is that of the sums."""
+    lines, n_totals = [], 0
+    for i in range(-1, vectors * _LANES):
+        length = vectors if i < 0 else i // _LANES + 1
+        if n_totals + length > _TOTALS:
+            yield lines
+            lines, n_totals = [], 0
+        lines.append((i, length))
+        n_totals += length
+    yield lines
+
+
+fill_buckets = _fill_buckets if config.DISABLE_JIT else _fill_in_registers
+add_bucket = _add_bucket if config.DISABLE_JIT else _add_in_registers

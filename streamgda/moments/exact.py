@@ -150,7 +150,7 @@ class ExactSums(Sums):
     ) -> None:
         self._widen_reach(X.dtype)
         state = self.count, self.total, self.scatter
-        self.structure.add_exact(X, codes, block_rows, self.origin, *state)
+        self.structure.add_exact(X, codes, self.origin, *state)
 
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self._widen_reach(X.dtype)

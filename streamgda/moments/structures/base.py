@@ -180,7 +180,6 @@ class Structure(ABC):
         self,
         X: np.ndarray,
         codes: np.ndarray,
-        block_rows: int,
         origin: int,
         count: np.ndarray,
         total: np.ndarray,

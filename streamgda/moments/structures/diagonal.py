@@ -77,7 +77,6 @@ class Diagonal(Structure):
         self,
         X: Any,
         codes: np.ndarray,
-        block_rows: int,
         origin: int,
         count: np.ndarray,
         total: np.ndarray,

@@ -108,7 +108,6 @@ class Matrix(Structure):
         self,
         X: np.ndarray,
         codes: np.ndarray,
-        block_rows: int,
         origin: int,
         count: np.ndarray,
         total: np.ndarray,
@@ -116,8 +115,7 @@ class Matrix(Structure):
     ) -> None:
         n_rows, d = X.shape
         if d <= narrow_products.MAX_FEATURES and count.size < n_rows <= EXACT_NARROW_ROWS:
-            origins = np.full(total.shape, origin)
-            add_exact_narrow(X, codes, block_rows, count, total, origins, scatter)
+            add_exact_narrow(X, codes, origin, count, total, scatter)
         else:
             rows, form = byte_rows(X, origin)
             add_integers(rows, codes, *form, count, total, scatter)
