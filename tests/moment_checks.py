@@ -11,7 +11,7 @@ from streamgda.moments import ClassMoments, exact, integer_parallel, parallel, s
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.structures import diagonal, matrix
+from streamgda.moments.structures import diagonal
 from streamgda.rows import blocks
 from streamgda.storage.saved import state_of
 
@@ -151,10 +151,10 @@ def watch(patch):
         note("large", kind, "_add_many", lambda _, X, *rest: len(X))
     note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
     note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
-    note("sums", matrix, "add_totals", lambda X, *rest: len(X))
+    note("sums", integer_parallel, "add_totals", lambda X, *rest: len(X))
     note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
-    note("packed", integer_parallel, "pack_bytes", lambda *arguments: 1)
-    note("tiles", integer_parallel, "add_byte_products", lambda *arguments: arguments[4:6])
+    note("packed", integer_parallel, "pack_block", lambda *arguments: 1)
+    note("tiles", integer_parallel, "add_products", lambda *arguments: arguments[9])
     note("packed", scatter, "pack_blocks", lambda source, first, *rest: first.size)
     note("types", scatter, "add_products", lambda rows, *rest: rows.dtype.name)
     note("tiles", scatter, "add_products", lambda *arguments: arguments[6])

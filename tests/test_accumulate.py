@@ -18,10 +18,11 @@ from streamgda.kernels.accumulate import (
     rows_by_group,
 )
 from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
-from streamgda.kernels.integer_scatter import add_integer_squares, add_integers
+from streamgda.kernels.integer_scatter import add_integer_squares
 from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.products import FEW_ROWS
+from streamgda.moments.integer_parallel import add_integers
 from streamgda.rows.blocks import byte_rows
 
 # Forms of scatter: one per class or one for all, matrix or variances. Narrow rows have a separate
@@ -412,9 +413,10 @@ def test_add_exact(structure, dtype):
         rows, form = byte_rows(frozen(X), origin)
         if narrow and d <= MAX_FEATURES:
             add_exact_narrow(frozen(X), y, origin, count, total, scatter)
+        elif matrix:
+            add_integers(rows, y, form, count, total, scatter, 1)
         else:
-            add = add_integers if matrix else add_integer_squares
-            add(rows, y, *form, count, total, scatter)
+            add_integer_squares(rows, y, *form, count, total, scatter)
         assert (count == expected[0]).all()
         assert (total == expected[1]).all()
         assert (scatter == expected[2] + kept(structure, products)).all()

@@ -12,17 +12,19 @@ from frozen import frozen
 from llvmlite import binding, ir
 
 from streamgda.kernels import integer_tiles, processors
-from streamgda.kernels.integer_scatter import (
-    BLOCK_ROWS,
-    add_byte_product,
-    add_byte_products,
-    add_integers,
-    empty_panels,
-    pack_bytes,
+from streamgda.kernels.integer_scatter import BLOCK_ROWS, add_products, pack_block
+from streamgda.kernels.integer_tiles import (
+    DEPTH,
+    LINE,
+    MOST_ROWS,
+    PART,
+    TOGETHER,
+    WIDTH,
+    plain_tile,
 )
-from streamgda.kernels.integer_tiles import MOST_ROWS, TOGETHER, WIDTH, plain_tile
 from streamgda.kernels.processors import SHAPES, tile_shape
 from streamgda.moments import ClassMoments
+from streamgda.moments.integer_parallel import add_integers
 from streamgda.rows.blocks import byte_rows
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -58,8 +60,8 @@ def test_the_shape_follows_the_processor(monkeypatch):
 
 @EVERY_SHAPE
 def test_panels_are_whole_tiles(shape):
-    assert WIDTH % shape.rows == WIDTH % shape.columns == 0
-    assert BLOCK_ROWS <= MOST_ROWS
+    assert shape.panel_width % shape.rows == shape.panel_width % shape.columns == 0
+    assert BLOCK_ROWS * 3 // 2 <= MOST_ROWS
 
 
 @pytest.mark.parametrize(
@@ -103,29 +105,34 @@ def test_multiply_tile(shape):
     plain = plain_tile(shape)
 
     @numba.njit
-    def tile(A, B, entry, depth, row, column, T):
-        compiled(A, B, entry, depth, row, column, T)
+    def tile(panels, left, right, depth, row, column, T):
+        compiled(panels, left, right, depth, row, column, T)
 
     if numba.config.DISABLE_JIT:
         tile = plain
     rng = np.random.default_rng(0)
-    entries = BLOCK_ROWS // shape.together
-    most = np.full((entries, WIDTH), 0xFFFFFFFF if shape.together == 4 else 0x00FF00FF, np.uint32)
-    some = rng.integers(0, 2**32, (entries, WIDTH), np.uint32) & most
-    for pair in ((some, some[::-1]), (most, most), (most, 0 * most), (some, most)):
-        A, B = (np.ascontiguousarray(panel).view(np.int32) for panel in pair)
-        for entry, depth in ((0, entries), (1, 1), (3, 2)):
-            start = rng.integers(-9, 9, (WIDTH, WIDTH)).astype(np.int32)
-            for row, column in ((0, 0), (WIDTH - shape.rows, WIDTH - shape.columns)):
+    width, entries = shape.panel_width, BLOCK_ROWS // shape.together
+    line = width * shape.together
+    some = rng.integers(0, 256, entries * line).astype(shape.part)
+    most, zeros = np.full_like(some, 255), np.zeros_like(some)
+    for pair in ((some, some[::-1]), (most, most), (most, zeros), (some, most)):
+        panels = np.concatenate(pair)
+        for first, depth in ((0, entries), (1, 1), (3, 2)):
+            start = rng.integers(-9, 9, width * width).astype(np.int32)
+            left, right = first * line, (entries + first) * line
+            for row, column in ((0, 0), (width - shape.rows, width - shape.columns)):
                 T, expected = start.copy(), start.copy()
-                tile(A, B, entry, depth, row, column, T)
-                plain(A, B, entry, depth, row, column, expected)
+                tile(panels, left, right, depth, row, column, T)
+                plain(panels, left, right, depth, row, column, expected)
                 np.testing.assert_array_equal(T, expected)
+                u, v = (
+                    panel.reshape(entries, width, -1)[first : first + depth].astype(int)
+                    for panel in pair
+                )
+                lowered = 128 if shape.together == 4 else 0
                 for a in (row, row + shape.rows - 1):
-                    u = A[entry : entry + depth, a].copy().view(np.uint8).astype(int)
-                    v = B[entry : entry + depth, column].copy().view(np.uint8).astype(int)
-                    lowered = 128 if shape.together == 4 else 0
-                    assert T[a, column] - start[a, column] == (u * (v - lowered)).sum()
+                    added = (u[:, a] * (v[:, column] - lowered)).sum()
+                    assert T[a * width + column] - start[a * width + column] == added
 
 
 # --- packing and products ---------------------------------------------------------------------
@@ -141,12 +148,17 @@ def rows_of(rng, dtype, n, d, origin, share=0.5):
 
 
 def packed(rng, dtype, n, d, origin):
+    """Distances of rows from the origin, their form, and the rows as one packed block."""
     X, Z = rows_of(rng, dtype, n, d, origin)
     rows, form = byte_rows(X, origin)
-    panels, features, sums = (array[0] for array in empty_panels(1, n, rows.shape[1]))
-    panels[...] = -1
-    active = pack_bytes(rows, np.arange(n), *form, panels, features, sums)
-    return Z, form, panels, features, sums, active
+    n_bytes = rows.shape[1]
+    n_panels = -(-n_bytes // WIDTH)
+    panels = np.full(n_panels * -(-n // TOGETHER) * LINE, 99, PART)
+    places = np.empty((1, n_panels * WIDTH), np.intp)
+    totals = np.empty(places.shape, np.int32)
+    ends = np.empty(3 * n_bytes, np.uint8)
+    active = pack_block(rows, np.arange(n), *form, ends, panels, places[0], totals[0])
+    return Z, form, (panels, np.array([0]), places, totals, np.array([active]), np.array([n]))
 
 
 CASES = [("uint8", 0), ("int8", 0), ("uint16", 1 << 15), ("int16", 0)]
@@ -154,71 +166,63 @@ CASES += [("uint8", 1 << 15), ("int8", 1 << 15), ("uint16", 0), ("int16", 1 << 1
 
 
 @pytest.mark.parametrize(("dtype", "origin"), CASES)
-def test_pack_bytes(dtype, origin):
+def test_pack_block(dtype, origin):
     rng = np.random.default_rng(1)
     for n, d in ((1, 1), (5, 60), (8, 3)):
-        Z, (size, _, offset), panels, features, sums, active = packed(rng, dtype, n, d, origin)
-        places = np.flatnonzero(Z.any(axis=0))
-        expected = (size * places[:, None] + np.arange(size)).ravel()
-        assert features[:active].tolist() == expected.tolist()
-        values = Z[:, places] + offset
+        Z, (size, _, offset), (panels, _, places, totals, [active], _) = packed(
+            rng, dtype, n, d, origin
+        )
+        chosen = np.flatnonzero(Z.any(axis=0))
+        expected = (size * chosen[:, None] + np.arange(size)).ravel()
+        assert places[0, :active].tolist() == expected.tolist()
+        values = Z[:, chosen] + offset
         digits = np.stack([values >> 8 * part & 255 for part in range(size)], 2).reshape(n, -1)
-        part = np.uint8 if TOGETHER == 4 else np.uint16
-        for c in range(-(-active // WIDTH) * WIDTH):
-            words = panels[c // WIDTH, : -(-n // TOGETHER), c % WIDTH].copy().view(part)
-            column = digits[:, c] if c < active else np.zeros(n)
-            assert words[:n].tolist() == column.tolist()
-            assert not words[n:].any()
-            assert sums[c] == column.sum()
+        entries = -(-n // TOGETHER)
+        columns = panels.reshape(-1, entries, WIDTH, TOGETHER).transpose(1, 3, 0, 2)
+        columns = columns.reshape(entries * TOGETHER, -1)[:, :active]
+        assert columns[:n].tolist() == digits.tolist()
+        assert not columns[n:].any()
+        if offset or TOGETHER == 4:
+            assert totals[0, :active].tolist() == digits.sum(axis=0).tolist()
 
 
 @pytest.mark.parametrize(("dtype", "origin"), CASES)
-def test_add_byte_product(dtype, origin):
+def test_add_products(dtype, origin):
     """At once and in ranges of rows: each changes nothing else."""
     rng = np.random.default_rng(2)
-    for n, d in ((1, 1), (3, 70), (130, 5)):
-        Z, (size, _, offset), *block = packed(rng, dtype, n, d, origin)
-        S = rng.integers(-9, 9, (d, d))
-        expected, parts = S + np.tril(Z.T @ Z), S.copy()
-        add_byte_product(*block, n, size, offset, 0, d, S)
+    T = np.empty(WIDTH * WIDTH, np.int32)
+    for n, d in ((1, 1), (3, 70), (2 * TOGETHER * DEPTH + 3, 5)):
+        Z, (size, _, offset), blocks = packed(rng, dtype, n, d, origin)
+        blocks = *blocks, np.array([1]), size, offset
+        S = rng.integers(-9, 9, (2, d, d))
+        parts, expected = S.copy(), S.copy()
+        expected[1] += np.tril(Z.T @ Z)
+        add_products(*blocks, (0, d), T, S)
         np.testing.assert_array_equal(S, expected)
         for first, last in ((d // 3, d), (0, d // 3)):
-            add_byte_product(*block, n, size, offset, first, last, parts)
-            np.testing.assert_array_equal(parts[first:last], expected[first:last])
+            add_products(*blocks, (first, last), T, parts)
+            np.testing.assert_array_equal(parts[:, first:last], expected[:, first:last])
         np.testing.assert_array_equal(parts, expected)
 
 
-def test_blocks_of_groups():
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_groups_of_all_sizes(n_threads):
+    """More rows than go into a block, none, and few, each class a group or all of them one."""
+    n = 2 * BLOCK_ROWS + 40
     rng = np.random.default_rng(3)
-    X, Z = rows_of(rng, "int8", 40, 9, 0)
+    X, Z = rows_of(rng, "int8", n, 9, 0)
     rows, form = byte_rows(X, 0)
-    first, last, groups = np.array([0, 17, 20]), np.array([17, 20, 40]), np.array([1, 0, 1])
-    panels, features, sums = empty_panels(3, 20, 9)
-    active, order = np.empty(3, np.intp), rng.permutation(40)
-    for b in range(3):
-        own = order[first[b] : last[b]]
-        active[b] = pack_bytes(rows, own, *form, panels[b], features[b], sums[b])
-    S = np.zeros((2, 9, 9), np.int64)
-    size, _, offset = form
-    blocks = panels, features, sums, active, last - first
-    for i, j in ((0, 4), (4, 9)):
-        add_byte_products(blocks, groups, size, offset, i, j, S)
-    for g, own in ((1, [*range(17), *range(20, 40)]), (0, range(17, 20))):
-        some = Z[order[list(own)]]
-        np.testing.assert_array_equal(S[g], np.tril(some.T @ some))
-
-
-def test_more_rows_than_go_into_a_block():
-    n = 2 * BLOCK_ROWS + 3
-    X = np.full((n, 2), 255, np.uint8)
-    X[::2, 1] = 0
-    rows, form = byte_rows(frozen(X), 0)
-    count, total, S = np.zeros(1, int), np.zeros((1, 2), int), np.zeros((1, 2, 2), int)
-    add_integers(rows, np.zeros(n, int), *form, count, total, S)
-    Z = X.astype(int)
-    assert (count == n).all()
-    assert (total == Z.sum(axis=0)).all()
-    assert (S[0] == np.tril(Z.T @ Z)).all()
+    codes = np.where(np.arange(n) < 40, np.arange(n) % 5, 6)
+    rng.shuffle(codes)
+    for n_groups in (1, 7):
+        count, total, S = np.ones(7, int), np.ones((7, 9), int), np.ones((n_groups, 9, 9), int)
+        add_integers(rows, codes, form, count, total, S, n_threads)
+        assert (count == 1 + np.bincount(codes)).all()
+        products = np.zeros((7, 9, 9), int)
+        for k in range(7):
+            assert (total[k] == 1 + Z[codes == k].sum(axis=0)).all()
+            products[k] = np.tril(Z[codes == k].T @ Z[codes == k])
+        assert (1 + (products if n_groups > 1 else products.sum(axis=0)) == S).all()
 
 
 @pytest.mark.parametrize("name", ["avx512vnni", "sse2"])

@@ -1,10 +1,11 @@
 """The inner loop of products of bytes: a small tile of sums that stay in vector registers.
 
-Bytes are packed into panels before they are multiplied. A panel holds `WIDTH` features: an array
-of int32 words, shape ``(entries, WIDTH)``. A word holds the bytes of `TOGETHER` rows, side by side:
-two as 16-bit integers for ``pmaddwd`` and ``vpdpwssd``, or four for ``vpdpbusd``. `multiply_tile`
-multiplies a few columns of one panel with some of another. It is written in LLVM's vector types,
-because no compiler keeps such a block of sums in registers when it is written as scalar loops.
+Bytes are packed into panels before they are multiplied. A panel holds `WIDTH` features. Each of its
+entries is a line of int32 words, one a feature, that hold the bytes of `TOGETHER` rows side by
+side: two as 16-bit integers for ``pmaddwd`` and ``vpdpwssd``, or four for ``vpdpbusd``. Panels are
+flat arrays of the type of those bytes, `PART`. `multiply_tile` multiplies a few columns of one
+panel with some of another. It is written in LLVM's vector types, because no compiler keeps
+such a block of sums in registers when it is written as scalar loops.
 """
 
 import numpy as np
@@ -16,9 +17,13 @@ from numba.extending import intrinsic
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.vectors import broadcast, loop_function, vector_at
 
-WIDTH = 48  # whole tiles of every shape
-DEPTH = 64  # entries that are multiplied at a time: those of two panels stay in the first cache
 ROWS, COLUMNS, TOGETHER = SHAPE.rows, SHAPE.columns, SHAPE.together
+WIDTH = SHAPE.panel_width
+PART = SHAPE.part
+LINE = WIDTH * TOGETHER  # parts of an entry
+
+# Entries that are multiplied at a time: those of two panels stay in the first cache.
+DEPTH = max(16, 2048 // WIDTH)
 
 # ``vpdpbusd`` multiplies unsigned with signed bytes. The right ones are made signed by subtracting
 # this from them, so that this times the sum of the left ones is missing from the products.
@@ -32,47 +37,56 @@ _WORD = ir.IntType(32)
 
 def plain_tile(shape):
     """Return a plain function for what `tile_in_registers` compiles."""
+    width, together = shape.panel_width, shape.together
 
-    def multiply(A, B, entry, depth, row, column, T):
-        """Add to ``T[a, b]`` the sums of ``A[k, a] * (B[k, b] - LOWERED)`` over bytes of words.
+    def multiply(panels, left, right, depth, row, column, T):
+        """Add to ``T[a * WIDTH + b]`` the sums of ``A[k, a] * (B[k, b] - LOWERED)``.
 
-        The words are ``entry <= k < entry + depth``, and the tile is that whose first sum is
-        ``T[row, column]``. A, B and T have `WIDTH` columns.
+        That is for ``k < depth``, where A and B are the parts of panels that start at
+        ``panels[left]`` and ``panels[right]``. The tile is that whose first sum is that of `row`
+        and `column`.
         """
         rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
-        part = np.uint8 if shape.together == 4 else np.uint16
 
-        def bytes_of(panel, some):
-            words = np.ascontiguousarray(panel[entry : entry + depth, some])
-            parts = words.view(part).reshape(depth, -1, shape.together)
-            return parts.astype(np.int32).transpose(1, 0, 2).reshape(-1, depth * shape.together)
+        def bytes_of(first, some):
+            words = panels[first : first + depth * width * together]
+            return words.reshape(depth, width, together)[:, some].astype(np.int32)
 
-        right = bytes_of(B, columns) - (128 if shape.together == 4 else 0)
-        T[rows, columns] += bytes_of(A, rows) @ right.T
+        lowered = 128 if together == 4 else 0
+        T.reshape(width, width)[rows, columns] += np.einsum(
+            "kat,kbt->ab", bytes_of(left, rows), bytes_of(right, columns) - lowered
+        )
 
     return multiply
 
 
 def tile_in_registers(shape):
     """Return the tile function of a shape, as `plain_tile` explains it, for the compiler."""
+    width, together = shape.panel_width, shape.together
 
     def generate(context, builder, signature, arguments):
-        A, B, entry, depth, row, column, T = arguments
-        A, B, T = (
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 1, 6)
+        panels, left, right, depth, row, column, T = arguments
+        panels, T = (
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 6)
         )
         function = _tile_function(builder.module, shape)
-        start = builder.mul(entry, entry.type(WIDTH))
-        left = builder.gep(A.data, [builder.add(start, row)])
-        right = builder.gep(B.data, [builder.add(start, column)])
-        sums = builder.add(builder.mul(row, row.type(WIDTH)), column)
-        builder.call(function, [left, right, depth, builder.gep(T.data, [sums])])
+        words = [
+            builder.bitcast(
+                builder.gep(
+                    panels.data, [builder.add(first, builder.mul(own, own.type(together)))]
+                ),
+                _WORD.as_pointer(),
+            )
+            for first, own in ((left, row), (right, column))
+        ]
+        sums = builder.gep(T.data, [builder.add(builder.mul(row, row.type(width)), column)])
+        builder.call(function, [*words, depth, sums])
         return context.get_dummy_value()
 
     @intrinsic
-    def multiply(typing, A, B, entry, depth, row, column, T):
+    def multiply(typing, panels, left, right, depth, row, column, T):
         index = types.intp
-        return types.void(A, B, index, index, index, index, T), generate
+        return types.void(panels, index, index, index, index, index, T), generate
 
     return multiply
 
@@ -82,14 +96,14 @@ def _tile_function(module, shape):
     name = f"multiply_tile_{shape.name}"
     if name in module.globals:
         return module.globals[name]
-    vector = ir.VectorType(_WORD, shape.vector_bytes // 4)
+    width, vector = shape.panel_width, ir.VectorType(_WORD, shape.vector_bytes // 4)
     index, pointer = ir.IntType(64), _WORD.as_pointer()
     function, before, loop, after = loop_function(module, name, [pointer, pointer, index, pointer])
     left, right, depth, sums = function.args
     places = [(row, v) for row in range(shape.rows) for v in range(shape.vectors)]
 
     def sum_at(builder, row, v):
-        return vector_at(builder, builder.gep(sums, [index(row * WIDTH)]), v, vector)
+        return vector_at(builder, builder.gep(sums, [index(row * width)]), v, vector)
 
     builder = ir.IRBuilder(before)
     initial = {place: builder.load(sum_at(builder, *place), align=4) for place in places}
@@ -98,7 +112,7 @@ def _tile_function(module, shape):
     builder.position_at_end(loop)
     k = builder.phi(index)
     previous = {place: builder.phi(vector) for place in places}
-    at = builder.mul(k, index(WIDTH))
+    at = builder.mul(k, index(width))
     left_words, right_words = builder.gep(left, [at]), builder.gep(right, [at])
     operands = [
         builder.load(vector_at(builder, right_words, v, vector), align=4)

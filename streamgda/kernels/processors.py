@@ -1,8 +1,10 @@
 """Tiles of integer products that suit each kind of processor."""
 
+import math
 import os
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite import binding
 from numba import config
 
@@ -36,6 +38,16 @@ class TileShape(NamedTuple):
     def columns(self):
         """Columns of a tile: sums have four bytes."""
         return self.vectors * self.vector_bytes // 4
+
+    @property
+    def panel_width(self):
+        """Features of a panel: the least number that is whole tiles in both directions."""
+        return math.lcm(self.rows, self.columns)
+
+    @property
+    def part(self):
+        """Data type of a byte in a word."""
+        return np.dtype(np.uint8 if self.together == 4 else np.uint16)
 
     @property
     def native(self):

@@ -1,37 +1,38 @@
-"""Products of many rows of integers on all threads."""
+"""Sums and products of rows of integers, on one thread or on all."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
-from streamgda.kernels.accumulate import rows_by_group
-from streamgda.kernels.integer_scatter import (
-    BLOCK_ROWS,
-    add_byte_products,
-    add_groups,
-    empty_panels,
-    pack_bytes,
-)
+from streamgda.kernels import integer_scatter
+from streamgda.kernels.grouping import group_rows
+from streamgda.kernels.integer_scatter import BLOCK_ROWS, add_products, add_totals, pack_block
+from streamgda.kernels.integer_tiles import LINE, PART, TOGETHER, WIDTH
 from streamgda.moments.parallel import LARGEST_BLOCK, even_blocks, triangle_ranges
 from streamgda.runtime import threads
 
-_PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one for each thread
+_PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one block for each thread
 _SHARES = 4  # of the work for each thread, at least, so that all finish at about the same time
+_TOTAL_BYTES = 64  # of a row, at least, that a thread adds to totals
+
+Form = tuple[int, np.uint8, int]
 
 
-def add_integer_scatter(
+def add_integers(
     rows: np.ndarray,
     codes: np.ndarray,
-    form: tuple[int, np.uint8, int],
-    n_classes: int,
+    form: Form,
+    count: np.ndarray,
+    total: np.ndarray,
     scatter: np.ndarray,
+    n_threads: int,
 ) -> None:
-    """Add the products of rows about an origin to the scatters of their groups.
+    """Add rows to the counts and sums of their classes, and to the products of their groups.
 
-    One thread adds all rows of a group, whose panels stay in its own caches, unless the group is
-    too large a share of the work.
+    On one thread, that is a single kernel call. Of several, one adds all rows of a group, whose
+    panels stay in its own caches, unless the group is too large a share of the work.
 
     Parameters
     ----------
@@ -39,56 +40,94 @@ def add_integer_scatter(
         What `rows.blocks.byte_rows` returns.
     codes : ndarray
         Classes of the rows.
-    n_classes : int
-    scatter : ndarray of int64, shape (groups, n_features, n_features)
+    count, total, scatter : ndarray of int64
+        Shapes (n_classes,), (n_classes, n_features) and (groups, n_features, n_features).
+    n_threads : int
     """
-    order, starts = rows_by_group(codes, n_classes, len(scatter))
+    n_groups = len(scatter)
+    if n_groups < count.size:  # one group holds the rows of all classes
+        order, starts = np.arange(codes.size), np.array([0, codes.size])
+    else:
+        order, starts = np.empty(codes.size, np.intp), np.empty(n_groups + 1, np.intp)
+        group_rows(codes, order, starts)
+    state = *form, count, total, scatter
+    if n_threads == 1:
+        integer_scatter.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
+        return
     sizes = np.diff(starts)
-    small = sizes * _SHARES * (threads.n_threads() - 1) <= codes.size
+    small = sizes * _SHARES * (n_threads - 1) <= codes.size
     largest_first = np.argsort(-sizes)
     alone = largest_first[small[largest_first]]
-    step = max(1, alone.size // (_SHARES * threads.n_threads()))
+    step = max(1, alone.size // (_SHARES * n_threads))
     threads.run(
-        lambda first: add_groups(rows, order, starts, alone[first : first + step], *form, scatter),
-        ((first,) for first in range(0, alone.size, step)),
+        lambda i: integer_scatter.add_integers(
+            rows, codes, order, starts, alone[i : i + step], *state
+        ),
+        ((i,) for i in range(0, alone.size, step)),
     )
-    if not small.all():
-        _add_together(
-            rows, order, form, even_blocks(starts, np.flatnonzero(~small), BLOCK_ROWS), scatter
-        )
+    large = np.flatnonzero(~small)
+    if large.size:
+        own = np.concatenate([order[starts[g] : starts[g + 1]] for g in large])
+        count += np.bincount(codes[own], minlength=count.size)
+        _add_totals(rows, codes, own, form, total, n_threads)
+        blocks = even_blocks(starts, large, BLOCK_ROWS)
+        _add_together(rows, order, form, blocks, scatter, n_threads)
 
 
 def scratch_bytes(n_features: int) -> int:
     """Return the most bytes of the panels that are packed at a time, of 16-bit integers."""
-    return max(_PANEL_BYTES, threads.n_threads() * 4 * n_features * LARGEST_BLOCK * BLOCK_ROWS)
+    columns = 2 * n_features + WIDTH
+    return max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * BLOCK_ROWS)
+
+
+def _add_totals(
+    rows: np.ndarray,
+    codes: np.ndarray,
+    own: np.ndarray,
+    form: Form,
+    total: np.ndarray,
+    n_threads: int,
+) -> None:
+    """Add some rows to the sums of their classes: each thread adds some of the features."""
+    parts = max(1, min(n_threads, rows.shape[1] // _TOTAL_BYTES))
+    threads.run(
+        lambda first, last: add_totals(rows, codes, own, *form, first, last, total),
+        pairwise(total.shape[1] * i // parts for i in range(parts + 1)),
+    )
 
 
 def _add_together(
     rows: np.ndarray,
     order: np.ndarray,
-    form: tuple[int, np.uint8, int],
-    cuts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    form: Form,
+    blocks: tuple[np.ndarray, np.ndarray, np.ndarray],
     scatter: np.ndarray,
+    n_threads: int,
 ) -> None:
     """Add the products of blocks of rows, each of which all threads multiply."""
     size, _, offset = form
-    firsts, lasts, owners = cuts
-    panel_bytes = 2 * int((lasts - firsts).max()) * rows.shape[1]
-    batch = min(max(threads.n_threads(), _PANEL_BYTES // panel_bytes), firsts.size)
-    panels, features, sums = empty_panels(batch, int((lasts - firsts).max()), rows.shape[1])
-    active = np.empty(batch, np.intp)
-    ranges = triangle_ranges(scatter.shape[-1], _SHARES * threads.n_threads())
-    for start in range(0, firsts.size, batch):
-        first, last, owner = (cut[start : start + batch] for cut in (firsts, lasts, owners))
+    n_bytes = rows.shape[1]
+    n_panels = -(-n_bytes // WIDTH)
+    length = -(-int((blocks[1] - blocks[0]).max()) // TOGETHER) * n_panels * LINE
+    batch = max(n_threads, _PANEL_BYTES // (length * PART.itemsize))
+    batch = min(batch, blocks[0].size)
+    panels, at = np.empty(batch * length, PART), np.arange(batch) * length
+    places = np.empty((batch, n_panels * WIDTH), np.intp)
+    totals, active = np.empty(places.shape, np.int32), np.empty(batch, np.intp)
+    ranges = triangle_ranges(scatter.shape[-1], _SHARES * n_threads)
+    for start in range(0, blocks[0].size, batch):
+        first, last, groups = (array[start : start + batch] for array in blocks)
 
         def pack(b: int, first: np.ndarray = first, last: np.ndarray = last) -> None:
-            own = order[first[b] : last[b]]
-            active[b] = pack_bytes(rows, own, *form, panels[b], features[b], sums[b])
+            ends, own = np.empty(3 * n_bytes, np.uint8), order[first[b] : last[b]]
+            space = panels[at[b] : at[b] + length], places[b], totals[b]
+            active[b] = pack_block(rows, own, *form, ends, *space)
 
-        threads.run(pack, ((b,) for b in range(first.size)))
-        blocks = panels, features, sums, active, last - first
+        def multiply(i: int, j: int, n: np.ndarray = last - first, g: np.ndarray = groups) -> None:
+            T = np.empty(WIDTH * WIDTH, np.int32)
+            add_products(
+                *(panels, at, places, totals, active, n, g, size, offset, (i, j), T, scatter)
+            )
 
-        def multiply(i: int, j: int, of: tuple[Any, ...] = (blocks, owner)) -> None:
-            add_byte_products(*of, size, offset, i, j, scatter)
-
+        threads.run(pack, ((b,) for b in range(groups.size)))
         threads.run(multiply, ranges)

@@ -15,12 +15,11 @@ from streamgda.kernels.accumulate_narrow import (
     add_centred_narrow,
     add_exact_narrow,
 )
-from streamgda.kernels.integer_scatter import add_integers, add_totals
 from streamgda.kernels.products import empty_rows
 from streamgda.kernels.rounding import centre_scatter
 from streamgda.kernels.triangles import copy_symmetric, mirror
-from streamgda.moments.integer_parallel import add_integer_scatter
-from streamgda.moments.parallel import add_in_parts, triangle_ranges
+from streamgda.moments.integer_parallel import add_integers
+from streamgda.moments.parallel import triangle_ranges
 from streamgda.moments.scatter import add_scatter
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import Structure
@@ -118,7 +117,7 @@ class Matrix(Structure):
             add_exact_narrow(X, codes, origin, count, total, scatter)
         else:
             rows, form = byte_rows(X, origin)
-            add_integers(rows, codes, *form, count, total, scatter)
+            add_integers(rows, codes, form, count, total, scatter, 1)
 
     def add_many_exact(
         self,
@@ -130,8 +129,7 @@ class Matrix(Structure):
         scatter: np.ndarray,
     ) -> None:
         rows, form = byte_rows(X, origin)
-        add_in_parts(add_totals, (rows, codes), form, count, total)
-        add_integer_scatter(rows, codes, form, len(count), scatter)
+        add_integers(rows, codes, form, count, total, scatter, threads.n_threads())
 
     def add_rows(
         self,
