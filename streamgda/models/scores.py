@@ -72,7 +72,7 @@ def by_chunks(
         finish(scores_of(X[rows], first_row + start), out[rows])
 
     calls = [(start,) for start in range(0, X.shape[0], step)]
-    # Limiting BLAS takes longer than to score a few rows; for so few, it uses one thread anyway.
+    # For so few products, BLAS uses one thread anyway.
     serial = by_blas and X.shape[0] * width * n_scores > _FEW_PRODUCTS
     (threads.run_serial_blas if serial else threads.run)(work, calls)
     return out
