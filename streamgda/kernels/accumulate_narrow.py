@@ -50,14 +50,17 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
                     square = products[g, j, j]
                     for k in range(g, g + shared):
                         if totals[k] > 0:
-                            square -= vectors[1, k, j] * vectors[1, k, j] / (totals[k] + count[k])
+                            part = vectors[1, k, j] / (totals[k] + count[k])
+                            square -= vectors[1, k, j] * part
                     again |= square < products[g, j, j] / 64
             for k in range(0 if again else n_classes):
+                g = min(k, n_groups - 1)
+                inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
                 for i in range(d if totals[k] > 0 else 0):
+                    row = inverse * vectors[1, k, i]  # its square may not overflow
                     for j in range(i + 1):
                         # In this order, duplicate features stay equal, and one row leaves nothing.
-                        square = vectors[1, k, i] * vectors[1, k, j]
-                        products[min(k, n_groups - 1), i, j] -= square / totals[k]
+                        products[g, i, j] -= row * (inverse * vectors[1, k, j])
             if times == 0:
                 for k in range(n_classes):
                     numbers[k] = totals[k]
@@ -66,14 +69,15 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
                 add_squared_weights(codes[first:last], weights[first:last], squares)
             if not again:
                 break
+        for k in range(n_classes):
+            g = min(k, n_groups - 1)
+            for i in range(d if numbers[k] > 0 else 0):
+                for j in range(i + 1):
+                    products[g, i, j] += numbers[k] * (vectors[2, k, i] * vectors[2, k, j])
         for g in range(n_groups):
             for i in range(d):
                 for j in range(i + 1):
-                    total = products[g, i, j]
-                    for k in range(g, g + shared):
-                        if numbers[k] > 0:
-                            total += numbers[k] * (vectors[2, k, i] * vectors[2, k, j])
-                    scatter[g, i, j] += total
+                    scatter[g, i, j] += products[g, i, j]
     return True
 
 
