@@ -19,7 +19,9 @@ from streamgda.cli.app import app
 
 # Methods that rooms of the package call on each other's objects; not part of the users' API.
 INTERNAL = {"cache", "summed", "state", "from_state", "blockwise"}
-OPERATORS = {f"__{name}__" for name in ("add", "sub", "mul", "rmul", "iadd", "isub", "imul")}
+OPERATORS = {
+    f"__{name}__" for name in ("add", "radd", "sub", "mul", "rmul", "iadd", "isub", "imul")
+}
 REQUEST = re.compile("set_.*_request")  # made by scikit-learn for all methods of an estimator
 
 

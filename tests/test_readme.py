@@ -14,6 +14,7 @@ from streamgda.cli import main
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
 PAGES = sorted((TOP / "docs").glob("*.md"))
+SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,6 +31,16 @@ def test_examples_run(page, tmp_path, monkeypatch):
         else:
             for line in text.splitlines():
                 run_command(line.removeprefix("$ "))
+
+
+@pytest.mark.slow
+def test_slow_examples_run(tmp_path, monkeypatch):
+    """Those that start processes, each a script of its own."""
+    monkeypatch.chdir(tmp_path)
+    scripts = [text for page in [README, *PAGES] for text in SLOW_BLOCK.findall(page.read_text())]
+    assert scripts
+    for text in scripts:
+        exec(compile(text, "script", "exec"), {"__name__": "__main__"})
 
 
 def run_command(line):

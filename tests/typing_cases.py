@@ -5,6 +5,7 @@ from typing import Any, assert_type
 import numpy as np
 
 from streamgda import (
+    ClassMoments,
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -36,3 +37,9 @@ def saved() -> None:
     """An estimator is of the kind that is expected."""
     assert_type(load("model.zip"), Any)
     assert_type(load("model.zip", GaussianNB), GaussianNB)
+    assert_type(ClassMoments.from_bytes(b""), ClassMoments)
+
+
+def sums(parts: list[ClassMoments]) -> None:
+    """A sum of moments is moments; without any, it is what the sum starts from."""
+    assert_type(sum(parts, ClassMoments()), ClassMoments)

@@ -128,6 +128,18 @@ class Moments(Saved):
             return NotImplemented
         return self.copy().__iadd__(other)
 
+    def __radd__(self, other: int) -> Self:
+        """Return a copy if `other` is 0, which ``sum(list_of_moments)`` starts from.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> parts = [ClassMoments().update([[x]], ["ant"]) for x in (1.0, 2.0, 6.0)]
+        >>> sum(parts).means, sum([], ClassMoments())
+        (array([[3.]]), ClassMoments('full'): empty)
+        """
+        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
+
     @abstractmethod
     def __iadd__(self, other: Self) -> Self: ...
 

@@ -115,15 +115,8 @@ class Guarded(_Bounded):
         return str(self._store)
 
     def _check_members(self, members: list[zipfile.ZipInfo]) -> None:
-        stored = all(
-            member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
-            for member in members
-        )
-        n_names = len({member.filename for member in members})
-        n_bytes = sum(member.file_size for member in members)
         path = self._store.path
-        if not stored or n_names < len(members) or n_bytes > path.stat().st_size:
-            raise FormatError(f"{path} has members that are compressed, repeated or too long")
+        check_stored(members, path.stat().st_size, path)
 
     def _size_of_file(self, root: Path, key: str) -> int:
         path = root / key
@@ -188,6 +181,18 @@ class Guarded(_Bounded):
             if len(chunk) != n_bytes:
                 raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
             self._chunks[key] = chunk
+
+
+def check_stored(members: list[zipfile.ZipInfo], size: int, name: Any) -> None:
+    """Raise FormatError unless all members of a zip file of that size are stored as they are."""
+    stored = all(
+        member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
+        for member in members
+    )
+    n_names = len({member.filename for member in members})
+    n_bytes = sum(member.file_size for member in members)
+    if not stored or n_names < len(members) or n_bytes > size:
+        raise FormatError(f"{name} has members that are compressed, repeated or too long")
 
 
 class Described(_Bounded):

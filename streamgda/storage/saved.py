@@ -1,4 +1,4 @@
-"""`Saved`: objects that can be written as a zarr group and read again."""
+"""`Saved`: objects that can be written as a zarr group or as bytes, and read again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 
 
 class Saved(ABC):
-    """Base of objects that can be written as a zarr group and read again.
+    """Base of objects that can be written as a zarr group or as bytes, and read again.
 
     Subclasses define `_kind`, `_state` and `_from_state`. Only this module and subclasses call
     these; other modules call `state_of` and `restore`.
@@ -71,6 +71,66 @@ class Saved(ABC):
             return restore(cls, attributes, arrays)
         except FormatError as error:
             raise FormatError(f"{store}: {error}") from None
+
+    def to_bytes(self) -> bytes:
+        """Return this object as bytes, to be sent or stored anywhere.
+
+        They are the zip file that `save` writes to a path ending in ``.zip``, without the times of
+        its members: the same object gives the same bytes every time.
+
+        Returns
+        -------
+        bytes
+            Not compressed. `from_bytes` reads them, and so does `load` from a file of them.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"])
+        >>> data = moments.to_bytes()
+        >>> ClassMoments.from_bytes(data).means, data == moments.to_bytes()
+        (array([[2.]]), True)
+        """
+        from streamgda.storage.zipped import to_zip  # noqa: PLC0415  (it needs zarr)
+
+        members: dict[str, Any] = {}
+        self.save(members)
+        return to_zip(members)
+
+    @classmethod
+    def from_bytes(cls, data: Any) -> Self:
+        """Read an object from the result of `to_bytes`, or from a zip file that `save` wrote.
+
+        Unlike pickle, reading executes nothing: the bytes may come from anyone.
+
+        Parameters
+        ----------
+        data : bytes, bytearray, memoryview or pyarrow.Buffer
+            The contents of the zip file.
+
+        Returns
+        -------
+        object
+            Equal to the saved object.
+
+        Raises
+        ------
+        TypeError
+            For anything but bytes, such as a path.
+        FormatError
+            If the bytes hold anything else, are incomplete or damaged.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> data = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).to_bytes()
+        >>> ClassMoments.from_bytes(data[:100])
+        Traceback (most recent call last):
+        streamgda.errors.FormatError: data is not a zarr group that can be read: ...
+        """
+        from streamgda.storage.zipped import ZippedBytes  # noqa: PLC0415  (it needs zarr)
+
+        return cls.load(ZippedBytes(data))
 
     @abstractmethod
     def _state(self) -> State:

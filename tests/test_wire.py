@@ -1,0 +1,284 @@
+"""Saved objects as bytes, sums of lists of moments, and both together on several machines."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from damage import GOLDEN, LOADERS
+from saved_states import assert_same, some_moments
+
+from streamgda import (
+    ClassMoments,
+    GaussianNB,
+    PairwiseMoments,
+    QuadraticDiscriminantAnalysis,
+    SlidingWindow,
+    accumulate,
+    storage,
+)
+from streamgda.errors import FormatError, MergeError
+from streamgda.storage.saved import state_of
+
+FILES = sorted((GOLDEN / f"version{storage.VERSION}").glob("*.zip"))
+BYTES = some_moments().to_bytes()
+
+
+def members_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(members, compression=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, value in members:
+            archive.writestr(name, value)
+    return file.getvalue()
+
+
+# --- bytes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_bytes_of_every_kind_are_files(file, tmp_path):
+    """Saved files are bytes, and bytes are saved files."""
+    load = LOADERS[storage.kind_of(file)]
+    loaded = load(file)
+    data = loaded.to_bytes()
+    (tmp_path / "it.zip").write_bytes(data)
+    (attributes, arrays), (others, other_arrays) = map(
+        state_of, (loaded, load(tmp_path / "it.zip"))
+    )
+    assert others == attributes
+    assert other_arrays.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(other_arrays[name], array, strict=True)
+    assert type(loaded).from_bytes(file.read_bytes()).to_bytes() == data
+
+
+def test_equal_objects_give_equal_bytes_without_times():
+    assert some_moments().to_bytes() == some_moments().to_bytes() == BYTES
+    with zipfile.ZipFile(io.BytesIO(BYTES)) as archive:
+        entries = archive.infolist()
+    assert {(entry.date_time, entry.create_system) for entry in entries} == {
+        ((1980, 1, 1, 0, 0, 0), 3)
+    }
+    names = [entry.filename for entry in entries]
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
+def test_bytes_of_any_kind(kind):
+    data = kind(BYTES, np.uint8) if kind is np.frombuffer else kind(BYTES)
+    assert_same(ClassMoments.from_bytes(data), some_moments())
+
+
+@pytest.mark.parametrize("given", ["moments.zip", None, 3, [1, 2], some_moments()])
+def test_other_things_are_no_bytes(given):
+    with pytest.raises(TypeError, match=r"data is of type \w+; expected bytes \(load\(\) reads"):
+        ClassMoments.from_bytes(given)
+
+
+def test_moments_from_bytes_are_independent_and_learn_on():
+    a, b = ClassMoments.from_bytes(BYTES), ClassMoments.from_bytes(BYTES)
+    a.update([[1.0, 2.0, 3.0]], [3])
+    assert_same(b, some_moments())
+    assert_same(a, some_moments().update([[1.0, 2.0, 3.0]], [3]))
+    assert_same(pickle.loads(pickle.dumps(a)), a)
+
+
+# --- bytes that are refused -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 1, 0.02, 0.5, 0.9, 0.999])
+def test_incomplete_bytes(kept):
+    cut = BYTES[: kept if kept == 1 else int(kept * len(BYTES))]
+    with pytest.raises(FormatError, match=r"^data is not a zarr group that can be read"):
+        ClassMoments.from_bytes(cut)
+
+
+def test_flipped_bytes():
+    """A wrong byte at any place: an error, or the same numbers."""
+    noticed = 0
+    for at in range(0, len(BYTES), len(BYTES) // 60):
+        try:
+            loaded = ClassMoments.from_bytes(
+                BYTES[:at] + bytes([BYTES[at] ^ 0xFF]) + BYTES[at + 1 :]
+            )
+        except FormatError:
+            noticed += 1
+        else:
+            assert_same(loaded, some_moments())
+    assert noticed > 40
+
+
+def test_foreign_bytes():
+    members = members_of(BYTES)
+    group = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        twice = zipped([*members.items(), ("zarr.json", "{}")])
+    lacking = [(name, value) for name, value in members.items() if name != "mean/c/0/0"]
+    for data, message in (
+        (b"hello" * 100, "data is not a zarr group that can be read"),
+        (pickle.dumps(some_moments()), "data is not a zarr group that can be read"),
+        (zipped([("a", "b")]), "data is not a zarr group that can be read"),
+        (zipped([("zarr.json", group)]), "data is a zarr group, but not one that streamgda saved"),
+        (GaussianNB().fit([[0.0], [1.0]], [0, 1]).to_bytes(), "data holds 'estimator', expected"),
+        (zipped(members.items(), zipfile.ZIP_DEFLATED), "data has members that are compressed"),
+        (twice, "data has members that are compressed, repeated"),
+        (zipped(lacking), "data is damaged.*chunk mean/c/0/0 is missing"),
+        (zipped((members | {"mean/c/0/0": b"short"}).items()), "data is damaged"),
+    ):
+        with pytest.raises(FormatError, match=f"^{message}"):
+            ClassMoments.from_bytes(data)
+
+
+def test_bytes_of_a_newer_version():
+    members = members_of(BYTES)
+    tree = json.loads(members["zarr.json"])
+    tree["attributes"]["streamgda"]["version"] = 99
+    newer = zipped((members | {"zarr.json": json.dumps(tree)}).items())
+    with pytest.raises(FormatError, match=r"data has format version 99; .* Update streamgda"):
+        ClassMoments.from_bytes(newer)
+
+
+def test_bytes_of_the_right_kind_of_estimator():
+    data = GaussianNB().fit([[0.0], [1.0], [2.0], [5.0]], [0, 0, 1, 1]).to_bytes()
+    assert GaussianNB.from_bytes(data).predict([[4.0]]).tolist() == [1]
+    with pytest.raises(FormatError, match="is of class 'GaussianNB', which is not Quadratic"):
+        QuadraticDiscriminantAnalysis.from_bytes(data)
+
+
+def test_contents_that_do_not_fit_each_other_are_damage():
+    attributes, arrays = state_of(some_moments())
+    held: dict = {}
+    storage.write(held, "moments", attributes, arrays | {"count": np.array([-1, 2, 3])})
+    data = zipped((key, value.to_bytes()) for key, value in held.items())
+    with pytest.raises(FormatError, match=r"^data: the saved moments is damaged: count holds"):
+        ClassMoments.from_bytes(data)
+
+
+# --- sums -------------------------------------------------------------------------------------
+
+
+def test_sums_of_lists():
+    parts = [some_moments(), some_moments(labels=[8, 3, 9, 3]), ClassMoments()]
+    before = [part.to_bytes() for part in parts]
+    assert_same(sum(parts), parts[0] + parts[1] + parts[2])
+    assert_same(sum(parts, ClassMoments()), parts[0] + parts[1])
+    assert_same(sum(part for part in parts[:1]), parts[0])
+    total = sum(parts[:1])
+    total.update([[1.0, 2.0, 3.0]], [3])
+    assert [part.to_bytes() for part in parts] == before
+    assert sum([], ClassMoments("diag")).covariance_type == "diag"
+    with pytest.raises(MergeError, match="do not combine"):
+        sum([*parts, some_moments("diag")])
+
+
+def test_sums_of_pairwise_moments():
+    X = np.array([[1.0, np.nan], [2.0, 5.0], [np.nan, 1.0], [4.0, 2.0]])
+    parts = [PairwiseMoments().update(X[rows], [0, 1]) for rows in (slice(0, 2), slice(2, 4))]
+    assert_same(sum(parts), parts[0] + parts[1])
+    assert_same(sum([], PairwiseMoments()), PairwiseMoments())
+    assert_same(sum(map(PairwiseMoments.from_bytes, (p.to_bytes() for p in parts))), sum(parts))
+
+
+@pytest.mark.parametrize("other", [1, -1, 0.0, None, "0", [0]])
+def test_moments_add_to_no_number_but_zero(other):
+    with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
+        other + some_moments()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        some_moments() + other
+
+
+# --- several machines -------------------------------------------------------------------------
+
+
+def integers(n=200, d=3):
+    random = np.random.default_rng(5)
+    X = random.integers(-300, 300, (n, d)).astype(np.int16)
+    return X, random.choice(["a", "bee", "cat", "dog"], n)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_parts_of_integers_give_the_bytes_of_all_rows(covariance_type):
+    """In any order; some parts lack classes, and one has no rows."""
+    X, y = integers()
+    cuts = np.array_split(np.argsort(y, kind="stable"), 6)
+    parts = [accumulate(X[at], y[at], covariance_type=covariance_type) for at in cuts]
+    parts.append(ClassMoments(covariance_type))
+    sent = [part.to_bytes() for part in parts]
+    whole = accumulate(X, y, covariance_type=covariance_type).to_bytes()
+    for order in (sent, sent[::-1], sent[3:] + sent[:3]):
+        received = [ClassMoments.from_bytes(data) for data in order]
+        assert sum(received, ClassMoments(covariance_type)).to_bytes() == whole
+        pairs = [a + b for a, b in zip(received[:-1:2], received[1::2], strict=True)]
+        assert (sum(pairs) + received[-1]).to_bytes() == whole
+
+
+def test_windows_and_estimators_travel():
+    X, y = integers()
+    window = SlidingWindow(2)
+    for at in range(0, 40, 10):
+        window.update(X[at : at + 10], y[at : at + 10])
+    sent = SlidingWindow.from_bytes(window.to_bytes())
+    assert_same(sent.append(accumulate(X, y)).moments, window.append(accumulate(X, y)).moments)
+    fitted = QuadraticDiscriminantAnalysis().fit(X[:100], y[:100])
+    sent = QuadraticDiscriminantAnalysis.from_bytes(fitted.to_bytes()).partial_fit(X[100:], y[100:])
+    fitted.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(sent.predict_proba(X), fitted.predict_proba(X))
+    model = type(fitted.model_).from_bytes(fitted.model_.to_bytes())
+    np.testing.assert_array_equal(model.log_density(X), fitted.model_.log_density(X))
+
+
+def test_record_batches_to_moments_and_back():
+    """As Spark's mapInArrow does: partitions are streams of record batches, some of them empty."""
+    pa = pytest.importorskip("pyarrow")
+    X, y = integers()
+    table = pa.table({"u": X[:, 0], "v": X[:, 1], "w": X[:, 2], "kind": y})
+
+    def through_a_pipe(batches, schema):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        return pa.ipc.open_stream(sink.getvalue())
+
+    def moments_of(batches):
+        moments = accumulate(batches, columns=(["u", "v", "w"], "kind"))
+        yield pa.record_batch({"moments": pa.array([moments.to_bytes()], pa.binary())})
+
+    def sum_of(batches):
+        parts = [
+            ClassMoments.from_bytes(data.as_buffer()) for b in batches for data in b["moments"]
+        ]
+        yield pa.record_batch({"moments": [sum(parts, ClassMoments()).to_bytes()]})
+
+    sent = []
+    for partition in (table[:70], table[70:70], table[70:], table[:0]):
+        batches = through_a_pipe(partition.to_batches(max_chunksize=17), table.schema)
+        sent += moments_of(iter(batches))
+    halves = [*sum_of(sent[:2]), *sum_of(sent[2:]), *sum_of([])]
+    (result,) = sum_of(halves)
+    expected = accumulate(table.drop(["kind"]), y)
+    assert result["moments"][0].as_py() == expected.to_bytes()
+    assert ClassMoments.from_bytes(result["moments"][0].as_py()).feature_names == ("u", "v", "w")
+
+
+def test_sites_fit_the_pooled_model_without_rows(tmp_path):
+    X, y = integers()
+    sites = {"north": slice(0, 80), "south": slice(80, 110), "west": slice(110, 200)}
+    for name, rows in sites.items():
+        (tmp_path / name).write_bytes(accumulate(X[rows], y[rows]).to_bytes())
+    parts = [ClassMoments.from_bytes((tmp_path / name).read_bytes()) for name in sites]
+    shared = QuadraticDiscriminantAnalysis.from_moments(sum(parts))
+    pooled = QuadraticDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_array_equal(shared.predict_proba(X), pooled.predict_proba(X))
+    assert shared.to_bytes() == pooled.to_bytes()
+    without = QuadraticDiscriminantAnalysis.from_moments(sum(parts) - parts[1])
+    rest = np.r_[sites["north"], sites["west"]]
+    others = QuadraticDiscriminantAnalysis().fit(X[rest], y[rest])
+    assert without.moments_.to_bytes() == others.moments_.to_bytes()
