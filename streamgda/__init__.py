@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
+    from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
 
@@ -48,6 +49,7 @@ __all__ = [
     "accumulate",
     "load",
     "open_store",
+    "separability",
     "warmup",
 ]
 
@@ -64,6 +66,7 @@ _MODULES = {
     "accumulate": "engine",
     "load": "estimators.load",
     "open_store": "rows.opening",
+    "separability": "models.separability",
     "warmup": "estimators.warmup",
 }
 

@@ -197,6 +197,10 @@ def _others() -> Iterator[Call]:
                  "pair": {"a": 0, "b": 1}, "__call__": {"X": X}, "posterior": {"X": X}}  # fmt: skip
     for method, good in functions.items():
         yield Call("Linear", lambda: gda.LinearDiscriminants.of(lda()), method, good)
+    yield Call("module", lambda: gda, "separability", {
+        "model_or_moments": held, "method": "divergence", "covariance_type": "diag", "ddof": 1,
+        "pooling": 0.1, "shrinkage": 0.1, "reg_param": 0.1, "var_smoothing": 0.1,
+    })  # fmt: skip
     where = Path(FOLDER.name) / "stream.zip"
     yield Call("Checkpoint", lambda: gda.Checkpoint(where), "save", {"state": held, "offset": 1})
     shown = {"estimator": lda(), "X": X, "y": Y}
@@ -281,6 +285,7 @@ SYNONYMS = {
     "labels": ("label", "moments", "y ", "Group", "strings"),
     "mapping": ("labels",),
     "moments": ("classes", "covariance"),
+    "model_or_moments": ("class", "covariance"),
     "other": ("moments",),
     "out": ("in store",),
     "path": ("checkpoint", "zarr", "lacks rows"),

@@ -316,6 +316,44 @@ def gaussian_classifier(
     return m.classes[joint.argmax(axis=1)], joint
 
 
+# --- separability -----------------------------------------------------------------------------
+
+
+def separability(means: np.ndarray, covariances: np.ndarray, method: str) -> np.ndarray:
+    """The formulas of Richards, and of Swain and Davis, with inverses, shape (K, K)."""
+    formula = {
+        "bhattacharyya": bhattacharyya,
+        "jeffries_matusita": lambda *pair: 2 * (1 - math.exp(-bhattacharyya(*pair))),
+        "matusita": lambda *pair: math.sqrt(2 * (1 - math.exp(-bhattacharyya(*pair)))),
+        "divergence": divergence,
+        "transformed_divergence": lambda *pair: 2 * (1 - math.exp(-divergence(*pair) / 8)),
+        "kullback_leibler": kullback_leibler,
+        "mahalanobis": lambda m, S, n, T: (m - n) @ np.linalg.inv((S + T) / 2) @ (m - n),
+    }[method]
+    classes = list(zip(means, covariances, strict=True))
+    return np.array([[formula(*p, *q) if p is not q else 0.0 for q in classes] for p in classes])
+
+
+def bhattacharyya(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
+    """``(m-n)' ((S+T)/2)^-1 (m-n) / 8 + ln(|(S+T)/2| / sqrt(|S| |T|)) / 2``."""
+    M = (S + T) / 2
+    logs = [np.linalg.slogdet(matrix)[1] for matrix in (M, S, T)]
+    return float((m - n) @ np.linalg.inv(M) @ (m - n) / 8 + (logs[0] - sum(logs[1:]) / 2) / 2)
+
+
+def divergence(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
+    """``tr (S - T)(T^-1 - S^-1) / 2 + tr (S^-1 + T^-1)(m - n)(m - n)' / 2``."""
+    P, Q, outer = np.linalg.inv(S), np.linalg.inv(T), np.outer(m - n, m - n)
+    return float(np.trace((S - T) @ (Q - P)) + np.trace((P + Q) @ outer)) / 2
+
+
+def kullback_leibler(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
+    """The mean of ``ln p(x) - ln q(x)`` over rows of p, N(m, S), where q is N(n, T)."""
+    Q = np.linalg.inv(T)
+    logs = np.linalg.slogdet(T)[1] - np.linalg.slogdet(S)[1]
+    return float(np.trace(Q @ S) - len(m) + (m - n) @ Q @ (m - n) + logs) / 2
+
+
 # --- zeros and ones ---------------------------------------------------------------------------
 
 

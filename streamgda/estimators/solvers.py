@@ -91,7 +91,7 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
     # --- parameters ---------------------------------------------------------------------------
 
     def _kept(self) -> dict[str, Any]:
-        if self.solver not in self._SOLVERS:
+        if not isinstance(self.solver, str) or self.solver not in self._SOLVERS:
             raise refuse("solver", self.solver, f"one of {', '.join(map(repr, self._SOLVERS))}")
         estimator = self.covariance_estimator
         if estimator is not None and not hasattr(estimator, "fit"):

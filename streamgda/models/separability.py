@@ -1,0 +1,294 @@
+"""Separability of classes: how far apart the Gaussians of a model are, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from streamgda.errors import InvalidParameterError
+from streamgda.models.covariance import Regularisation
+from streamgda.models.gaussian import GaussianModel
+from streamgda.moments import ClassMoments
+from streamgda.runtime import lapack, threads
+from streamgda.runtime.parameters import check_type, refuse
+
+_BATCH = 1 << 18  # values of the matrices that a thread treats at a time
+
+Terms = tuple[np.ndarray, np.ndarray]
+
+
+def bhattacharyya(distance: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Return Bhattacharyya distances from the two terms of an overlap."""
+    return distance / 8 + logs / 2
+
+
+def saturated(distance: np.ndarray) -> np.ndarray:
+    """Return ``2 (1 - exp(-distance))``, exact for small distances too."""
+    return -2 * np.expm1(-distance)
+
+
+class Measure(NamedTuple):
+    """A separability as a function of two terms of a pair of Gaussians.
+
+    Attributes
+    ----------
+    by_overlap : bool
+        The terms are those of the Bhattacharyya distance: the squared Mahalanobis distance of the
+        means in the mean covariance, and the log-determinant of the mean covariance less the mean
+        log-determinant. Otherwise the Kullback-Leibler divergences in both directions.
+    value : callable
+        Takes arrays of both terms.
+    symmetric : bool
+        The separability is the same in both directions.
+    """
+
+    by_overlap: bool
+    value: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    symmetric: bool = True
+
+
+MEASURES = {
+    "jeffries_matusita": Measure(True, lambda d, logs: saturated(bhattacharyya(d, logs))),
+    "matusita": Measure(True, lambda d, logs: np.sqrt(saturated(bhattacharyya(d, logs)))),
+    "bhattacharyya": Measure(True, bhattacharyya),
+    "mahalanobis": Measure(True, lambda d, _: d),
+    "divergence": Measure(False, lambda there, back: there + back),
+    "transformed_divergence": Measure(False, lambda there, back: saturated((there + back) / 8)),
+    "kullback_leibler": Measure(False, lambda there, _: there, symmetric=False),
+}
+
+
+def measure_of(method: object) -> Measure:
+    """Return the measure with that name.
+
+    Raises
+    ------
+    InvalidParameterError
+        For any other value.
+    """
+    if isinstance(method, str) and method in MEASURES:
+        return MEASURES[method]
+    raise refuse("method", method, f"one of {', '.join(MEASURES)}")
+
+
+def separability(
+    model_or_moments: Any,
+    method: str = "jeffries_matusita",
+    *,
+    covariance_type: str | None = None,
+    ddof: int = 0,
+    pooling: float = 0.0,
+    shrinkage: float | str | None = None,
+    reg_param: float = 0.0,
+    var_smoothing: float = 0.0,
+) -> np.ndarray:
+    r"""Return how well each pair of classes can be separated.
+
+    ========================== ========================= ================================
+    method                     value in row i, column j  range
+    ========================== ========================= ================================
+    ``jeffries_matusita``      :math:`2 (1 - e^{-B})`    0 to 2
+    ``matusita``               its square root           0 to 1.414
+    ``bhattacharyya``          :math:`B`                 from 0
+    ``mahalanobis``            :math:`M`                 from 0; a squared distance
+    ``kullback_leibler``       :math:`K_{ij}`            from 0; not symmetric
+    ``divergence``             :math:`K_{ij} + K_{ji}`   from 0
+    ``transformed_divergence`` :math:`2 (1 - e^{-D/8})`  0 to 2; of the divergence D
+    ========================== ========================= ================================
+
+    .. math:: M = g^T \Sigma^{-1} g, \quad B = \frac M8
+              + \frac12 \ln \frac{|\Sigma|}{\sqrt{|\Sigma_i| |\Sigma_j|}}, \quad
+              K_{ij} = \frac12 \left( \mathrm{tr}\, \Sigma_j^{-1} \Sigma_i - d
+              + g^T \Sigma_j^{-1} g - \ln \frac{|\Sigma_i|}{|\Sigma_j|} \right)
+
+    where :math:`g = m_i - m_j` and :math:`\Sigma = (\Sigma_i + \Sigma_j) / 2`. Priors do not count.
+
+    Parameters
+    ----------
+    model_or_moments : GaussianModel, estimator or ClassMoments
+        Model of the classes, a fitted Gaussian estimator, or moments.
+    method : str
+        One of the names in the table.
+    covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing : optional
+        Covariances that are estimated from moments; see `GaussianDiscriminantAnalysis`. Their type
+        is by default that of the moments.
+
+    Returns
+    -------
+    ndarray, shape (n_classes, n_classes)
+        Zero on the diagonal; NaN for classes without rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        For another method, or a regularisation of a model, which has its own.
+
+    Notes
+    -----
+    The scale, with 2 for classes without overlap, is that of Richards [1]_. Swain and Davis [2]_
+    give ``matusita``, and the transformed divergence times 1000. The Bayes error of two equally
+    probable classes is at most :math:`e^{-B} / 2` (Kailath [3]_).
+
+    References
+    ----------
+    .. [1] Richards (2013). Remote Sensing Digital Image Analysis, 5th ed., chapter 10.
+    .. [2] Swain and Davis (1978). Remote Sensing: The Quantitative Approach, chapter 3.
+    .. [3] Kailath (1967). The Divergence and Bhattacharyya Distance Measures in Signal Selection.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import accumulate, separability
+    >>> separability(accumulate(*load_iris(return_X_y=True))).round(3)
+    array([[0.   , 2.   , 2.   ],
+           [2.   , 0.   , 1.729],
+           [2.   , 1.729, 0.   ]])
+    """
+    measure = measure_of(method)
+    how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing)
+    model = _model_of(model_or_moments, covariance_type, how)
+    values = measure.value(*terms_of(measure, model))
+    np.fill_diagonal(values, 0.0)
+    seen = ~np.isnan(model.means[:, 0])
+    return np.where(seen & seen[:, None], values, np.nan)
+
+
+def _model_of(
+    model_or_moments: Any, covariance_type: str | None, how: Regularisation
+) -> GaussianModel:
+    """Return the model of moments, or of a fitted estimator, search or threshold."""
+    if isinstance(model_or_moments, ClassMoments):
+        held = model_or_moments.covariance_type
+        kind = held if covariance_type is None else covariance_type
+        return GaussianModel.from_moments(model_or_moments, kind, how)
+    model = model_or_moments
+    for name in ("best_estimator_", "estimator_", "model_"):
+        model = getattr(model, name, model) if not isinstance(model, type) else model
+    if not isinstance(model, GaussianModel):  # the message names what was passed
+        expected = "a GaussianModel, a fitted Gaussian estimator, or ClassMoments"
+        check_type("model_or_moments", model_or_moments, GaussianModel, expected)
+    if covariance_type is not None or how != Regularisation():
+        raise InvalidParameterError(
+            f"covariance_type and regularisation are parameters for moments, and "
+            f"{type(model_or_moments).__name__} has its own covariances; pass ClassMoments"
+        )
+    return model
+
+
+def terms_of(measure: Measure, model: GaussianModel) -> Terms:
+    """Return the terms of a measure for all pairs of classes, shape (K, K) each."""
+    return _overlap_terms(model) if measure.by_overlap else _divergence_terms(model)
+
+
+def _overlap_terms(model: GaussianModel) -> Terms:
+    r"""Return the two terms of the Bhattacharyya distances of all classes, shape (K, K) each.
+
+    They are :math:`g^T \Sigma^{-1} g` and :math:`\ln |\Sigma| - (\ln |\Sigma_i| + \ln |\Sigma_j|)
+    / 2` of the mean covariance :math:`\Sigma`, zero on the diagonal.
+    """
+    if not model.structure.per_class:
+        distance = _pooled_distances(model)
+        return distance, np.zeros_like(distance)
+    compute = _matrix_overlap if model.structure.matrix else _diagonal_overlap
+    distance, logs = _by_rows(compute, model)
+    lower = np.tri(len(distance), k=-1)  # both are symmetric: one half has its rounding errors
+    return _symmetric(distance * lower), _symmetric(logs * lower)
+
+
+def _divergence_terms(model: GaussianModel) -> Terms:
+    """Return Kullback-Leibler divergences from row to column, shape (K, K), and the transpose."""
+    if not model.structure.per_class:
+        there = _pooled_distances(model) / 2
+    else:
+        compute = _matrix_divergence if model.structure.matrix else _diagonal_divergence
+        (there,) = _by_rows(compute, model)
+    return there, there.T
+
+
+def _symmetric(lower: np.ndarray) -> np.ndarray:
+    return lower + lower.T
+
+
+def _centred_means(model: GaussianModel) -> np.ndarray:
+    """Return means of the features in the density, less `xbar`; zeros for classes without rows."""
+    return np.nan_to_num((model.means - model.xbar)[:, model.features])
+
+
+def _pooled_distances(model: GaussianModel) -> np.ndarray:
+    """Return the squared Mahalanobis distances of the class means, in a pooled covariance."""
+    root, means = model.roots[0], _centred_means(model)
+    white = means @ root.T if model.structure.matrix else means * np.sqrt(root)
+    return np.asarray(cdist(white, white, "sqeuclidean"))
+
+
+def _by_rows(compute: Callable[..., Any], model: GaussianModel) -> np.ndarray:
+    """Return what a function computes of each class and all classes, on all threads.
+
+    It gets the roots of the classes, their means, and the number of a class, and returns a row for
+    each term.
+    """
+    means = _centred_means(model)
+    calls = ((model.roots, means, k) for k in range(len(means)))
+    return np.stack(threads.run_serial_blas(compute, calls), axis=1)
+
+
+def _diagonal_overlap(roots: np.ndarray, means: np.ndarray, i: int) -> Terms:
+    ratio = np.sqrt(roots / roots[i])  # of the deviations of class i to those of the others
+    harmonic = roots / (1 + ratio**2)  # half of one over the mean variance
+    distance = 2 * (harmonic * (means[i] - means) ** 2).sum(axis=1)
+    # ln ((v + w) / 2) - (ln v + ln w) / 2, each term of which is positive.
+    return distance, np.log1p((ratio - 1) ** 2 / (2 * ratio)).sum(axis=1)
+
+
+def _diagonal_divergence(roots: np.ndarray, means: np.ndarray, i: int) -> tuple[np.ndarray]:
+    excess = (roots - roots[i]) / roots[i]  # of the variance of class i over those of the others
+    terms = excess - np.log1p(excess) + roots * (means[i] - means) ** 2
+    return (np.maximum(terms, 0).sum(axis=1) / 2,)
+
+
+def _matrix_overlap(roots: np.ndarray, means: np.ndarray, i: int) -> Terms:
+    distance, logs = np.zeros((2, len(roots)))
+    d = means.shape[1]
+    for some, factors, gaps in _whitened(roots, means, i, i):
+        # The mean covariance in coordinates where that of the other class is one, bordered by the
+        # distance of the means: in the last row, its Cholesky factor has the whitened distance. The
+        # corner leaves the matrix positive definite, as the covariance is at least 1/2.
+        bordered = np.empty((len(gaps), d + 1, d + 1))
+        bordered[:, :d, :d] = (factors @ factors.swapaxes(1, 2) + np.eye(d)) / 2
+        bordered[:, :d, d] = bordered[:, d, :d] = gaps
+        bordered[:, d, d] = 1 + 2 * (gaps**2).sum(axis=1)
+        root = np.linalg.cholesky(bordered)
+        distance[some] = (root[:, d, :d] ** 2).sum(axis=1)
+        diagonals = np.einsum("kii->ki", root)[:, :d] ** 2 / np.einsum("kii->ki", factors)
+        logs[some] = np.maximum(np.log(diagonals).sum(axis=1), 0)
+    return distance, logs
+
+
+def _matrix_divergence(roots: np.ndarray, means: np.ndarray, i: int) -> tuple[np.ndarray]:
+    divergence = np.zeros(len(roots))
+    for some, factors, gaps in _whitened(roots, means, i, len(roots)):
+        diagonals = np.einsum("kii->ki", factors)
+        excess = (diagonals - 1) * (diagonals + 1)
+        diagonal = np.maximum(excess - np.log1p(excess), 0).sum(axis=1)
+        below = (np.tril(factors, -1) ** 2).sum(axis=(1, 2))
+        divergence[some] = (diagonal + below + (gaps**2).sum(axis=1)) / 2
+    return (divergence,)
+
+
+def _whitened(roots: np.ndarray, means: np.ndarray, i: int, stop: int) -> Any:
+    """Yield classes up to `stop` with class i in coordinates where their covariance is one.
+
+    These are slices of classes, Cholesky factors of the covariance of class i, shape (n, d, d), and
+    the distances of its mean, shape (n, d).
+    """
+    d = means.shape[1]
+    factor = roots[i].copy()
+    lapack.invert_lower(factor)
+    step = max(1, _BATCH // d**2)
+    for start in range(0, stop, step):
+        some = slice(start, min(start + step, stop))
+        gaps = (roots[some] @ (means[i] - means[some])[:, :, None])[:, :, 0]
+        yield some, roots[some] @ factor, gaps
