@@ -206,6 +206,7 @@ def _others() -> Iterator[Call]:
     shown = {"estimator": lda(), "X": X, "y": Y}
     for name, more in {
         "plot_confusion_matrix": shown, "plot_spectra": {"estimator": lda(), "n": 2},
+        "plot_separability": {"model_or_moments": lda(), "method": "divergence"},
         "plot_means": {"estimator": lda(), "shape": (1, 3)},
         "plot_samples": {"estimator": lda(), "shape": (1, 3), "n": 1, "random_state": 0},
         "plot_densities": {**shown, "feature": 0, "direction": None, "bins": 5},

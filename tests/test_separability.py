@@ -1,10 +1,13 @@
 """Separability of classes: the textbooks' formulas, integrals, and properties."""
 
+import json
+
 import naive
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import pyplot as plt
 from samples import blobs
 
 import streamgda
@@ -16,6 +19,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    plots,
     separability,
 )
 from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
@@ -24,6 +28,7 @@ from streamgda.models.separability import MEASURES
 EVERY_METHOD = pytest.mark.parametrize("method", MEASURES)
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 LIMITS = {"jeffries_matusita": 2, "matusita": 2**0.5, "transformed_divergence": 2}
+assert all(MEASURES[method].most == limit for method, limit in LIMITS.items())
 
 
 @EVERY_METHOD
@@ -180,3 +185,75 @@ def test_what_has_no_separability_is_refused():
         separability(flat)
     assert separability(flat, reg_param=0.1)[0, 1] > 0
     assert QuadraticDiscriminantAnalysis().fit(X, y).model_.cache == {}
+
+
+# --- pictures and the command ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def many():
+    """Moments of 25 classes with names of different lengths."""
+    rng = np.random.default_rng(0)
+    names = np.array([f"class {k}" if k % 2 else f"k{k}" for k in range(25)])
+    y = np.repeat(names, 20)
+    return ClassMoments().update(rng.normal(size=(500, 3)) + rng.normal(size=(500, 1)), y)
+
+
+def test_heat_map_has_legible_numbers_for_25_classes(many):
+    ax = plots.plot_separability(many, "kullback_leibler")
+    values = separability(many, "kullback_leibler")
+    beside = ~np.eye(25, dtype=bool)
+    assert [text.get_text() for text in ax.texts] == [f"{v:.3g}" for v in values[beside]]
+    assert [label.get_text() for label in ax.get_yticklabels()] == many.classes.tolist()
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    cell = ax.get_window_extent().width / 25
+    assert all(box.width < cell for box in boxes)
+    assert all(text.get_fontsize() >= 5 for text in ax.texts)
+    plt.close("all")
+
+
+def test_heat_map_of_classes_without_rows_and_of_very_many(many):
+    moments = many.select_classes(["k0", "k2"]).declare(["none"])
+    mine = plt.figure().subplots()
+    ax = plots.plot_separability(moments, ax=mine, vmax=1.5)
+    assert ax is mine
+    assert len(ax.texts) == 2
+    assert ax.images[0].get_clim() == (0, 1.5)
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    ax = plots.plot_separability(GaussianNB().fit(X, np.repeat(np.arange(40), 3)))
+    assert not ax.texts
+    assert 5 < len(ax.get_xticks()) < 20
+    assert ax.images[0].get_clim() == (0, 2)
+    plt.close("all")
+
+
+def test_command_shows_the_matrix_or_the_least_separable_pairs(command, tmp_path, many):
+    X, y = blobs(90, 2, 3)
+    paths = [tmp_path / f"{name}.zip" for name in ("lda", "model", "moments", "many", "bernoulli")]
+    lda, model, moments, large, bernoulli = paths
+    fitted = LinearDiscriminantAnalysis().fit(X, y)
+    fitted.save(lda)
+    fitted.model_.save(model)
+    fitted.moments_.save(moments)
+    many.save(large)
+    BernoulliNB().fit(X, y).save(bernoulli)
+    expected = separability(fitted, "divergence")
+    for path in (lda, model, moments):
+        shown = command("separability", path, "--method", "divergence")
+        assert shown.code == 0
+        table = [line.split() for line in shown.out.splitlines()]
+        assert table[0] == ["divergence", "0", "1", "2"]
+        assert table[2] == ["1", *(f"{v:.4g}" for v in expected[1])]
+    described = json.loads(command("separability", lda, "--json").out)
+    assert described["classes"] == [0, 1, 2]
+    np.testing.assert_allclose(described["separability"], separability(fitted))
+    shown = command("separability", large)
+    lines = shown.out.splitlines()
+    assert len(lines) == 22
+    least = separability(many)[np.triu_indices(25, 1)].min()
+    assert lines[1].split()[-1] == f"{least:.4g}"
+    assert "300 pairs of 25 classes" in lines[-1]
+    refused = command("separability", bernoulli)
+    assert refused.code == 2
+    assert "BernoulliNB, whose classes are not Gaussian" in refused.err

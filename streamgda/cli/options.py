@@ -347,6 +347,7 @@ class Picture(StrEnum):
     MEANS = "means"
     SAMPLES = "samples"
     SPECTRA = "spectra"
+    SEPARABILITY = "separability"
     LEARNING = "learning"
 
 
@@ -361,7 +362,8 @@ PictureKind = Annotated[
     Picture,
     typer.Argument(
         help="Confusion matrix; decision boundary in a plane; densities along a line; class "
-        "means or samples as images; spectra of covariances; learning curve.",
+        "means or samples as images; spectra of covariances; separability of classes; learning "
+        "curve.",
     ),
 ]
 PictureFile = Annotated[

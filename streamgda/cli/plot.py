@@ -61,6 +61,8 @@ def plot(
             drawn = _projection(picture, estimator, X, labels, chosen, directions)
         case Picture.SPECTRA:
             drawn = plots.plot_spectra(estimator, n=n)
+        case Picture.SEPARABILITY:
+            drawn = plots.plot_separability(estimator)
         case Picture.MEANS:
             drawn = plots.plot_means(estimator, image or _square(estimator))
         case Picture.SAMPLES:

@@ -43,20 +43,27 @@ class Measure(NamedTuple):
         Takes arrays of both terms.
     symmetric : bool
         The separability is the same in both directions.
+    most : float
+        The largest value.
     """
 
     by_overlap: bool
     value: Callable[[np.ndarray, np.ndarray], np.ndarray]
     symmetric: bool = True
+    most: float = np.inf
 
 
 MEASURES = {
-    "jeffries_matusita": Measure(True, lambda d, logs: saturated(bhattacharyya(d, logs))),
-    "matusita": Measure(True, lambda d, logs: np.sqrt(saturated(bhattacharyya(d, logs)))),
+    "jeffries_matusita": Measure(True, lambda d, logs: saturated(bhattacharyya(d, logs)), most=2.0),
+    "matusita": Measure(
+        True, lambda d, logs: np.sqrt(saturated(bhattacharyya(d, logs))), most=2**0.5
+    ),
     "bhattacharyya": Measure(True, bhattacharyya),
     "mahalanobis": Measure(True, lambda d, _: d),
     "divergence": Measure(False, lambda there, back: there + back),
-    "transformed_divergence": Measure(False, lambda there, back: saturated((there + back) / 8)),
+    "transformed_divergence": Measure(
+        False, lambda there, back: saturated((there + back) / 8), most=2.0
+    ),
     "kullback_leibler": Measure(False, lambda there, _: there, symmetric=False),
 }
 

@@ -10,6 +10,7 @@ from streamgda.plots.densities import plot_densities
 from streamgda.plots.images import plot_means, plot_samples
 from streamgda.plots.learning import plot_learning_curve
 from streamgda.plots.plane import plot_decision_boundary
+from streamgda.plots.separability import plot_separability
 from streamgda.plots.spectra import plot_spectra
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "plot_learning_curve",
     "plot_means",
     "plot_samples",
+    "plot_separability",
     "plot_spectra",
 ]
