@@ -19,7 +19,7 @@ from streamgda.kernels.accumulate import (
 )
 from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
 from streamgda.kernels.integer_scatter import add_integer_squares
-from streamgda.kernels.merging import add_outer, merge, scalar_two_sum, two_sum
+from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.products import FEW_ROWS
 from streamgda.moments.integer_parallel import add_integers
@@ -142,6 +142,14 @@ def assert_state(state, X, y, structure, rtol=1e-13):
         both = [Fraction(a) + Fraction(b) for a, b in zip(mean[k], mean_low[k], strict=True)]
         assert max(abs(b - m) for b, m in zip(both, means, strict=True)) < 1e-28 * size + 1e-15
     np.testing.assert_allclose(scatter, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+def merge(count, mean, mean_low, at, group, *state):
+    *means, scatter = state
+    gap, weight = np.full(mean.shape, np.nan), np.full(count.shape, np.nan)
+    merge_means(count, mean, mean_low, at, *means, gap, weight)
+    for k in np.flatnonzero(weight):
+        add_outer(gap[k], weight[k], scatter[group[at[k]]])
 
 
 @pytest.mark.parametrize("offset", [0, 1e8])

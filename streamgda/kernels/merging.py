@@ -1,7 +1,5 @@
 """Merging of counts, means and scatters by the formula of Chan, Golub and LeVeque."""
 
-import numpy as np
-
 from streamgda.kernels import inline_kernel, kernel
 
 
@@ -16,26 +14,13 @@ scalar_two_sum = inline_kernel(two_sum)
 
 
 @kernel
-def merge(other_count, other_mean, other_mean_low, at, group, count, mean, mean_low, scatter):
+def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
     """Merge the counts and means of other rows, whose class k is class ``at[k]`` here.
 
-    The caller has already added their scatter. This adds the part that comes from the distance
-    between the means. A mean is the sum of two parts.
-    """
-    gap, weight = np.empty(other_mean.shape), np.empty(other_count.shape)
-    merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight)
-    for k in range(at.shape[0]):
-        if weight[k] > 0:
-            add_outer(gap[k], weight[k], scatter[group[at[k]]])
-
-
-@kernel
-def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
-    """Merge counts and means as `merge` does, and leave the scatter to the caller.
-
-    The scatter of class k grows by ``weight[k] gap[k] gap[k]'``, with `gap` the difference of the
-    means. The mean of the heavier part is moved by the smaller distance: the gap is rounded, and
-    subtracting the heavier part again would multiply that error by the ratio of the counts.
+    A mean is the sum of two parts. The scatter, which is left to the caller, is the sum of both,
+    and of ``weight[k] gap[k] gap[k]'`` for each class, with `gap` the difference of the means. The
+    mean of the heavier part is moved by the smaller distance: the gap is rounded, and subtracting
+    the heavier part again would multiply that error by the ratio of the counts.
     """
     d = mean.shape[1]
     for k in range(other_count.shape[0]):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.accumulate import first_rows, means_of_sums
-from streamgda.kernels.merging import add_outer, merge, merge_means, two_sum
+from streamgda.kernels.merging import add_outer, merge_means, two_sum
 from streamgda.kernels.products import may_use_blas_threads
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
@@ -228,17 +228,14 @@ class CentredSums(Sums):
             self.squares = self._squares()
             np.add.at(self.squares, at, other._squares())
         self.count = self._count_for(other.count.dtype.kind == "f")
-        merge(
-            other.count,
-            other.mean,
-            other.mean_low,
-            at,
-            self.structure.groups(self.count.size),
-            self.count,
-            self.mean,
-            self.mean_low,
-            self.scatter,
-        )
+        gap, weight = np.empty_like(other.mean), np.empty(other.count.size)
+        merge_means(
+            other.count, other.mean, other.mean_low, at,
+            self.count, self.mean, self.mean_low, gap, weight,
+        )  # fmt: skip
+        groups = self.structure.groups(self.count.size)[at]
+        for k in np.flatnonzero(weight):
+            add_outer(gap[k], weight[k], self.scatter[groups[k]])
 
     def subtract(self, other: CentredSums, at: np.ndarray) -> None:
         """Subtract `other`, whose class k is class ``at[k]`` here."""
