@@ -226,7 +226,8 @@ class MomentLearner(RowClassifier):
             as a singular covariance, are reported when it is used.
         """
         plain = sample_weight is half_life is features is unlabelled is nodata is None
-        if plain and on_invalid == "raise" and self._add_at_once(X, y, classes):
+        raises = isinstance(on_invalid, str) and on_invalid == "raise"
+        if plain and raises and self._add_at_once(X, y, classes):
             return self
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled)
