@@ -272,6 +272,24 @@ def squared_mahalanobis(X: np.ndarray, means: np.ndarray, covariances: np.ndarra
     return out
 
 
+def relative_mahalanobis(
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray,
+    covariance_type: str = "full",
+    *,
+    weights: np.ndarray | None = None,
+    **regularisation: float,
+) -> np.ndarray:
+    """Distances of `rows` to the classes of (X, y), less those to all of X as one class, (n, K)."""
+
+    def distances(labels: np.ndarray) -> np.ndarray:
+        S = regularised_covariances(X, labels, covariance_type, weights=weights, **regularisation)
+        return squared_mahalanobis(rows, moments(X, labels, weights).means, S)
+
+    return distances(y) - distances(np.zeros(len(X), int))
+
+
 def joint_log_likelihood(
     X: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
 ) -> np.ndarray:

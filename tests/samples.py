@@ -61,6 +61,7 @@ METHODS = [
     "decision_function",
     "score_samples",
     "mahalanobis",
+    "relative_mahalanobis",
     "p_values",
     "transform",
 ]

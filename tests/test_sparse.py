@@ -94,7 +94,7 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
     sparse = container(X, form)
     given_weights = (weights,) if weighted else ()
     dense = estimator.fit(X, y, *given_weights)
-    methods = (*METHODS, "decision_function", "mahalanobis", "p_values")
+    methods = (*METHODS, "decision_function", "relative_mahalanobis", "p_values")
     methods = [method for method in methods if hasattr(dense, method)]
     expected = {method: getattr(dense, method)(X) for method in methods}
     labels = dense.predict(X)

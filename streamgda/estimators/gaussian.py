@@ -21,6 +21,7 @@ from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
+from streamgda.storage.saved import state_of
 
 
 class GaussianClassifier(MomentClassifier):
@@ -68,6 +69,20 @@ class GaussianClassifier(MomentClassifier):
     def _known(self) -> dict[str, Any]:
         """Return what the covariances depend on besides moments and settings, for `_estimate`."""
         return {}
+
+    def _total_covariance(self) -> Covariances | None:
+        """Return the covariance of all rows; None if it follows from the moments."""
+        return None
+
+    def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
+        """Return the model, and the Gaussian of all rows, regardless of class."""
+
+        def compute() -> GaussianModel:
+            how = self._settings._regularisation()
+            return self.model_.background(self.moments_, how, self._total_covariance())
+
+        with self._locked():  # both are of the same moments
+            return self.model_, self._once("background", compute)
 
     def _forget_model(self) -> None:
         super()._forget_model()
@@ -185,6 +200,11 @@ class GaussianClassifier(MomentClassifier):
         return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method == "relative_mahalanobis" and not options:
+            model, background = self._with_background()
+            function = partial(model.relative_mahalanobis, background=background)
+            columns, own = model.classes.size, state_of(background)[1]
+            return Scorer(method, function, model, None, columns, own, method)
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
             return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)
@@ -222,6 +242,82 @@ class GaussianClassifier(MomentClassifier):
             Squared distances.
         """
         return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill, keys)
+
+    def relative_mahalanobis(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        r"""Return the squared Mahalanobis distance to each class, less that to all rows together.
+
+        With the mean :math:`m_0` and the covariance :math:`\Sigma_0` of all rows, regardless of
+        class, it is
+
+        .. math:: (x-m_k)^T \Sigma_k^{-1} (x-m_k) - (x-m_0)^T \Sigma_0^{-1} (x-m_0)
+
+        The further a row is from all classes, compared with the data as a whole, the larger is
+        its minimum over the classes. Directions in which all rows vary alike, but which do not
+        distinguish classes, nearly cancel: that finds rows of unknown classes which resemble the
+        known ones. Compare the minimum with its quantiles for rows of the known classes; it has
+        no chi-square distribution.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Differences of squared distances, which may be negative.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out`, or a parameter that cannot be used.
+        SingularCovarianceError
+            If the covariance of all rows is singular to rounding, beside those of the classes.
+
+        See Also
+        --------
+        mahalanobis : The distances to the classes.
+        p_values : Shares of the classes that are further away.
+        score_samples : Log-density of the rows.
+
+        Notes
+        -----
+        Mean and covariance of all rows follow from the moments, without another pass, also for
+        estimators from files. The covariance is of the kind of those of the classes (a matrix,
+        variances or one variance), and is regularised by the same parameters as that of a class.
+        Where the rule of the shrinkage needs a second pass over the rows (``"auto"``), its amount
+        is the mean of those of the classes, weighted with their rows.
+
+        References
+        ----------
+        J. Ren, S. Fort, J. Liu, A. G. Roy, S. Padhy and B. Lakshminarayanan: A simple fix to
+        Mahalanobis distance for improving near-OOD detection, 2021, arXiv:2106.09022.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> gda = GaussianDiscriminantAnalysis("tied").fit(X[:100], y[:100])
+        >>> distances = gda.relative_mahalanobis(X).min(axis=1)
+        >>> unknown = distances > np.quantile(distances[:100], 0.99)
+        >>> unknown[100:].mean()  # of a species that it has not seen
+        np.float64(0.9)
+        """
+        return self._scored(
+            "relative_mahalanobis", X, out, features, nodata, on_invalid, fill, keys
+        )
 
     def p_values(
         self,

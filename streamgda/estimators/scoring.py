@@ -79,7 +79,8 @@ class Scorer:
     @property
     def held(self) -> int:
         """Bytes that the function needs for any number of rows."""
-        return int(self.model.packed_bytes)
+        own = sum(np.asarray(value).nbytes for value in self.options.values())
+        return int(self.model.packed_bytes) + own
 
     def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
         """Return the function with a result for invalid rows, or an error if `rule` raises one.

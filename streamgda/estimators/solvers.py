@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -193,6 +193,16 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
 
     def _known(self) -> dict[str, Any]:
         return {"given": self._given}
+
+    def _total_covariance(self) -> Covariances | None:
+        given = self._given
+        if given is None:
+            return None
+        one, count = given.each, self.moments_.class_count.sum(keepdims=True)
+        zero = np.zeros(1)
+        return replace(
+            one, classes=one.classes[:1], count=count, values=given.total[None], shrinkage=zero
+        )
 
     # --- fitted attributes --------------------------------------------------------------------
 

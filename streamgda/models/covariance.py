@@ -319,6 +319,39 @@ def _averaged(
     return replace(pooled, epsilon=epsilon)
 
 
+def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisation) -> Covariances:
+    """Estimate one covariance of all rows about their common mean, regularised as of one class.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Moments that determine `covariance_type`.
+    covariance_type : str
+        Determines the kind of the covariance.
+    how : Regularisation
+        Where a rule for the shrinkage needs sums of rows that were scaled class by class, the
+        amount is the mean of those of the classes' covariances, weighted with their rows. With
+        ``"auto"``, features are scaled to unit variance over all rows.
+
+    Returns
+    -------
+    Covariances
+    """
+    together = moments.relabel(dict.fromkeys(moments.classes, moments.classes[0]))
+    if not how.scalings:
+        return estimate(together, covariance_type, how)
+    auto, sums = how.shrinkage == AUTO, moments.centred()
+    structure = structure_of("full" if auto else covariance_type)
+    target = class_variance(sums) if auto else _unit(sums, how)[0][None]
+    amounts = _amounts(moments, structure, how, target)
+    amount = float(np.average(amounts, weights=structure.group_sums(sums.count)))
+    alone = replace(how, shrinkage=amount, standardize=True, reg_param=0.0, var_smoothing=0.0)
+    total = estimate(together, covariance_type, alone)
+    unit, epsilon = _unit(together.centred(), how)
+    _regularise(total.values, total.structure, how, epsilon, unit[total.features])
+    return replace(total, epsilon=epsilon)
+
+
 def average(each: Covariances, priors: np.ndarray) -> Covariances:
     """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
     seen = priors > 0

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy import special
 
 from streamgda import storage
-from streamgda.kernels import scoring
+from streamgda.errors import SingularCovarianceError
 from streamgda.kernels.narrow_distances import MAX_FEATURES
-from streamgda.models.base import Model, check_classes, check_means, check_priors, length
-from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
-from streamgda.models.scores import Finish, copied
+from streamgda.models.base import check_classes, check_means, check_priors, length
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    estimate,
+    estimate_total,
+    factorise,
+)
+from streamgda.models.outliers import OutlierScores
+from streamgda.models.scores import copied
 from streamgda.models.sparse import SparseScores
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure, structure_of
@@ -25,6 +31,7 @@ from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import all_finite, refuse_not_finite
+from streamgda.runtime import lapack
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
@@ -33,7 +40,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class GaussianModel(Model):
+class GaussianModel(OutlierScores):
     r"""Gaussians with priors: :math:`p(x, y=k) = \pi_k N(x; m_k, \Sigma_k)`.
 
     See documents 000 (eq. 4-5), 002 (eq. 8) and 003 of the field's lecture notes. Scores are
@@ -44,8 +51,10 @@ class GaussianModel(Model):
     centred in float64. The error of each entry of :math:`W (x - m)`, whose squares are summed (in
     float64) to the Mahalanobis distance, is then at most :math:`(d + 3)\, 2^{-24} \sum_j
     |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; the same holds for a linear score of
-    a pooled covariance, with its coefficients in place of W. The distance of rows and means from
-    zero does not matter. If float32 overflows, a row is scored in float64.
+    a pooled covariance, with its coefficients in place of W. By a pooled covariance of more than 96
+    features, rows are multiplied once for all classes: in the bound of these distances, m is the
+    mean of the class means. The distance of rows and means from zero does not matter. If float32
+    overflows, a row is scored in float64.
 
     Parameters
     ----------
@@ -167,6 +176,72 @@ class GaussianModel(Model):
             **attributes,
         )
 
+    def background(
+        self, moments: ClassMoments, how: Regularisation, total: Covariances | None = None
+    ) -> Self:
+        r"""Return one Gaussian of all rows, regardless of class, for `relative_mahalanobis`.
+
+        Its mean and its covariance are those of all rows, regularised as those of a class. In
+        place of a pooled covariance, it has one of the same kind; directions that the density
+        leaves out are left out here too.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            The moments from which this model was estimated.
+        how : Regularisation
+            Regularisation of the covariance.
+        total : Covariances, optional
+            Covariance of all rows, by default estimated from the moments.
+
+        Returns
+        -------
+        GaussianModel
+            Model of one class, which has the label of the first one here.
+
+        Raises
+        ------
+        SingularCovarianceError
+            If the covariance is singular to rounding, beside those of the classes.
+        """
+        if total is None:
+            total = estimate_total(moments, self.structure.name, how)
+        if self.structure.matrix:
+            roots = self._root_beside(total.values[0])[None]
+        else:
+            roots, _ = factorise(total, how)
+        count = moments.class_count
+        seen = count > 0
+        mean = (count[seen] / count.sum()) @ moments.means[seen]
+        return replace(
+            self,
+            classes=self.classes[:1],
+            priors=np.ones(1),
+            means=mean[None],
+            features=total.features,
+            roots=roots,
+            log_determinants=self.structure.log_determinants(roots),
+        )
+
+    def _root_beside(self, covariance: np.ndarray) -> np.ndarray:
+        """Return the root of the inverse of a covariance, in the directions of the density.
+
+        It is found in whitened coordinates of the largest class. There the covariance of all rows
+        has no small eigenvalues, however far the classes are apart.
+        """
+        root = self.roots[self.structure.group(int(self.priors.argmax()))]
+        white = np.ascontiguousarray(root @ covariance @ root.T)
+        dropped = ~root.any(axis=1)
+        white[dropped, dropped] = 1.0
+        if not np.isfinite(white).all() or not lapack.cholesky(white):
+            raise SingularCovarianceError(
+                "the covariance of all rows is singular to rounding: classes are too far apart "
+                "for their own covariances. Regularise (reg_param or shrinkage above 0), or use a "
+                "covariance_type without covariances between features"
+            )
+        lapack.invert_lower(white)
+        return np.asarray(np.tril(white) @ root)
+
     # --- derived attributes -------------------------------------------------------------------
 
     @property
@@ -180,12 +255,6 @@ class GaussianModel(Model):
         return int(self.means.shape[1])
 
     @cached_property
-    def rank(self) -> int:
-        """Number of directions in the density: of the features that vary, less those dropped."""
-        pooled = not self.structure.per_class
-        return self.structure.rank(self.roots[0]) if pooled else self.features.size
-
-    @cached_property
     def xbar(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
         seen = self.priors > 0
@@ -193,7 +262,8 @@ class GaussianModel(Model):
 
     @cached_property
     def _class_means(self) -> np.ndarray:
-        return self._varying(self.means)
+        """Class means of the features in the density; `xbar` for classes without rows."""
+        return self._varying(np.where(np.isnan(self.means), self.xbar, self.means))
 
     @cached_property
     def _centres(self) -> np.ndarray:
@@ -234,11 +304,6 @@ class GaussianModel(Model):
     @cached_property
     def _sparse(self) -> SparseScores:
         return SparseScores(self.roots, self.features, self.n_features)
-
-    @cached_property
-    def _constants(self) -> np.ndarray:
-        """Logarithms of the densities at the means, shape (groups,)."""
-        return -0.5 * (self.rank * np.log(2 * np.pi) + self.log_determinants)
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:
@@ -307,47 +372,6 @@ class GaussianModel(Model):
 
     # --- scores of arrays ---------------------------------------------------------------------
 
-    def predict_or_reject(
-        self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray
-    ) -> np.ndarray:
-        """Return each row's most probable class, or a label for rows too far from that class.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Rows.
-        first_row : int
-            Number of the first row in a larger array, from which errors count.
-        reject : float
-            A row is rejected if its p-value (see `p_values`) for the class is below this.
-        label : ndarray, shape ()
-            Label for rejected rows, in the type of the result.
-
-        Returns
-        -------
-        ndarray, shape (n_rows,)
-            Class labels, and `label` for rejected rows.
-        """
-        classes, n = self.classes.astype(label.dtype), self.classes.size
-        limit = special.chdtri(self.rank, reject)
-        # The difference of a score and minus half a squared distance.
-        offsets = self.log_priors + self._constants
-
-        def scores_of(rows: np.ndarray) -> np.ndarray:
-            scores = self._relative_scores(rows, margin=0.0)
-            if self.structure.per_class:
-                return scores
-            return np.vstack([scores, self._shared_scores(rows)])
-
-        def finish(scores: np.ndarray, out: np.ndarray) -> None:
-            codes = np.empty(out.size, np.int64)
-            scoring.largest(scores[:n], codes)
-            best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
-            np.take(classes, codes, out=out, mode="clip")
-            out[-2 * best > limit] = label
-
-        return self._score(X, scores_of, finish, np.empty(length(X), label.dtype), first_row)
-
     def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
 
@@ -403,56 +427,6 @@ class GaussianModel(Model):
         return self._score(
             X, lambda rows: self._products(rows, vectors, offsets), copied, out, first_row
         )
-
-    def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
-        r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Rows.
-        first_row : int
-            Number of the first row in a larger array, from which errors count.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes)
-            Squared Mahalanobis distances; NaN for a class without rows.
-        """
-        return self._distances_to_means(X, copied, first_row)
-
-    def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the share of a class's rows that are further from its mean than the row.
-
-        The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution with as
-        many degrees of freedom as the density has directions: one for each feature that varies,
-        less those that were dropped.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Rows.
-        first_row : int
-            Number of the first row in a larger array, from which errors count.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes)
-            P-values; NaN for a class without rows.
-        """
-
-        def finish(distances: np.ndarray, out: np.ndarray) -> None:
-            special.chdtrc(self.rank, distances.T, out=out)
-
-        return self._distances_to_means(X, finish, first_row)
-
-    def _distances_to_means(self, X: Any, finish: Finish, first_row: int) -> np.ndarray:
-        means, zeros = self._class_means, np.zeros(self.classes.size)
-        values = self._by_class(
-            X, lambda rows: self._distances(rows, means, 1.0, zeros), finish, first_row
-        )
-        values[:, np.isnan(self.means[:, 0])] = np.nan
-        return values
 
     # --- saving -------------------------------------------------------------------------------
 

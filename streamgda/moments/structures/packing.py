@@ -111,6 +111,7 @@ class PackedRoots:
         self._roots = roots
         self._layout: tuple[np.ndarray, ...] = (np.empty(0),)
         self._nearest: tuple[np.ndarray, Rounded, np.ndarray] | None = None
+        self._pooled: tuple[np.ndarray, np.ndarray, Rounded, np.ndarray] | None = None
 
     def _packed(self, roots: np.ndarray, coupled: np.ndarray) -> np.ndarray:
         """Return the rows and columns of the coupled features, root below root."""
@@ -131,6 +132,8 @@ class PackedRoots:
         margin: float,
     ) -> np.ndarray:
         """Return scores as `Structure.scores` does."""
+        if len(self._roots) < len(centres):
+            return self._scores_of_pooled(X, features, centres, scale, offsets)
         d, prunes = features.size, margin < np.inf and features.size > scoring.BLOCK
         widest = self._triangles.whole.shape[1]
 
@@ -155,6 +158,27 @@ class PackedRoots:
             return out
 
         return in_row_type(scores_of, X, offsets)
+
+    def _scores_of_pooled(
+        self,
+        X: np.ndarray,
+        features: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+    ) -> np.ndarray:
+        """Return scores by one root, by which rows are multiplied once for all centres."""
+        d, pooled = features.size, self._pooled
+        if pooled is None or pooled[0] is not centres:
+            root, middle = self._roots[0], centres.mean(axis=0)
+            white = (centres - middle) @ root.T
+            self._pooled = pooled = centres, middle, Rounded(root), white
+        _, middle, root_rows, white = pooled
+        rows = linear_scores(X, features, middle, root_rows, np.zeros(d)).T.copy()
+        out = np.empty((len(centres), len(X)))
+        own = np.arange(d), white, np.ones((1, d)), scale, offsets
+        scoring.diagonal_scores(rows, *own, out, NO_LABELS)
+        return out
 
     def _ordered(self, features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return columns of rows in order, ends of runs of adjacent ones, and centres in order."""

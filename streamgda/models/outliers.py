@@ -1,0 +1,191 @@
+"""`OutlierScores`: distances of rows to the Gaussians of a model, and what follows from them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from streamgda.errors import InvalidParameterError
+from streamgda.kernels import scoring
+from streamgda.models.base import Model, length
+from streamgda.models.scores import Finish, copied
+from streamgda.moments.structures import Structure
+from streamgda.runtime.parameters import check_type
+
+
+class OutlierScores(Model):
+    """Base of `GaussianModel`: distances, p-values and the rejection of rows that are far away."""
+
+    structure: Structure
+    means: np.ndarray
+    features: np.ndarray
+    roots: np.ndarray
+    log_determinants: np.ndarray
+
+    @abstractmethod
+    def _distances(self, X: np.ndarray, *scaling: Any) -> np.ndarray:
+        """Return squared Mahalanobis distances to centres, scaled; see `Structure.scores`."""
+
+    @abstractmethod
+    def _shared_scores(self, X: np.ndarray) -> np.ndarray:
+        """Return the term that all classes share, if the scores are linear, shape (1, n_rows)."""
+
+    @property
+    @abstractmethod
+    def _class_means(self) -> np.ndarray:
+        """Class means of the features in the density, shape (n_classes, d)."""
+
+    @cached_property
+    def rank(self) -> int:
+        """Number of directions in the density: of the features that vary, less those dropped."""
+        pooled = not self.structure.per_class
+        return self.structure.rank(self.roots[0]) if pooled else self.features.size
+
+    @cached_property
+    def _constants(self) -> np.ndarray:
+        """Logarithms of the densities at the means, shape (groups,)."""
+        return -0.5 * (self.rank * np.log(2 * np.pi) + self.log_determinants)
+
+    def _to_means(self, X: np.ndarray) -> np.ndarray:
+        """Return squared Mahalanobis distances to the class means, shape (n_classes, n_rows)."""
+        return self._distances(X, self._class_means, 1.0, np.zeros(self.classes.size))
+
+    def predict_or_reject(
+        self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray
+    ) -> np.ndarray:
+        """Return each row's most probable class, or a label for rows too far from that class.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+        reject : float
+            A row is rejected if its p-value (see `p_values`) for the class is below this.
+        label : ndarray, shape ()
+            Label for rejected rows, in the type of the result.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Class labels, and `label` for rejected rows.
+        """
+        classes, n = self.classes.astype(label.dtype), self.classes.size
+        limit = special.chdtri(self.rank, reject)
+        # The difference of a score and minus half a squared distance.
+        offsets = self.log_priors + self._constants
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            scores = self._relative_scores(rows, margin=0.0)
+            if self.structure.per_class:
+                return scores
+            return np.vstack([scores, self._shared_scores(rows)])
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            codes = np.empty(out.size, np.int64)
+            scoring.largest(scores[:n], codes)
+            best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
+            np.take(classes, codes, out=out, mode="clip")
+            out[-2 * best > limit] = label
+
+        return self._score(X, scores_of, finish, np.empty(length(X), label.dtype), first_row)
+
+    def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
+        r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Squared Mahalanobis distances; NaN for a class without rows.
+        """
+        return self._by_mean(X, self._to_means, copied, first_row)
+
+    def relative_mahalanobis(
+        self, X: Any, first_row: int = 0, *, background: OutlierScores
+    ) -> np.ndarray:
+        r"""Return the Mahalanobis distances less that to one Gaussian of all rows.
+
+        .. math:: (x-m_k)^T \Sigma_k^{-1} (x-m_k) - (x-m_0)^T \Sigma_0^{-1} (x-m_0)
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+        background : GaussianModel
+            The Gaussian of all rows; see `GaussianModel.background`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Differences of squared distances; NaN for a class without rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the background is no Gaussian of one class, or has other features.
+        """
+        check_type("background", background, OutlierScores, "a GaussianModel of one class")
+        if background.classes.size != 1 or not np.array_equal(background.features, self.features):
+            raise InvalidParameterError(
+                f"the background has {background.classes.size} class(es) and "
+                f"{background.features.size} features that vary; expected one class and the "
+                f"{self.features.size} features of this model. Pass what its method background "
+                f"returns"
+            )
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            return self._to_means(rows) - background._to_means(rows)
+
+        return self._by_mean(X, scores_of, copied, first_row)
+
+    def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the share of a class's rows that are further from its mean than the row.
+
+        The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution with as
+        many degrees of freedom as the density has directions: one for each feature that varies,
+        less those that were dropped.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            P-values; NaN for a class without rows.
+        """
+
+        def finish(distances: np.ndarray, out: np.ndarray) -> None:
+            special.chdtrc(self.rank, distances.T, out=out)
+
+        return self._by_mean(X, self._to_means, finish, first_row)
+
+    def _by_mean(
+        self,
+        X: Any,
+        scores_of: Callable[[np.ndarray], np.ndarray],
+        finish: Finish,
+        first_row: int,
+    ) -> np.ndarray:
+        """Score rows as `_by_class` does; NaN for classes without rows."""
+        values = self._by_class(X, scores_of, finish, first_row)
+        values[:, np.isnan(self.means[:, 0])] = np.nan
+        return values
