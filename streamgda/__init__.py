@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
+    from streamgda.models.hypotheses import CovarianceTest, MeansTest, covariance_test, means_test
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
@@ -34,6 +35,7 @@ __all__ = [
     "BernoulliNB",
     "Checkpoint",
     "ClassMoments",
+    "CovarianceTest",
     "FisherDiscriminant",
     "GaussianDiscriminantAnalysis",
     "GaussianDiscriminantCV",
@@ -41,13 +43,16 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "LinearDiscriminants",
+    "MeansTest",
     "PairwiseMoments",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "SlidingWindow",
     "ThresholdClassifier",
     "accumulate",
+    "covariance_test",
     "load",
+    "means_test",
     "open_store",
     "separability",
     "warmup",
@@ -57,14 +62,18 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
+    "CovarianceTest": "models.hypotheses",
     "FisherDiscriminant": "models.fisher",
     "GaussianModel": "models.gaussian",
     "LinearDiscriminants": "models.discriminants",
+    "MeansTest": "models.hypotheses",
     "PairwiseMoments": "moments",
     "QuadraticDiscriminants": "models.discriminants",
     "SlidingWindow": "moments",
     "accumulate": "engine",
+    "covariance_test": "models.hypotheses",
     "load": "estimators.load",
+    "means_test": "models.hypotheses",
     "open_store": "rows.opening",
     "separability": "models.separability",
     "warmup": "estimators.warmup",

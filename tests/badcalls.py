@@ -168,6 +168,8 @@ def _others() -> Iterator[Call]:
     })  # fmt: skip
     yield Call("module", lambda: gda, "load", {"store": STORE})
     yield Call("module", lambda: gda, "open_store", {"path": STORE, "X": "X", "y": "y"})
+    yield Call("module", lambda: gda, "covariance_test", {"moments": held, "tol": 1e-4})
+    yield Call("module", lambda: gda, "means_test", {"moments": held, "tol": 1e-4})
     yield Call("module", lambda: gda, "ClassMoments", {"covariance_type": "full"})
     yield Call("module", lambda: gda, "SlidingWindow", {"n_blocks": 2, "covariance_type": "full"})
     yield Call("module", lambda: gda, "Checkpoint", {"path": "stream.zip", "every": 1.0})
@@ -285,7 +287,7 @@ SYNONYMS = {
     "label": ("class",),
     "labels": ("label", "moments", "y ", "Group", "strings"),
     "mapping": ("labels",),
-    "moments": ("classes", "covariance"),
+    "moments": ("classes", "covariance", "no class has rows"),
     "model_or_moments": ("class", "covariance"),
     "other": ("moments",),
     "out": ("in store",),
