@@ -172,7 +172,7 @@ def _as_unlabelled(given: Any) -> np.ndarray:
     """Return labels of rows that do not count, sorted."""
     try:
         return np.unique(as_labels([given] if np.ndim(given) == 0 else given, "unlabelled"))
-    except InvalidDataError as error:
+    except ValueError as error:
         raise InvalidParameterError(f"unlabelled={shown(given)}: {error}") from None
 
 
