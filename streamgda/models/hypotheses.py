@@ -15,7 +15,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_state import from_sums
-from streamgda.moments.structures import pooled, structure_of
+from streamgda.moments.structures import Structure, pooled, structure_of
 from streamgda.runtime.parameters import check_type
 
 # Remedies for a singular covariance, by its type.
@@ -247,30 +247,7 @@ def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTe
             f"{structure.name!r} hold one pooled over all; accumulate {structure.kind!r} moments"
         )
     check_classes(moments.classes, moments.class_count, least=2)
-    moments = _by_effective_rows(moments)
-    how = Regularisation(ddof=1, tol=tol, advice=_ADVICE[structure.name])
-    each, both = (estimate(moments, kind, how) for kind in (structure.name, pooled(structure.name)))
-    seen, d = each.count > 0, each.features.size
-    log_each = factorise(each, how, overwrite=structure.matrix)[1][seen]
-    log_pooled = factorise(both, how)[1]
-    df = each.count[seen] - 1.0
-    size = d if structure.matrix else 1
-    if (df < size).any():  # of weighted rows, or the covariance would have been singular
-        k = df.argmin()
-        raise InvalidDataError(
-            f"covariance_test() needs at least {size + 1} rows of each class, but the weights of "
-            f"class {each.classes[seen][k]!s} are those of {df[k] + 1:.3g} rows (their effective "
-            f"number). Give more rows of it, or drop it (moments.drop_classes)"
-        )
-    statistic = max(0.0, float(df @ (log_pooled - log_each)))  # rounding may leave less
-    effect_size = statistic / (2 * df.sum())
-    one_variance = structure.kind == "spherical"  # of d times as many values
-    features, copies = None, 1
-    if structure.kind == "diag":
-        features, copies = _bartlett(both.values, each.values[seen], df), d
-    approximations = _box(statistic, df * d if one_variance else df, size, copies)
-    n_rows = float(each.count.sum())
-    return CovarianceTest(statistic, *approximations, features, effect_size, n_rows, df.size, d)
+    return _compare_covariances(_by_effective_rows(moments), structure, tol)
 
 
 def means_test(moments: ClassMoments, *, tol: float = 1e-4) -> MeansTest:
@@ -343,7 +320,38 @@ def means_test(moments: ClassMoments, *, tol: float = 1e-4) -> MeansTest:
     check_type("moments", moments, ClassMoments, "ClassMoments")
     structure_of(moments.covariance_type).check_covariances("means_test")
     check_classes(moments.classes, moments.class_count, least=2)
-    moments = _by_effective_rows(moments)
+    return _compare_means(_by_effective_rows(moments), tol)
+
+
+def _compare_covariances(moments: ClassMoments, structure: Structure, tol: float) -> CovarianceTest:
+    """Return the result of `covariance_test` for moments of rows without weights."""
+    how = Regularisation(ddof=1, tol=tol, advice=_ADVICE[structure.name])
+    each, both = (estimate(moments, kind, how) for kind in (structure.name, pooled(structure.name)))
+    seen, d = each.count > 0, each.features.size
+    log_each = factorise(each, how, overwrite=structure.matrix)[1][seen]
+    log_pooled = factorise(both, how)[1]
+    df = each.count[seen] - 1.0
+    size = d if structure.matrix else 1
+    if (df < size).any():  # of weighted rows, or the covariance would have been singular
+        k = df.argmin()
+        raise InvalidDataError(
+            f"covariance_test() needs at least {size + 1} rows of each class, but the weights of "
+            f"class {each.classes[seen][k]!s} are those of {df[k] + 1:.3g} rows (their effective "
+            f"number). Give more rows of it, or drop it (moments.drop_classes)"
+        )
+    statistic = max(0.0, float(df @ (log_pooled - log_each)))  # rounding may leave less
+    effect_size = statistic / (2 * df.sum())
+    one_variance = structure.kind == "spherical"  # of d times as many values
+    features, copies = None, 1
+    if structure.kind == "diag":
+        features, copies = _bartlett(both.values, each.values[seen], df), d
+    approximations = _box(statistic, df * d if one_variance else df, size, copies)
+    n_rows = float(each.count.sum())
+    return CovarianceTest(statistic, *approximations, features, effect_size, n_rows, df.size, d)
+
+
+def _compare_means(moments: ClassMoments, tol: float) -> MeansTest:
+    """Return the result of `means_test` for moments of rows without weights."""
     how = Regularisation(tol=tol, advice=_ADVICE["tied"])
     model = GaussianModel.from_moments(moments, "tied", how)
     count = moments.class_count[moments.class_count > 0]
