@@ -153,8 +153,9 @@ def test_few_rows_go_to_the_kernel_at_once(name, dtype):
     """Arrays with nothing to convert take few calls, whatever the options of other rows need."""
     X, y = blobs(60, 3)
     X = bytes_of(X) if dtype == np.uint8 else X
-    estimator = make(name).partial_fit(X, y).partial_fit(X[:1], y[:1])
-    before, classes = estimator.class_count_.sum(), np.arange(3)
+    classes = np.arange(3)
+    estimator = make(name).partial_fit(X, y, classes).partial_fit(X[:1], y[:1], classes)
+    before = estimator.class_count_.sum()
     most = 36 if name == "BernoulliNB" else 28  # which binarises, too
     assert python_calls(lambda: estimator.partial_fit(X[:1], y[:1], classes)) <= most
     assert estimator.class_count_.sum() == before + 1

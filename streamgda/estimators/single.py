@@ -45,6 +45,11 @@ class SingleAsRows(GaussianClassifier):
             self._single = False
         return super()._with_rows(settings, X, *arguments)
 
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        if self._single and not _is_single(X):
+            return False
+        return super()._add_at_once(X, y, classes)
+
     def _in_type(self, values: np.ndarray) -> np.ndarray:
         """Return values as float32 if all rows were, as in scikit-learn."""
         return values.astype(np.float32) if self._single else values
