@@ -19,9 +19,11 @@ if TYPE_CHECKING:
         ThresholdClassifier,
     )
     from streamgda.estimators.checkpoint import Checkpoint
+    from streamgda.estimators.feature_selection import SeparabilitySelector
     from streamgda.estimators.load import load
     from streamgda.estimators.warmup import warmup
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
+    from streamgda.models.feature_selection import select_features
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
     from streamgda.models.hypotheses import CovarianceTest, MeansTest, covariance_test, means_test
@@ -47,6 +49,7 @@ __all__ = [
     "PairwiseMoments",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
+    "SeparabilitySelector",
     "SlidingWindow",
     "ThresholdClassifier",
     "accumulate",
@@ -54,6 +57,7 @@ __all__ = [
     "load",
     "means_test",
     "open_store",
+    "select_features",
     "separability",
     "warmup",
 ]
@@ -69,12 +73,14 @@ _MODULES = {
     "MeansTest": "models.hypotheses",
     "PairwiseMoments": "moments",
     "QuadraticDiscriminants": "models.discriminants",
+    "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "accumulate": "engine",
     "covariance_test": "models.hypotheses",
     "load": "estimators.load",
     "means_test": "models.hypotheses",
     "open_store": "rows.opening",
+    "select_features": "models.feature_selection",
     "separability": "models.separability",
     "warmup": "estimators.warmup",
 }

@@ -203,6 +203,10 @@ def _others() -> Iterator[Call]:
         "model_or_moments": held, "method": "divergence", "covariance_type": "diag", "ddof": 1,
         "pooling": 0.1, "shrinkage": 0.1, "reg_param": 0.1, "var_smoothing": 0.1,
     })  # fmt: skip
+    yield Call("module", lambda: gda, "select_features", {
+        "moments": held, "n": 2, "criterion": "divergence", "over": "mean", "direction": "floating",
+        "covariance_type": "diag", "reg_param": 0.1, "tol": 0.0,
+    })  # fmt: skip
     where = Path(FOLDER.name) / "stream.zip"
     yield Call("Checkpoint", lambda: gda.Checkpoint(where), "save", {"state": held, "offset": 1})
     shown = {"estimator": lda(), "X": X, "y": Y}

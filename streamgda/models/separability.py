@@ -68,8 +68,8 @@ MEASURES = {
 }
 
 
-def measure_of(method: object) -> Measure:
-    """Return the measure with that name.
+def measure_of(method: object, name: str = "method") -> Measure:
+    """Return the measure with that name; `name` is that of the parameter in errors.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def measure_of(method: object) -> Measure:
     """
     if isinstance(method, str) and method in MEASURES:
         return MEASURES[method]
-    raise refuse("method", method, f"one of {', '.join(MEASURES)}")
+    raise refuse(name, method, f"one of {', '.join(MEASURES)}")
 
 
 def separability(

@@ -238,6 +238,8 @@ def labels_to_count(
 def _present_weights(sample_weight: Any) -> tuple[Any, Any]:
     """Return weights with ones in place of those that are masked or NaN, and which these are."""
     weights = as_array(sample_weight, "sample_weight")
+    if weights.dtype.names:  # a mask has these fields, too
+        return weights, False
     missing = np.ma.getmaskarray(weights)
     if weights.dtype.kind == "f":
         missing = missing | np.isnan(np.ma.getdata(weights))

@@ -1,0 +1,181 @@
+"""`SeparabilitySelector`: selection of features as a step of a scikit-learn pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda import engine
+from streamgda.errors import InvalidDataError
+from streamgda.estimators.learning import NO_ROWS
+from streamgda.estimators.validation import names_in, validate_labelled
+from streamgda.models.feature_selection import select_features
+from streamgda.moments import ClassMoments, name_features
+from streamgda.rows import as_rows
+from streamgda.rows.rules import row_rule
+from streamgda.runtime.parameters import as_integer, check_type
+
+
+class SeparabilitySelector(SelectorMixin, BaseEstimator):
+    """Select the features in which classes are easiest to separate, in one pass over the rows.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        Number of features; by default half of them.
+    criterion, over, direction : str
+        Criterion and search; see `select_features`.
+    covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
+        Type of the covariances.
+    ddof, pooling, shrinkage, reg_param, var_smoothing, tol : see `GaussianDiscriminantAnalysis`
+        Regularisation of the covariances; `shrinkage` is a number or None.
+
+    Attributes
+    ----------
+    ranking_ : ndarray of int64, shape (n_features_to_select,)
+        Numbers of the selected features, in the order in which they were selected.
+    criterion_ : ndarray of float64, shape (n_features_to_select,)
+        The criterion for the first of these features, the first two, and so on.
+    moments_ : ClassMoments
+        Moments of the rows.
+    n_features_in_, feature_names_in_
+
+    See Also
+    --------
+    select_features : The same from moments.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from streamgda import QuadraticDiscriminantAnalysis, SeparabilitySelector
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SeparabilitySelector(2)
+    >>> pipeline = make_pipeline(selector, QuadraticDiscriminantAnalysis()).fit(X, y)
+    >>> selector.ranking_
+    array([3, 2])
+    >>> round(pipeline.score(X, y), 3)
+    0.98
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        *,
+        criterion: str = "jeffries_matusita",
+        over: str = "least",
+        direction: str = "forward",
+        covariance_type: str = "full",
+        ddof: int = 0,
+        pooling: float = 0.0,
+        shrinkage: float | None = None,
+        reg_param: float = 0.0,
+        var_smoothing: float = 0.0,
+        tol: float = 1e-4,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.criterion = criterion
+        self.over = over
+        self.direction = direction
+        self.covariance_type = covariance_type
+        self.ddof = ddof
+        self.pooling = pooling
+        self.shrinkage = shrinkage
+        self.reg_param = reg_param
+        self.var_smoothing = var_smoothing
+        self.tol = tol
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
+        """Select features.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `GaussianDiscriminantAnalysis.fit`
+            Rows, labels and weights, in any container.
+        features, unlabelled, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        SeparabilitySelector
+            The fitted selector.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used, and fewer than two classes.
+        InvalidParameterError
+            For parameters out of range.
+        SingularCovarianceError
+            If there are not so many features that do not depend on each other.
+        """
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
+        moments = ClassMoments(self.covariance_type)
+        X, y = validate_labelled(self, X, y, reset=True, rule=rule)
+        moments = engine.accumulate_into(moments, X, y, sample_weight, rule)
+        name_features(moments, names_in(self))
+        return self._select(moments)
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **params: Any) -> Self:
+        """Select features from moments, without reading rows.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            Moments that determine the covariance type.
+        **params
+            Parameters of the selector; `covariance_type` is by default that of the moments.
+
+        Returns
+        -------
+        SeparabilitySelector
+            The fitted selector.
+        """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
+        selector = cls(**{"covariance_type": moments.covariance_type, **params})
+        return selector._select(moments)
+
+    def _select(self, moments: ClassMoments) -> Self:
+        if moments.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        n, width = self.n_features_to_select, moments.n_features
+        if n is None:
+            n = max(1, width // 2)
+        n = as_integer("n_features_to_select", n, f"1 to {width}, or None", 1, width)
+        params = self.get_params(deep=False)
+        del params["n_features_to_select"]
+        self.ranking_, self.criterion_ = select_features(moments, n, **params)
+        self.moments_ = moments
+        self.n_features_in_ = width
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, object)
+        return self
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self, "ranking_")
+        mask = np.zeros(self.n_features_in_, bool)
+        mask[self.ranking_] = True
+        return mask
