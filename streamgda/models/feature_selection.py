@@ -74,10 +74,10 @@ def select_features(
 
     Notes
     -----
-    A step changes the inverses of all covariances by rank one: its time is proportional to
-    ``n_classes**2 * n_features**2`` for separate covariances, whatever the number of rows. The
-    floating search is that of Pudil, Novovicova and Kittler (Floating search methods in feature
-    selection, 1994).
+    Measures that end at 2 hardly distinguish subsets that separate all classes well; prefer
+    ``"bhattacharyya"`` then. A step takes time in proportion to ``n_classes**2 * n_features**2``;
+    a forward search has `n`, a backward one about ``2 * n_features``. The floating search is that
+    of Pudil, Novovicova and Kittler (Floating search methods in feature selection, 1994).
 
     Examples
     --------
