@@ -96,6 +96,7 @@ PIECES = {
     "WINDOW_BYTES": 1,
     "_PART_ELEMENTS": 1,
     "_PANEL_BYTES": 1,
+    "_COPIES_BYTES": 0,
     "_BATCH_BYTES": 1,
     "FLOAT_ROWS": 100,
 }

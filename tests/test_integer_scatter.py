@@ -23,7 +23,7 @@ from streamgda.kernels.integer_tiles import (
     plain_tile,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, integer_parallel
 from streamgda.moments.integer_parallel import add_integers
 from streamgda.rows.blocks import byte_rows
 
@@ -205,9 +205,10 @@ def test_add_products(dtype, origin):
         np.testing.assert_array_equal(parts, expected)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5])
-def test_groups_of_all_sizes(n_threads):
+@pytest.mark.parametrize(("n_threads", "copies"), [(1, 0), (2, 0), (2, 1 << 20), (5, 1 << 20)])
+def test_groups_of_all_sizes(n_threads, copies, monkeypatch):
     """More rows than go into a block, none, and few, each class a group or all of them one."""
+    monkeypatch.setattr(integer_parallel, "_COPIES_BYTES", copies)
     n = 2 * BLOCK_ROWS + 40
     rng = np.random.default_rng(3)
     X, Z = rows_of(rng, "int8", n, 9, 0)

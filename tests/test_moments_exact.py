@@ -25,6 +25,7 @@ PATHS = {
         "WINDOW_BYTES": 1,
         "_PART_ELEMENTS": 1,
         "_PANEL_BYTES": 1,
+        "_COPIES_BYTES": 0,
     },
 }
 

@@ -15,6 +15,7 @@ from streamgda.runtime import threads
 
 _PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one block for each thread
 _SHARES = 4  # of the work for each thread, at least, so that all finish at about the same time
+_COPIES_BYTES = 1 << 26  # of a scatter, one for each thread, for rows of a large group
 _TOTAL_BYTES = 64  # of a row, at least, that a thread adds to totals
 
 Form = tuple[int, np.uint8, int]
@@ -32,7 +33,8 @@ def add_integers(
     """Add rows to the counts and sums of their classes, and to the products of their groups.
 
     On one thread, that is a single kernel call. Of several, one adds all rows of a group, whose
-    panels stay in its own caches, unless the group is too large a share of the work.
+    panels stay in its own caches. If a group is too large a share of the work, each thread adds
+    some of its rows to a copy of the sums, or some of the products if copies would be too large.
 
     Parameters
     ----------
@@ -45,11 +47,11 @@ def add_integers(
     n_threads : int
     """
     n_groups = len(scatter)
-    if n_groups < count.size:  # one group holds the rows of all classes
-        order, starts = np.arange(codes.size), np.array([0, codes.size])
-    else:
-        order, starts = np.empty(codes.size, np.intp), np.empty(n_groups + 1, np.intp)
-        group_rows(codes, order, starts)
+    # In order of classes even if one group holds all of them: more features are zero in a block.
+    order, starts = np.empty(codes.size, np.intp), np.empty(count.size + 1, np.intp)
+    group_rows(codes, order, starts)
+    if n_groups < count.size:
+        starts = starts[[0, -1]]
     state = *form, count, total, scatter
     if n_threads == 1:
         integer_scatter.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
@@ -66,7 +68,11 @@ def add_integers(
         ((i,) for i in range(0, alone.size, step)),
     )
     large = np.flatnonzero(~small)
-    if large.size:
+    if _copies_bytes(scatter.shape[-1]):
+        for g in large:
+            own = order[starts[g] : starts[g + 1]]
+            _add_apart(rows, codes, own, form, (count, total, scatter[g : g + 1]), n_threads)
+    elif large.size:
         own = np.concatenate([order[starts[g] : starts[g + 1]] for g in large])
         count += np.bincount(codes[own], minlength=count.size)
         _add_totals(rows, codes, own, form, total, n_threads)
@@ -74,10 +80,43 @@ def add_integers(
         _add_together(rows, order, form, blocks, scatter, n_threads)
 
 
+def _add_apart(
+    rows: np.ndarray,
+    codes: np.ndarray,
+    own: np.ndarray,
+    form: Form,
+    state: tuple[np.ndarray, ...],
+    n_threads: int,
+) -> None:
+    """Add some rows of one group: each thread adds some of them to sums of its own."""
+    pieces = _SHARES * n_threads
+    cuts = np.arange(pieces + 1) * own.size // pieces
+    unused = [tuple(map(np.zeros_like, state)) for _ in range(n_threads)]
+    held = list(unused)
+
+    def add(i: int) -> None:
+        sums = unused.pop()
+        group = np.zeros(1, np.intp)
+        integer_scatter.add_integers(rows, codes, own, cuts[i : i + 2], group, *form, *sums)
+        unused.append(sums)
+
+    threads.run(add, ((i,) for i in range(pieces)))
+    for sums in held:
+        for array, added in zip(state, sums, strict=True):
+            np.add(array, added, out=array)
+
+
 def scratch_bytes(n_features: int) -> int:
-    """Return the most bytes of the panels that are packed at a time, of 16-bit integers."""
+    """Return the most bytes of panels and of copies of a scatter, of 16-bit integers."""
     columns = 2 * n_features + WIDTH
-    return max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * BLOCK_ROWS)
+    panels = max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * BLOCK_ROWS)
+    return panels + _copies_bytes(n_features)
+
+
+def _copies_bytes(n_features: int) -> int:
+    """Return the bytes of a copy of a scatter for each thread; zero if they would be too large."""
+    copies = threads.n_threads() * 8 * n_features**2
+    return copies if copies <= _COPIES_BYTES else 0
 
 
 def _add_totals(
