@@ -137,14 +137,22 @@ def test_classes_named_in_every_call_do_not_copy_the_moments():
 
 
 def python_calls(function):
-    """Return the number of Python functions that a call of a function enters."""
-    calls, profile = [], sys.getprofile()
-    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
-    try:
-        function()
-    finally:
-        sys.setprofile(profile)
-    return len(calls)
+    """Return the number of Python functions that a call of a function enters.
+
+    It is called three times: the collector of garbage, or another thread, may add to one of them.
+    """
+    numbers, profile = [], sys.getprofile()
+    for _ in range(3):
+        calls = []
+        sys.setprofile(
+            lambda frame, event, _, c=calls: c.append(frame) if event == "call" else None
+        )
+        try:
+            function()
+        finally:
+            sys.setprofile(profile)
+        numbers.append(len(calls))
+    return min(numbers)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
@@ -158,7 +166,7 @@ def test_few_rows_go_to_the_kernel_at_once(name, dtype):
     before = estimator.class_count_.sum()
     most = 36 if name == "BernoulliNB" else 28  # which binarises, too
     assert python_calls(lambda: estimator.partial_fit(X[:1], y[:1], classes)) <= most
-    assert estimator.class_count_.sum() == before + 1
+    assert estimator.class_count_.sum() == before + 3
 
 
 @EVERY_ESTIMATOR
