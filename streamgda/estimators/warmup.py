@@ -103,6 +103,7 @@ def _use(kind: Any, dtype: np.dtype) -> None:
         for some in (_FEW, _MORE):
             estimator.partial_fit(X[:some], y[:some])
             estimator.predict(X[:some])
+        kind.from_moments(estimator.moments_ + estimator.moments_)
         for method in _METHODS:
             if hasattr(estimator, method):
                 getattr(estimator, method)(X)
