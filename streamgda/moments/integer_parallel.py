@@ -91,11 +91,15 @@ def _add_apart(
     """Add some rows of one group: each thread adds some of them to sums of its own."""
     pieces = _SHARES * n_threads
     cuts = np.arange(pieces + 1) * own.size // pieces
-    unused = [tuple(map(np.zeros_like, state)) for _ in range(n_threads)]
-    held = list(unused)
+    held: list[tuple[np.ndarray, ...]] = []
+    unused: list[tuple[np.ndarray, ...]] = []
 
     def add(i: int) -> None:
-        sums = unused.pop()
+        try:
+            sums = unused.pop()
+        except IndexError:  # all threads before this one are adding to theirs
+            sums = tuple(map(np.zeros_like, state))
+            held.append(sums)
         group = np.zeros(1, np.intp)
         integer_scatter.add_integers(rows, codes, own, cuts[i : i + 2], group, *form, *sums)
         unused.append(sums)
