@@ -246,9 +246,13 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_works_after_a_fork():
+    run_alone(FORK)
+
+
+def run_alone(code):
     path = os.pathsep.join(p for p in sys.path if p)
     subprocess.run(
-        [sys.executable, "-c", FORK],
+        [sys.executable, "-c", code],
         check=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": path},
@@ -283,6 +287,20 @@ def test_serial_blas_leaves_our_own_threads_alone():
             assert threads.n_threads() == min(2, threads._cores(), numba.config.NUMBA_NUM_THREADS)
         assert blas_threads() == {2}
     assert blas_threads() == before
+
+
+EARLY = """
+from streamgda.runtime import threads
+threads.n_threads()
+from threadpoolctl import threadpool_info, threadpool_limits
+import scipy.linalg.blas
+with threadpool_limits(2), threads.serial_blas():
+    assert {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"} == {1}
+"""
+
+
+def test_serial_blas_holds_for_kernels_though_the_threads_were_counted_before_they_were_loaded():
+    run_alone(EARLY)
 
 
 def test_serial_blas_lasts_as_long_as_any_thread_needs_it():

@@ -111,6 +111,8 @@ def _set_blas_threads(library: Any, n: int) -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
+    import scipy.linalg.cython_blas  # noqa: F401, PLC0415  (only loaded libraries are found)
+
     return ThreadpoolController().select(user_api="blas")
 
 
