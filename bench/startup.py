@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import streamgda
 from bench.measure import OURS, Plan, Row, Target, of_its_time, rows_of
 
 IMPORTS = "numpy, numba, scipy.linalg, sklearn.base"
@@ -52,12 +56,13 @@ import streamgda
 random = np.random.default_rng(0)
 X = random.integers(0, 256, (300, 20)).astype(np.uint8)
 y = random.integers(0, 3, 300)
+kinds = [getattr(streamgda, name) for name in {kinds}]  # which imports the dependencies
 
 def use():
     start = time.perf_counter()
     for rows in (X.astype(np.float64), X)[:{types}]:
-        for kind in {kinds}:
-            getattr(streamgda, kind)().fit(rows, y).predict(rows)
+        for kind in kinds:
+            kind().fit(rows, y).predict(rows)
     return time.perf_counter() - start
 
 first = use()
@@ -95,8 +100,8 @@ def commands(plan: Plan) -> Iterator[Row]:
     spent = _COMMAND.format("--help", "spent.ru_utime + spent.ru_stime")
     child(spent)  # reads the files from disk
     yield from bounded("streamgda --help", [child(spent) for _ in range(plan.repeats)], HELP)
-    with tempfile.TemporaryDirectory() as cache:
-        took = child(_COMMAND.format("demo", "time.perf_counter() - start"), cache)
+    with uncompiled() as package:
+        took = child(_COMMAND.format("demo", "time.perf_counter() - start"), package)
     yield from bounded("streamgda demo, empty kernel cache", [took], DEMO)
 
 
@@ -111,7 +116,7 @@ def bounded(work: str, times: list[float], bound: float) -> list[Row]:
 
 
 def first_use(plan: Plan) -> Iterator[Row]:
-    """Measure the time of a first fit and predict minus that of the second, in one process."""
+    """Measure the time of a first fit and predict minus that of the second, after the imports."""
     for title, kinds, types, most in (
         ("first use of QDA on float64", _KINDS[:1], 1, COMPILING),
         ("first use of QDA, LDA and GaussianNB on float64 and uint8", _KINDS, 2, COMPILING_ALL),
@@ -119,9 +124,9 @@ def first_use(plan: Plan) -> Iterator[Row]:
         code = _FIRST_USE.format(kinds=kinds, types=types)
         compiling, loading = [], []
         for _ in range(min(plan.repeats, 2)):
-            with tempfile.TemporaryDirectory() as cache:
-                compiling.append(child(code, cache))
-                loading += [child(code, cache) for _ in range(2)]
+            with uncompiled() as package:
+                compiling.append(child(code, package))
+                loading += [child(code, package) for _ in range(2)]
         for state, times, bound in (
             ("empty kernel cache", compiling, most),
             ("cached kernels", loading, LOADING),
@@ -129,18 +134,28 @@ def first_use(plan: Plan) -> Iterator[Row]:
             yield from bounded(f"{title} minus second use, {state}", times, bound)
 
 
-def child(code: str, cache: str | None = None) -> float:
-    """Run code in a new process, and return the seconds that it prints."""
+@contextmanager
+def uncompiled() -> Iterator[str]:
+    """Provide a folder with a copy of the package that has no compiled kernels."""
+    package = Path(streamgda.__file__).parent
+    with tempfile.TemporaryDirectory() as folder:
+        kernels = shutil.ignore_patterns("*.nbi", "*.nbc")
+        shutil.copytree(package, Path(folder, package.name), ignore=kernels)
+        yield folder
+
+
+def child(code: str, path: str | None = None) -> float:
+    """Run code in a new process, which finds packages in a folder first; return what it prints."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as pip installs a package
+    if path:
+        environment.pop("NUMBA_CACHE_DIR", None)
+        environment["PYTHONPATH"] = path
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         check=True,
         capture_output=True,
         text=True,
-        # With bytecode, as pip installs a package.
-        env={
-            **os.environ,
-            "PYTHONDONTWRITEBYTECODE": "",
-            **({"NUMBA_CACHE_DIR": cache} if cache else {}),
-        },
+        env=environment,
+        cwd=path,
     )
     return float(done.stdout)
