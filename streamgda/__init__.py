@@ -19,10 +19,13 @@ if TYPE_CHECKING:
         ThresholdClassifier,
     )
     from streamgda.estimators.checkpoint import Checkpoint
+    from streamgda.estimators.drift import DriftMonitor
     from streamgda.estimators.feature_selection import SeparabilitySelector
     from streamgda.estimators.load import load
+    from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
+    from streamgda.models.drift import DriftReport
     from streamgda.models.feature_selection import select_features
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
@@ -38,6 +41,8 @@ __all__ = [
     "Checkpoint",
     "ClassMoments",
     "CovarianceTest",
+    "DriftMonitor",
+    "DriftReport",
     "FisherDiscriminant",
     "GaussianDiscriminantAnalysis",
     "GaussianDiscriminantCV",
@@ -47,6 +52,7 @@ __all__ = [
     "LinearDiscriminants",
     "MeansTest",
     "PairwiseMoments",
+    "PrequentialResult",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "SeparabilitySelector",
@@ -57,6 +63,7 @@ __all__ = [
     "load",
     "means_test",
     "open_store",
+    "prequential",
     "select_features",
     "separability",
     "warmup",
@@ -67,11 +74,14 @@ _MODULES = {
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
     "CovarianceTest": "models.hypotheses",
+    "DriftMonitor": "estimators.drift",
+    "DriftReport": "models.drift",
     "FisherDiscriminant": "models.fisher",
     "GaussianModel": "models.gaussian",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.hypotheses",
     "PairwiseMoments": "moments",
+    "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminants": "models.discriminants",
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
@@ -80,6 +90,7 @@ _MODULES = {
     "load": "estimators.load",
     "means_test": "models.hypotheses",
     "open_store": "rows.opening",
+    "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",
     "separability": "models.separability",
     "warmup": "estimators.warmup",

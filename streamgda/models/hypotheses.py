@@ -86,8 +86,8 @@ class CovarianceTest:
             f"CovarianceTest: {_size(self)}\n"
             f"  Box's M = {self.statistic:.6g}\n"
             f"  chi-square = {self.chi_square.statistic:.6g}, df {df:g}, "
-            f"{_shown(self.chi_square.p_value)}\n"
-            f"  F = {self.f.statistic:.6g}, df {df1:g} and {df2:g}, {_shown(self.f.p_value)}\n"
+            f"{shown_p(self.chi_square.p_value)}\n"
+            f"  F = {self.f.statistic:.6g}, df {df1:g} and {df2:g}, {shown_p(self.f.p_value)}\n"
             f"  effect size = {self.effect_size:.3g} nats a row"
         )
 
@@ -117,7 +117,7 @@ class MeansStatistic:
     def __repr__(self) -> str:
         return (
             f"MeansStatistic: {self.statistic:.6g}, F = {self.f:.6g}, df {self.df[0]:g} and "
-            f"{self.df[1]:g}, {_shown(self.p_value)}, effect size = {self.effect_size:.3g}"
+            f"{self.df[1]:g}, {shown_p(self.p_value)}, effect size = {self.effect_size:.3g}"
         )
 
 
@@ -344,8 +344,8 @@ def _compare_covariances(moments: ClassMoments, structure: Structure, tol: float
     one_variance = structure.kind == "spherical"  # of d times as many values
     features, copies = None, 1
     if structure.kind == "diag":
-        features, copies = _bartlett(both.values, each.values[seen], df), d
-    approximations = _box(statistic, df * d if one_variance else df, size, copies)
+        features, copies = bartlett(both.values, each.values[seen], df), d
+    approximations = box_approximations(statistic, df * d if one_variance else df, size, copies)
     n_rows = float(each.count.sum())
     return CovarianceTest(statistic, *approximations, features, effect_size, n_rows, df.size, d)
 
@@ -405,7 +405,7 @@ def _corrections(df: np.ndarray, size: int) -> tuple[float, float]:
     return float(c1), float(c2)
 
 
-def _box(
+def box_approximations(
     statistic: float, df: np.ndarray, size: int, copies: int
 ) -> tuple[Approximation, Approximation]:
     """Return the chi-square and the F approximation of Box's M.
@@ -435,7 +435,7 @@ def _box(
     )
 
 
-def _bartlett(common: np.ndarray, variances: np.ndarray, df: np.ndarray) -> Approximation:
+def bartlett(common: np.ndarray, variances: np.ndarray, df: np.ndarray) -> Approximation:
     """Return Bartlett's test of each feature."""
     statistic = np.maximum(df @ np.log(common / variances), 0) / (1 + _corrections(df, 1)[0])
     more = df.size - 1.0
@@ -492,6 +492,6 @@ def _size(test: CovarianceTest | MeansTest) -> str:
     return f"{test.n_rows:.6g} rows, {test.n_features} features, {test.n_classes} classes"
 
 
-def _shown(p_value: float | np.ndarray) -> str:
+def shown_p(p_value: float | np.ndarray) -> str:
     """Return a p-value as text; one that is less than any float64 is not shown as zero."""
     return f"p = {p_value:.3g}" if p_value >= 1e-300 else "p < 1e-300"

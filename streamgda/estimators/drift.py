@@ -1,0 +1,422 @@
+"""`DriftMonitor`: windows of a stream beside a reference, with alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda import storage
+from streamgda.errors import InvalidDataError
+from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arrays
+from streamgda.estimators.window_rows import Rows, read_rows
+from streamgda.models.drift import (
+    ALL,
+    Comparison,
+    DriftReport,
+    calibrated,
+    compare,
+    compare_shares,
+    parts_of,
+    whole_of,
+)
+from streamgda.models.hypotheses import Approximation
+from streamgda.moments import ClassMoments
+from streamgda.moments.structures import structure_of
+from streamgda.rows.labels import find, join_labels
+from streamgda.runtime.interruption import Lock
+from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_integer, as_number, check_type
+from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.saved import Saved, State, nested, restore_nested
+
+_PARAMETERS = ("window", "level", "calibration", "least_rows", "keep")
+_REFERENCE = "ClassMoments, or a fitted Gaussian estimator that keeps its moments"
+
+
+class DriftMonitor(Saved):
+    r"""Compare the windows of a stream with a reference, and raise alarms.
+
+    A window is full after `window` rows; the next one starts with the next row. Each full window
+    is compared with the reference: all rows, the rows of each class, and the class shares.
+
+    - Means: Hotelling's two-sample :math:`T^2` [1]_.
+    - Covariances: Box's M. Its chi-square distribution holds for Gaussian rows only, and heavier
+      tails would raise one false alarm after another. Therefore the statistics of the first
+      `calibration` windows that raise no alarm take its place.
+    - Class shares: the G test with Williams's correction [2]_; classes of which fewer than five
+      rows are expected share a cell.
+    - The symmetric Kullback-Leibler divergence of the Gaussians [3]_ measures the size of a drift,
+      which p-values do not: in large windows every difference is significant.
+
+    A window raises an alarm if a p-value, after Holm's correction for all its tests, is at most
+    `level`: without drift, the probability of an alarm is at most `level` a window. All windows
+    are compared with the same reference, which makes them dependent: if the reference has few
+    rows, some references raise more alarms than others, and only their mean is `level`. A
+    reference of many windows' rows avoids that.
+
+    Parameters
+    ----------
+    reference : ClassMoments or estimator
+        Moments, or a fitted Gaussian estimator, of the rows to compare with; they are copied.
+    window : int
+        Rows of a window.
+    level : float
+        Probability of a false alarm in a window.
+    calibration : int
+        Windows from which the distribution of Box's M is estimated, at least 5. Until then
+        covariances are not tested. Zero takes the rows of classes as Gaussian.
+    least_rows : int
+        Rows of a class in a window below which only its share is tested.
+    covariance_type : str, optional
+        Covariance type to compare, which the moments determine; by default their own. Without
+        covariances between features, as with ``"diag"``, each feature is tested, and Bonferroni's
+        correction applied; so it is with less than five rows a feature.
+    keep : int
+        Most reports that are kept.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that have been compared, or wait for their window to be full.
+    reports : list of DriftReport
+        The last reports.
+    last_window : ClassMoments or None
+        Moments of the labelled rows of the last full window.
+
+    Raises
+    ------
+    InvalidDataError
+        If the reference has no rows.
+    InvalidParameterError
+        For parameters out of range.
+    MergeError
+        If the reference does not determine the covariance type.
+    TypeError
+        For any other reference.
+
+    References
+    ----------
+    .. [1] H. Hotelling, The generalization of Student's ratio, Annals of Mathematical Statistics 2
+       (1931), 360-378.
+    .. [2] R. R. Sokal and F. J. Rohlf, Biometry, 4th ed. (2012), chapter 17.
+    .. [3] S. Kullback, Information Theory and Statistics (1959), chapter 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import ClassMoments, DriftMonitor
+    >>> random = np.random.default_rng(0)
+    >>> def rows(n, shift):
+    ...     y = random.integers(0, 2, n)
+    ...     return random.normal(size=(n, 3)) + y[:, None] * [2, 0, shift], y
+    >>> monitor = DriftMonitor(ClassMoments().update(*rows(5000, 0)), window=500)
+    >>> [report.alarm for report in monitor.update(*rows(1000, 0))]
+    [False, False]
+    >>> monitor.update(*rows(500, 0.5))
+    [DriftReport: rows 1,000 to 1,500, drift (...class 1: means)
+      all rows: 500 rows, divergence ..., means p = ..., covariances not tested
+      class 0: ...
+      class 1: ...
+      class shares: p = ...]
+    """
+
+    _kind = "drift"
+
+    def __init__(
+        self,
+        reference: Any,
+        *,
+        window: int,
+        level: float = 0.01,
+        calibration: int = 20,
+        least_rows: int = 30,
+        covariance_type: str | None = None,
+        keep: int = 1000,
+    ) -> None:
+        self.window = as_integer("window", window, "at least 2 rows", 2)
+        expected = "a probability between 0 and 1"
+        self.level = as_number("level", level, expected, LEAST, BELOW_ONE)
+        expected = "0, or at least 5 windows"
+        self.calibration = as_integer("calibration", calibration, expected, 0)
+        if 0 < self.calibration < 5:
+            as_integer("calibration", calibration, expected, 5)
+        self.least_rows = as_integer("least_rows", least_rows, "at least 2 rows", 2)
+        self.keep = as_integer("keep", keep, "at least 1 report", 1)
+        if covariance_type is not None:
+            structure_of(covariance_type)
+        self._wanted = covariance_type
+        self._lock = Lock()
+        self._reports: tuple[DriftReport, ...] = ()
+        self._start = 0  # number of the first row of the window
+        moments = _moments_of(reference)
+        self._classes = moments.classes  # of all references so far
+        self._refer_to(moments)
+
+    def _refer_to(self, reference: ClassMoments) -> None:
+        """Compare with another reference from here on."""
+        moments = reference.reduce(self._wanted or reference.covariance_type)
+        parts, whole = parts_of(moments), whole_of(moments)
+        self._reference, self._parts, self._whole = moments, parts, whole
+        self._sample: Sample = {}
+        self.last_window: ClassMoments | None = None
+        self._held = 0  # rows of the window so far
+        self._rows = self._room()
+
+    @property
+    def reference(self) -> ClassMoments:
+        """Copy of the moments that windows are compared with."""
+        return self._reference.copy()
+
+    @property
+    def reports(self) -> list[DriftReport]:
+        """The last reports, the oldest first."""
+        return [*self._reports]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that have been compared, or wait for their window to be full."""
+        return self._start + self._held
+
+    @property
+    def alarm(self) -> bool:
+        """True if the last full window raised an alarm."""
+        return bool(self._reports) and self._reports[-1].alarm
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The reports as a table for a data frame: a row for each class of each window.
+
+        Columns are ``start`` and ``stop``, ``class`` (None for all rows), ``n_rows``,
+        ``divergence``, ``p_means`` and ``p_covariances`` (before Holm's correction), ``p_shares``
+        (of all rows only) and ``alarm`` (of the window). Missing values are NaN.
+        """
+        return [
+            {
+                "start": report.start,
+                "stop": report.stop,
+                "class": label,
+                "n_rows": each.n_rows,
+                "divergence": each.divergence,
+                "p_means": _p_value(each.means),
+                "p_covariances": _p_value(each.covariances),
+                "p_shares": _p_value(report.shares if label is ALL else None),
+                "alarm": report.alarm,
+            }
+            for report in self._reports
+            for label, each in report.compared.items()
+        ]
+
+    def __repr__(self) -> str:
+        alarms = sum(report.alarm for report in self._reports)
+        return (
+            f"DriftMonitor: {self.n_rows:,} rows in windows of {self.window:,}; alarms in {alarms} "
+            f"of the last {len(self._reports)} windows; reference {self._reference!r}"
+        )
+
+    def update(self, X: Any, y: Any = None, sample_weight: Any = None) -> list[DriftReport]:
+        """Add rows, and compare the windows that they fill; they may be cut in any way.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features).
+        y : array-like, shape (n_rows,), optional
+            Labels. Rows without them, or whose label is missing (None, NaN or masked), count among
+            all rows only. Labels that the reference lacks count in the class shares.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Weights, not negative; rows of weight zero are ignored.
+
+        Returns
+        -------
+        list of DriftReport
+            One for each window that these rows fill, often none.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used. The monitor stays as it was.
+        """
+        with self._lock:
+            before, reports = vars(self).copy(), []
+            try:
+                for rows in read_rows(X, y, sample_weight, self._reference, self._classes):
+                    reports += self._add(rows)
+                self._reports = (*self._reports, *reports)[-self.keep :]
+            except BaseException:
+                self.__dict__ = before  # a window that was full is not written to again
+                raise
+        return reports
+
+    def reset(self, reference: Any = None) -> Self:
+        """Start again with an empty window and without calibration; reports are kept.
+
+        After an alarm, ``monitor.reset(monitor.last_window)`` compares with the rows that raised
+        it, and ``monitor.reset(monitor.reference + monitor.last_window)`` adds them.
+
+        Parameters
+        ----------
+        reference : ClassMoments or estimator, optional
+            Another reference; by default the same.
+
+        Returns
+        -------
+        DriftMonitor
+            The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            If the reference has no rows, or other features or kinds of labels.
+        """
+        with self._lock:
+            before = vars(self).copy()
+            moments = self._reference if reference is None else _moments_of(reference)
+            if moments.n_features != self._reference.n_features:
+                raise InvalidDataError(
+                    f"reference has {moments.n_features} features, but the stream has "
+                    f"{self._reference.n_features} features"
+                )
+            try:
+                self._classes = join_labels(self._classes, moments.classes)
+                self._start = self.n_rows
+                self._refer_to(moments)
+            except BaseException:
+                self.__dict__ = before
+                raise
+        return self
+
+    def _add(self, rows: Rows) -> list[DriftReport]:
+        """Add rows to the window, and return the reports of those that become full."""
+        reports, at, n = [], 0, len(rows.X)
+        while at < n:
+            some = rows.part(slice(at, at + self.window - self._held))
+            stop = self._held + len(some.X)
+            self._rows = self._rows.put(self._held, some)
+            at, self._held = at + len(some.X), stop
+            if stop == self.window:
+                reports.append(self._compared(self._rows))
+                self._start, self._held = self._start + self.window, 0
+                self._rows = self._room()
+        return reports
+
+    def _room(self) -> Rows:
+        """Return room for the rows of a window."""
+        d, dtype = int(self._reference.n_features or 0), self._classes.dtype
+        return Rows.empty(self.window, d, dtype)
+
+    def _compared(self, rows: Rows) -> DriftReport:
+        """Return the report of a full window."""
+        kind, some = self._reference.covariance_type, rows.known.any()
+        moments = rows.moments(kind) if some else ClassMoments(kind)
+        everyone = moments if rows.known.all() else rows.moments(kind, as_one=True)
+        found, shares = {ALL: compare(self._whole, whole_of(everyone))}, None
+        if some:
+            shares = self._shares(moments)
+            for label, part in parts_of(moments).items():
+                if label in self._parts:
+                    enough = part.n_rows >= self.least_rows
+                    reference = self._parts[label]
+                    found[label] = compare(reference, part) if enough else Comparison(part.n_rows)
+        tested = {label: self._calibrated(label, each) for label, each in found.items()}
+        stop = self._start + self.window
+        report = DriftReport(self._start, stop, self.level, tested.pop(ALL), tested, shares)
+        if not report.alarm:
+            self._calibrate(found)
+        self.last_window = moments
+        return report
+
+    def _shares(self, window: ClassMoments) -> Approximation | None:
+        """Return the test of the class shares."""
+        classes = join_labels(self._reference.classes, window.classes)
+        counts = np.zeros((2, classes.size))
+        for row, moments in zip(counts, (self._reference, window), strict=True):
+            count = moments.class_count
+            row[find(moments.classes, classes)] = count * (whole_of(moments).n_rows / count.sum())
+        return compare_shares(*counts)
+
+    def _calibrated(self, label: Any, found: Comparison) -> Comparison:
+        """Return a comparison with the p-value of the covariances by earlier windows."""
+        test = found.covariances
+        if test is None or not self.calibration:
+            return found
+        sample = self._sample.get((label, test.df[0]), ())
+        if len(sample) < self.calibration:
+            return replace(found, covariances=replace(test, p_value=np.nan))
+        return replace(found, covariances=calibrated(test, sample))
+
+    def _calibrate(self, found: Mapping[Any, Comparison]) -> None:
+        """Keep the statistics of a window without an alarm until there are enough."""
+        sample = dict(self._sample)
+        for label, each in found.items():
+            if each.covariances is not None:
+                key = label, each.covariances.df[0]
+                kept = (*sample.get(key, ()), float(each.covariances.statistic))
+                sample[key] = kept[: self.calibration]
+        self._sample = sample
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        parts = {"reference": self._reference}
+        if self.last_window is not None:
+            parts["last_window"] = self.last_window
+        states, arrays = nested(parts)
+        rows = self._rows.part(slice(0, self._held))
+        labels = np.unique(rows.y[rows.known])
+        codes = np.where(rows.known, find(rows.y, labels), -1)
+        arrays |= {"X": rows.X, "y": codes, "weights": rows.weights}
+        return {
+            **{name: getattr(self, name) for name in _PARAMETERS},
+            "covariance_type": self._wanted,
+            "start": self._start,
+            "classes": storage.pack_labels(self._classes),
+            "labels": storage.pack_labels(labels),
+            **states,
+        }, arrays | as_arrays(self._reports, self._sample, self._classes)
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        own = {name: arrays[name] for name in ("X", "y", "weights", *NAMES)}
+        names = [name for name in ("reference", "last_window") if name in attributes]
+        parts = restore_nested(
+            ClassMoments,
+            {name: attributes[name] for name in names},
+            {name: array for name, array in arrays.items() if name not in own},
+        )
+        options = {name: attributes[name] for name in (*_PARAMETERS, "covariance_type")}
+        monitor = cls(parts["reference"], **options)
+        classes = storage.unpack_labels(attributes["classes"])
+        if (find(monitor._classes, classes) < 0).any():
+            raise ValueError("its classes are not those of its reference")
+        monitor._classes, monitor.last_window = classes, parts.get("last_window")
+        monitor._start = check_whole("start", attributes["start"], 0)
+        monitor._restore_rows(**own, labels=storage.unpack_labels(attributes["labels"]))
+        monitor._reports, monitor._sample = from_arrays(own, classes, monitor.level)
+        return monitor
+
+    def _restore_rows(
+        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, labels: np.ndarray, **_: Any
+    ) -> None:
+        n = check_whole("the number of rows", len(X), 0, self.window - 1)
+        check_array("X", X, (n, int(self._reference.n_features or 0)), "f8")
+        check_array("y", y, (n,), "i8", least=-1, most=labels.size - 1)
+        check_array("weights", weights, (n,), "f8", least=LEAST)
+        join_labels(self._classes, labels)  # refuses labels of another kind
+        found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
+        self._rows, self._held = self._room().put(0, Rows(X, found, y >= 0, weights)), n
+
+
+def _moments_of(reference: Any) -> ClassMoments:
+    """Return the moments of a fitted estimator, search or threshold, or moments as they are."""
+    moments = reference
+    for name in ("best_estimator_", "estimator_", "moments_"):
+        moments = getattr(moments, name, moments) if not isinstance(moments, type) else moments
+    if not isinstance(moments, ClassMoments):  # the message names what was passed
+        check_type("reference", reference, ClassMoments, _REFERENCE)
+    return moments
+
+
+def _p_value(test: Approximation | None) -> float:
+    return np.nan if test is None else float(test.p_value)

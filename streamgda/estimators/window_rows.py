@@ -1,0 +1,142 @@
+"""Rows of a window of a stream, some of which may have no labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from streamgda.engine.labelled import LabelledRows
+from streamgda.errors import InvalidDataError
+from streamgda.moments import ClassMoments
+from streamgda.rows import as_source, named_rows
+from streamgda.rows.labels import as_maskable_labels, join_labels
+from streamgda.rows.masked import is_masked
+from streamgda.rows.names import join_names
+from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.validity import all_finite, as_matrix, as_weights, refuse_not_finite
+
+
+class Rows(NamedTuple):
+    """Rows with their labels, as far as these are known, and their weights.
+
+    Attributes
+    ----------
+    X : ndarray, shape (n, d)
+    y : ndarray, shape (n,)
+        Labels; any where they are not known.
+    known : ndarray of bool, shape (n,)
+        Rows with labels.
+    weights : ndarray of float64, shape (n,)
+        Positive.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    known: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def empty(cls, n_rows: int, n_features: int, dtype: np.dtype) -> Self:
+        """Return room for rows, in float64, and for labels of a type."""
+        X, weights = np.empty((n_rows, n_features)), np.empty(n_rows)
+        return cls(X, np.zeros(n_rows, dtype), np.zeros(n_rows, bool), weights)
+
+    def part(self, rows: Any) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(array[rows] for array in self))
+
+    def put(self, start: int, rows: Rows) -> Rows:
+        """Write rows from row `start` on; return these, with wider labels if necessary."""
+        stop, wide = start + len(rows.X), np.promote_types(self.y.dtype, rows.y.dtype)
+        held = self if wide == self.y.dtype else self._replace(y=self.y.astype(wide))
+        for room, values in zip(held, rows, strict=True):
+            room[start:stop] = values
+        return held
+
+    def moments(self, covariance_type: str, *, as_one: bool = False) -> ClassMoments:
+        """Return the moments of the rows with labels, or of all rows as one class."""
+        rows = self if as_one or self.known.all() else self.part(self.known)
+        labels = np.zeros(len(rows.X), np.int64) if as_one else rows.y
+        weights = None if (rows.weights == 1).all() else rows.weights
+        return ClassMoments(covariance_type).update(rows.X, labels, weights)
+
+
+def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as an array, and which of them are known; no `y` has none that are.
+
+    Errors count labels from `start`.
+
+    Raises
+    ------
+    InvalidDataError
+        For labels of the wrong number or kind.
+    """
+    if y is None:
+        return np.zeros(n_rows, np.int64), np.zeros(n_rows, bool)
+    labels = as_maskable_labels(y, "y", start)
+    if labels.shape != (n_rows,):
+        raise InvalidDataError(
+            f"X has {n_rows} rows but y has shape {labels.shape}; give one label a row"
+        )
+    known = ~np.ma.getmaskarray(labels) if is_masked(labels) else np.ones(n_rows, bool)
+    return np.asarray(labels), known
+
+
+def read_rows(
+    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray
+) -> Iterator[Rows]:
+    """Yield rows from any container, slab by slab.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As for `streamgda.DriftMonitor.update`.
+    fitting : ClassMoments
+        Moments of rows with the same features.
+    classes : ndarray
+        Labels of the same kind.
+
+    Raises
+    ------
+    InvalidDataError
+        For rows that cannot be used.
+    """
+    if type(X) is np.ndarray:
+        yield _checked(X, y, sample_weight, fitting, classes, 0)
+        return
+    rows, names = named_rows(X)
+    join_names(fitting.feature_names, names, "the reference", InvalidDataError)
+    source = as_source(rows)
+    labels = np.ma.masked_all(source.n_rows, np.int64) if y is None else y
+    labelled = LabelledRows(source, labels, sample_weight, at_once=True)
+    with labelled.read(labelled.plan(None)) as slabs:
+        for start, (slab, found, *weights) in slabs:
+            given = weights[0] if weights else None
+            yield _checked(slab, found, given, fitting, classes, start)
+
+
+def _checked(
+    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray, start: int
+) -> Rows:
+    """Return rows in memory, of which the first has the number `start`; refuse invalid ones."""
+    X = as_matrix(X, start, sparse=True)
+    if type(X) is CompressedRows:
+        X = np.array([X.row(r) for r in range(len(X))])
+    n = len(X)
+    if X.shape[1] != fitting.n_features:
+        raise InvalidDataError(
+            f"X has {X.shape[1]} features, but the reference has {fitting.n_features} features"
+        )
+    if not all_finite(X):
+        refuse_not_finite(X, start)
+    labels, known = as_known(y, n, start)
+    if known.any():
+        join_labels(classes, labels[known][:1])  # refuses labels of another kind
+    else:
+        labels = np.zeros(n, classes.dtype)
+    if sample_weight is None:
+        return Rows(X, labels, known, np.ones(n))
+    weights = as_weights(sample_weight, n, start)
+    return Rows(X, labels, known, weights).part(weights > 0)

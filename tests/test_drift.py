@@ -1,0 +1,601 @@
+"""Drift: tests of windows beside a reference, alarms, and prequential scores."""
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import accuracy_score, log_loss
+from statsmodels.stats.multitest import multipletests
+
+import streamgda
+from streamgda import (
+    ClassMoments,
+    DriftMonitor,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    covariance_test,
+    means_test,
+    prequential,
+    separability,
+)
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.models import drift
+from streamgda.storage.saved import restore, state_of
+
+KINDS = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
+
+
+def some_rows(n, d=3, seed=0, shift=0.0, labels=("ant", "bee", "cow"), p=(0.5, 0.3, 0.2)):
+    random = np.random.default_rng(seed)
+    codes = random.choice(len(labels), n, p=p)
+    mix = np.eye(d) + random.normal(0, 0.3, (d, d)) * 0 + 0.3
+    return random.normal(size=(n, d)) @ mix + codes[:, None] + shift, np.array(labels)[codes]
+
+
+REFERENCE = ClassMoments().update(*some_rows(3000, seed=1))
+X, Y = some_rows(700, seed=2, shift=0.1)
+
+
+def as_dict(reports):
+    """Reports as values that compare equal, NaN too."""
+    return json.dumps([dataclasses.asdict(each) for each in reports], default=str)
+
+
+def pair(a, b, label):
+    """Moments in which the rows of one class in two moments are two classes."""
+    first, second = (m.select_classes([label]).relabel({label: k}) for k, m in enumerate((a, b)))
+    return first + second
+
+
+# --- statistics -------------------------------------------------------------------------------
+
+
+def test_means_and_covariances_are_those_of_a_test_of_two_classes():
+    window = ClassMoments().update(X, Y)
+    report = DriftMonitor(REFERENCE, window=700, calibration=0).update(X, Y)[0]
+    assert [*report.classes] == ["ant", "bee", "cow"]
+    for label, found in report.classes.items():
+        both = pair(REFERENCE, window, label)
+        expected = means_test(both).hotelling_t2
+        assert found.n_rows == both.class_count[1]
+        assert found.means.statistic == pytest.approx(expected.statistic)
+        assert found.means.df == expected.df
+        assert found.means.p_value == pytest.approx(expected.p_value)
+        expected = covariance_test(both).chi_square
+        assert found.covariances.statistic == pytest.approx(expected.statistic)
+        assert found.covariances.p_value == pytest.approx(expected.p_value)
+        divergence = separability(both, "divergence", ddof=1)[0, 1]
+        assert found.divergence == pytest.approx(divergence)
+
+
+def test_all_rows_are_compared_whatever_their_labels():
+    window = ClassMoments().update(X, np.zeros(700, int))
+    old, labels = some_rows(3000, seed=1)
+    everything = ClassMoments().update(old, np.zeros(len(labels), int))
+    both = pair(everything, window, 0)
+    for labels in (Y, None, np.where(np.arange(700) < 300, Y, None)):
+        (report,) = DriftMonitor(REFERENCE, window=700, calibration=0).update(X, labels)
+        assert report.overall.n_rows == 700
+        assert report.overall.means.p_value == pytest.approx(means_test(both).wilks.p_value)
+        chi_square = covariance_test(both).chi_square
+        assert report.overall.covariances.p_value == pytest.approx(chi_square.p_value)
+        assert sum(each.n_rows for each in report.classes.values()) == (
+            0 if labels is None else sum(label is not None for label in labels)
+        )
+
+
+def test_without_covariances_each_feature_is_tested():
+    reference, window = (m.reduce("diag") for m in (REFERENCE, ClassMoments().update(X, Y)))
+    report = DriftMonitor(reference, window=700, calibration=0).update(X, Y)[0]
+    old, labels = some_rows(3000, seed=1)
+    for label, found in report.classes.items():
+        a, b = old[labels == label], X[label == Y]
+        t, p_value = stats.ttest_ind(a, b)
+        assert found.means.statistic == pytest.approx((t**2).max())
+        assert found.means.p_value == pytest.approx(min(1, 3 * p_value.min()))
+        each = [stats.bartlett(a[:, j], b[:, j]) for j in range(3)]
+        assert found.covariances.statistic == pytest.approx(max(test.statistic for test in each))
+        p_value = min(1, 3 * min(test.pvalue for test in each))
+        assert found.covariances.p_value == pytest.approx(p_value)
+        divergence = separability(pair(reference, window, label), "divergence", ddof=1)[0, 1]
+        assert found.divergence == pytest.approx(divergence)
+
+
+def test_pooled_covariances_give_the_means_more_degrees_of_freedom():
+    report = DriftMonitor(REFERENCE, window=700, covariance_type="tied").update(X, Y)[0]
+    both = REFERENCE.reduce("tied"), ClassMoments("tied").update(X, Y)
+    scatter = sum((sum(m.class_count) - 3) * m.covariance(ddof=1) for m in both)
+    df = 3700 - 6
+    for k, (label, found) in enumerate(report.classes.items()):
+        n, m = (moments.class_count[k] for moments in both)
+        gap = both[1].means[k] - both[0].means[k]
+        t2 = n * m / (n + m) * gap @ np.linalg.solve(scatter / df, gap)
+        assert found.means.statistic == pytest.approx(t2), label
+        assert found.means.p_value == pytest.approx(stats.f.sf(t2 * (df - 2) / (3 * df), 3, df - 2))
+        assert found.covariances is None
+
+
+def test_class_shares_are_compared_by_a_g_test():
+    for reference, window in (([50, 30, 20], [40, 40, 20]), ([900, 100], [20, 30])):
+        g, _, df, _ = stats.chi2_contingency(
+            [reference, window], correction=False, lambda_="log-likelihood"
+        )
+        found = drift.compare_shares(np.array(reference), np.array(window))
+        n, sides = sum(reference) + sum(window), [sum(reference), sum(window)]
+        columns = np.add(reference, window)
+        q = 1 + (n * sum(1 / np.array(sides)) - 1) * (n * sum(1 / columns) - 1) / (6 * n * df)
+        assert found.statistic == pytest.approx(g / q)
+        assert found.df == (df,)
+        assert found.p_value == pytest.approx(stats.chi2.sf(g / q, df))
+
+
+def test_rare_classes_share_a_cell():
+    together = drift.compare_shares(np.array([5000, 4000, 1000]), np.array([45, 40, 15]))
+    found = drift.compare_shares(np.array([5000, 4000, 400, 300, 300]), np.array([45, 40, 5, 4, 6]))
+    assert found == together
+    few = drift.compare_shares(np.array([5000, 4000, 10]), np.array([45, 40, 1]))
+    assert few == drift.compare_shares(np.array([5000, 4010]), np.array([45, 41]))
+    assert drift.compare_shares(np.array([100, 1]), np.array([100, 0])) is None
+    appeared = drift.compare_shares(np.array([5000, 0]), np.array([90, 10]))
+    assert appeared.p_value < 1e-10
+
+
+def test_holm_s_correction():
+    p_values = np.random.default_rng(0).uniform(size=20) ** 3
+    np.testing.assert_allclose(drift.holm(p_values), multipletests(p_values, method="holm")[1])
+    assert drift.holm([]).size == 0
+
+
+def test_alarms_are_the_tests_that_holm_s_correction_leaves():
+    report = DriftMonitor(REFERENCE, window=700, level=0.05).update(X + np.array([0, 0, 0.5]), Y)[0]
+    raw = {(None, "means"): report.overall.means.p_value, (None, "shares"): report.shares.p_value}
+    raw |= {(label, "means"): each.means.p_value for label, each in report.classes.items()}
+    rejected = multipletests([*raw.values()], 0.05, method="holm")[0]
+    assert {*report.alarms} == {test for test, no in zip(raw, rejected, strict=True) if no}
+    assert report.alarm
+    assert report.p_values.keys() == raw.keys()
+    assert "drift (" in repr(report)
+
+
+def test_weights_count_as_rows():
+    """Equal weights are as none, and a row of weight zero is none."""
+    rows, labels = np.vstack([X, X[:50]]), np.append(Y, Y[:50])
+    weights = np.append(np.full(700, 3.0), np.zeros(50))
+    (found,) = DriftMonitor(REFERENCE, window=700, calibration=0).update(rows, labels, weights)
+    (expected,) = DriftMonitor(REFERENCE, window=700, calibration=0).update(X, Y)
+    assert found.overall.n_rows == 700
+    for label, each in expected.compared.items():
+        assert found.compared[label].means.p_value == pytest.approx(each.means.p_value)
+        assert found.compared[label].covariances.p_value == pytest.approx(each.covariances.p_value)
+    assert found.shares.p_value == pytest.approx(expected.shares.p_value)
+
+
+def test_features_that_were_constant_and_few_rows_are_left_out():
+    old, labels = some_rows(3000, seed=1)
+    old[:, 2] = 7
+    monitor = DriftMonitor(ClassMoments().update(old, labels), window=700, least_rows=200)
+    few = "cow"
+    (found,) = monitor.update(X, Y)
+    other = DriftMonitor(REFERENCE.select_features([0, 1]), window=700, least_rows=200)
+    (expected,) = other.update(X[:, :2], Y)
+    assert as_dict([found]) == as_dict([expected])
+    assert found.classes[few].means is None
+    assert (few, "means") not in found.p_values
+    collinear = DriftMonitor(ClassMoments().update(old[:, [0, 1, 1]], labels), window=700)
+    (found,) = collinear.update(X[:, [0, 1, 1]], Y)
+    assert np.isnan(found.overall.divergence)
+    assert found.overall.means.df[0] == 1  # each feature
+
+
+def test_covariances_are_tested_once_calibrated():
+    rows, labels = some_rows(12 * 300, seed=3)
+    monitor = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-4)
+    reports = monitor.update(rows, labels)
+    tested = [not np.isnan(report.overall.covariances.p_value) for report in reports]
+    assert tested == [False] * 10 + [True] * 2
+    roots = np.array([each.overall.covariances.statistic for each in reports]) ** (1 / 6)
+    t = (roots[10] - roots[:10].mean()) / (roots[:10].std(ddof=1) * np.sqrt(1.1))
+    assert reports[10].overall.covariances.p_value == pytest.approx(stats.t.sf(t, 9))
+    wide, labels = some_rows(300, seed=4)
+    (report,) = monitor.update(wide * 2 - wide.mean(axis=0), labels)
+    assert (None, "covariances") in report.alarms
+
+
+# --- the monitor ------------------------------------------------------------------------------
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 400), max_size=8), st.sampled_from(KINDS))
+def test_windows_do_not_depend_on_the_batches(sizes, kind):
+    whole, cut = (DriftMonitor(REFERENCE, window=150, covariance_type=kind) for _ in range(2))
+    labels = np.where(np.arange(700) % 7 == 0, None, Y)
+    expected = whole.update(X, labels)
+    reports, start = [], 0
+    for size in [*sizes, 700]:
+        part = slice(start, min(700, start + size))
+        reports += cut.update(X[part], labels[part])
+        start = part.stop
+    assert len(expected) == 4
+    assert as_dict(reports) == as_dict(expected) == as_dict(cut.reports)
+    assert cut.to_bytes() == whole.to_bytes()
+    assert [each.start for each in reports] == [0, 150, 300, 450]
+    assert cut.n_rows == 700
+
+
+def test_rows_come_from_any_container():
+    expected = DriftMonitor(REFERENCE, window=300).update(X, Y)
+    da = pytest.importorskip("dask.array")
+    stored = zarr.create_array({}, data=X)
+    containers = [
+        pd.DataFrame(X, columns=["a", "b", "c"]),
+        stored,
+        da.from_array(X, chunks=(200, 3)),
+        scipy.sparse.csr_array(X),
+        X.tolist(),
+    ]
+    for rows in containers:
+        assert as_dict(DriftMonitor(REFERENCE, window=300).update(rows, Y)) == as_dict(expected)
+        found = DriftMonitor(REFERENCE, window=300).update(rows)
+        assert [each.overall for each in found] == pytest.approx(
+            [each.overall for each in expected], nan_ok=True
+        ) or as_dict(found) == as_dict(DriftMonitor(REFERENCE, window=300).update(X))
+
+
+def test_reference_is_a_model_or_moments():
+    old, labels = some_rows(3000, seed=1)
+    expected = as_dict(DriftMonitor(REFERENCE, window=300).update(X, Y))
+    qda = QuadraticDiscriminantAnalysis().fit(old, labels)
+    monitor = DriftMonitor(qda, window=300)
+    qda.partial_fit(old + 9, labels)
+    assert as_dict(monitor.update(X, Y)) == expected
+    lda = DriftMonitor(LinearDiscriminantAnalysis().fit(old, labels), window=300)
+    assert lda.reference.covariance_type == "tied"
+    for bad in (QuadraticDiscriminantAnalysis(), qda.model_, QuadraticDiscriminantAnalysis, None):
+        with pytest.raises(TypeError, match=r"reference is .* expected ClassMoments"):
+            DriftMonitor(bad, window=300)
+    with pytest.raises(InvalidDataError, match="no rows"):
+        DriftMonitor(ClassMoments(), window=300)
+
+
+def test_bad_input_leaves_the_monitor_as_it_was():
+    monitor = DriftMonitor(REFERENCE, window=300)
+    monitor.update(X[:290], Y[:290])
+    before = monitor.to_bytes()
+    spoilt = X.copy()
+    spoilt[650, 1] = np.nan
+    cases = [
+        ((spoilt, Y), r"row 650, column 1 is nan"),
+        ((X[:, :2], Y), "X has 2 features, but the reference has 3"),
+        ((X, Y[:5]), "X has 700 rows but y has shape"),
+        ((X, np.arange(700)), "do not mix"),
+        ((X, Y, -np.ones(700)), r"sample_weight\[0\] is -1"),
+        ((scipy.sparse.csr_array(spoilt), Y), "NaN"),
+        ((pd.DataFrame(spoilt), Y), "row 650"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(InvalidDataError, match=message):
+            monitor.update(*arguments)
+        assert monitor.to_bytes() == before
+        assert not monitor.reports
+    with pytest.raises(InvalidDataError, match="2 features"):
+        monitor.reset(REFERENCE.select_features([0, 1]))
+    with pytest.raises(InvalidDataError, match="do not mix"):
+        monitor.reset(REFERENCE.relabel({"ant": 0, "bee": 1, "cow": 2}))
+    assert monitor.to_bytes() == before
+    assert len(monitor.update(X, Y)) == 3
+
+
+def test_interrupted_windows_are_not_torn(monkeypatch):
+    monitor = DriftMonitor(REFERENCE, window=100)
+    monitor.update(X[:30], Y[:30])
+    before, calls = monitor.to_bytes(), []
+    real = drift.compare
+
+    def compare(*parts):
+        calls.append(parts)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return real(*parts)
+
+    monkeypatch.setattr("streamgda.estimators.drift.compare", compare)
+    with pytest.raises(KeyboardInterrupt):
+        monitor.update(X[30:], Y[30:])
+    assert monitor.to_bytes() == before
+
+
+def test_parameters_out_of_range():
+    for bad in (
+        {"window": 1},
+        {"window": 2.5},
+        {"level": 0},
+        {"level": 1},
+        {"calibration": 4},
+        {"calibration": -1},
+        {"least_rows": 1},
+        {"keep": 0},
+        {"covariance_type": "round"},
+    ):
+        with pytest.raises(InvalidParameterError, match=next(iter(bad))):
+            DriftMonitor(REFERENCE, **{"window": 10, **bad})
+
+
+def test_a_reset_starts_again(tmp_path):
+    monitor = DriftMonitor(REFERENCE, window=300, keep=3)
+    assert monitor.last_window is None
+    monitor.update(X, Y)
+    assert monitor.last_window.means == pytest.approx(
+        ClassMoments().update(X[300:600], Y[300:600]).means
+    )
+    monitor.reset(monitor.reference + monitor.last_window)
+    assert monitor.reference.class_count.sum() == 3300
+    assert monitor.n_rows == 700
+    (first, second) = monitor.update(X, Y)
+    assert [first.start, second.start] == [700, 1000]
+    fresh = DriftMonitor(monitor.reference, window=300)
+    assert first.overall == fresh.update(X[:300], Y[:300])[0].overall or np.isnan(
+        first.overall.covariances.p_value
+    )
+    assert [each.start for each in monitor.reports] == [300, 700, 1000]
+    assert not monitor.reset().alarm
+
+
+def test_labels_that_appear_change_the_shares():
+    labels = np.where(np.arange(700) % 5 == 0, "eel", Y)
+    (report,) = DriftMonitor(REFERENCE, window=700).update(X, labels)
+    assert (None, "shares") in report.alarms
+    assert "eel" not in report.classes
+
+
+def test_history_is_a_table():
+    monitor = DriftMonitor(REFERENCE, window=300)
+    reports = monitor.update(X, Y)
+    table = pd.DataFrame(monitor.history)
+    assert len(table) == 2 * 4
+    whole = table[table["class"].isna()]
+    assert whole["start"].tolist() == [0, 300]
+    assert whole["p_shares"].tolist() == [each.shares.p_value for each in reports]
+    bees = table[table["class"] == "bee"]
+    assert bees["divergence"].tolist() == [each.classes["bee"].divergence for each in reports]
+    assert bees["p_means"].tolist() == [each.classes["bee"].means.p_value for each in reports]
+    assert "reports" not in repr(monitor)
+    assert "700 rows in windows of 300" in repr(monitor)
+
+
+@pytest.mark.parametrize(
+    "labels", [Y, np.where(Y == "ant", None, Y), None], ids=["all", "some", "none"]
+)
+def test_a_saved_monitor_goes_on(labels, tmp_path):
+    monitor = DriftMonitor(REFERENCE, window=60, calibration=5, level=0.05)
+    monitor.update(X[:650], None if labels is None else labels[:650])
+    monitor.save(tmp_path / "it.zip", offset=650)
+    loaded = DriftMonitor.load(tmp_path / "it.zip")
+    assert as_dict(loaded.reports) == as_dict(monitor.reports)
+    rest = X[650:], None if labels is None else labels[650:]
+    assert as_dict(loaded.update(*rest)) == as_dict(monitor.update(*rest))
+    assert loaded.to_bytes() == monitor.to_bytes()
+    assert loaded.alarm == monitor.alarm
+
+
+def test_damaged_monitors_are_refused():
+    monitor = DriftMonitor(REFERENCE, window=60, calibration=5)
+    monitor.update(X[:650], Y[:650])
+    attributes, arrays = state_of(monitor)
+    for name, value in (
+        ("X", arrays["X"][:, :2]),
+        ("y", arrays["y"] + 5),
+        ("weights", arrays["weights"] * 0),
+        ("reports", arrays["reports"][:-1]),
+        ("comparisons", arrays["comparisons"] * 2),
+        ("sample", -arrays["sample"]),
+        ("extra", arrays["X"]),
+    ):
+        with pytest.raises(FormatError, match="damaged"):
+            restore(DriftMonitor, attributes, {**arrays, name: value})
+    for name, value in (("window", 3), ("start", -1), ("level", 2), ("classes", None)):
+        with pytest.raises(FormatError, match="damaged"):
+            restore(DriftMonitor, {**attributes, name: value}, arrays)
+
+
+def test_memory_is_that_of_a_window():
+    monitor = DriftMonitor(REFERENCE, window=100, calibration=5, keep=4)
+    rows, labels = some_rows(6000, seed=5)
+    sizes = []
+    for start in range(0, 6000, 1000):
+        monitor.update(rows[start : start + 1000], labels[start : start + 1000])
+        sizes.append({name: array.nbytes for name, array in state_of(monitor)[1].items()})
+    assert sizes[2] == sizes[-1]
+    assert len(monitor.reports) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", ["normal", "exponential"])
+def test_false_alarms_are_as_rare_as_stated(draw):
+    """Alarms of windows without drift, each beside a reference of its own."""
+    random, level, n = np.random.default_rng(0), 0.05, 400
+    rows = getattr(random, draw)
+    alarms = 0
+    for _ in range(n):
+        old, new = (rows(size=(size, 3)) for size in (1000, 100))
+        labels, found = random.integers(0, 2, 1000), random.integers(0, 2, 100)
+        monitor = DriftMonitor(ClassMoments().update(old, labels), window=100, level=level)
+        alarms += monitor.update(new, found)[0].alarm
+    assert stats.binomtest(alarms, n, level, alternative="greater").pvalue > 1e-3
+    assert alarms > 0
+
+
+# --- prequential ------------------------------------------------------------------------------
+
+
+def cut(X, y, size):
+    return ((X[at : at + size], y[at : at + size]) for at in range(0, len(X), size))
+
+
+def test_scores_are_those_of_predicting_before_learning():
+    model, hits, predicted, losses = GaussianNB(), [], [], []
+    results = [*prequential(model, cut(X, Y, 50), faded_half_life=80)]
+    other = GaussianNB().partial_fit(X[:50], Y[:50])
+    for result, (rows, labels) in zip(results[1:], [*cut(X, Y, 50)][1:], strict=True):
+        expected = other.predict(rows)
+        np.testing.assert_array_equal(result.predictions, expected)
+        loss = -other.predict_log_proba(rows)[
+            np.arange(len(rows)), np.searchsorted(other.classes_, labels)
+        ]
+        hits, predicted, losses = (
+            [*hits, *(expected == labels)],
+            [*predicted, *expected],
+            [*losses, *loss],
+        )
+        assert result.batch_accuracy == accuracy_score(labels, expected)
+        assert result.batch_log_loss == pytest.approx(
+            log_loss(labels, other.predict_proba(rows), labels=other.classes_)
+        )
+        assert result.accuracy == pytest.approx(np.mean(hits))
+        assert result.log_loss == pytest.approx(np.mean(losses))
+        weights = 0.5 ** (np.arange(len(hits))[::-1] / 80)
+        assert result.faded_accuracy == pytest.approx(np.average(hits, weights=weights))
+        assert result.faded_log_loss == pytest.approx(np.average(losses, weights=weights))
+        other.partial_fit(rows, labels)
+    first = results[0]
+    assert first.predictions is None
+    assert np.isnan([first.accuracy, first.log_loss, first.batch_accuracy]).all()
+    assert [first.n_rows, first.n_scored] == [50, 0]
+    assert [results[-1].n_rows, results[-1].n_scored] == [700, 650]
+    np.testing.assert_array_equal(model.theta_, other.theta_)
+    assert results[-1].rows_per_second > 0
+    assert "accuracy 0." in repr(results[-1])
+
+
+def test_classes_that_a_model_does_not_know_count_as_wrong():
+    model = GaussianNB().fit(X, Y)
+    labels = np.append(Y[:9], "eel")
+    (result,) = prequential(model, [(X[:10], labels)])
+    known = GaussianNB().fit(X, Y)
+    expected = known.predict(X[:9]) == Y[:9]
+    assert result.accuracy == expected.sum() / 10
+    loss = -np.log(np.finfo(float).eps)
+    assert result.log_loss * 10 == pytest.approx(
+        loss + 9 * log_loss(Y[:9], known.predict_proba(X[:9]), labels=known.classes_)
+    )
+    assert "eel" in model.classes_
+
+
+def test_rows_without_labels_are_only_predicted():
+    model = GaussianNB().fit(X, Y)
+    before = model.moments_.to_bytes()
+    (result,) = prequential(model, [(X[:20], None)])
+    assert model.moments_.to_bytes() == before
+    assert result.predictions.tolist() == GaussianNB().fit(X, Y).predict(X[:20]).tolist()
+    assert [result.n_rows, result.n_scored] == [20, 0]
+    some = np.where(np.arange(20) % 2, None, Y[:20])
+    (result,) = prequential(model, [(X[:20], some)])
+    assert [result.n_rows, result.n_scored] == [20, 10]
+    assert result.batch_accuracy == np.mean(result.predictions[::2] == Y[:20:2])
+    assert model.class_count_.sum() == 710
+    (result,) = prequential(GaussianNB(), [(X[:20], None)])
+    assert result.predictions is None
+
+
+def test_weights_are_those_of_the_scores():
+    model = GaussianNB().fit(X, Y)
+    weights = np.arange(20) % 3
+    (result,) = prequential(model, [(X[:20], Y[:20], weights)])
+    expected = GaussianNB().fit(X, Y).predict(X[:20]) == Y[:20]
+    assert result.accuracy == pytest.approx(np.average(expected, weights=weights))
+    assert model.class_count_.sum() == 700 + weights.sum()
+
+
+@pytest.mark.parametrize("kind", ["GaussianNB", "BernoulliNB", "GaussianDiscriminantAnalysis"])
+def test_one_row_at_a_time(kind):
+    model = getattr(streamgda, kind)()
+    results = [*prequential(model, cut(X[:60], Y[:60], 1))]
+    assert results[-1].n_rows == 60
+    assert results[-1].n_scored > 30
+    expected = getattr(streamgda, kind)().fit(X[:60], Y[:60])
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+def test_batches_of_frames_and_tables():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = GaussianNB()
+    *_, last = prequential(model, [(frame[:350], Y[:350]), (frame[350:], Y[350:])], drift=100)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    *_, expected = prequential(GaussianNB(), cut(X, Y, 350))
+    assert last.accuracy == expected.accuracy
+    frame["label"] = Y
+    columns = ["a", "b", "c"], "label"
+    *_, found = prequential(GaussianNB(), [frame[:350], frame[350:]], columns=columns)
+    assert found.accuracy == expected.accuracy
+
+
+def test_drift_is_reported_by_a_given_monitor_or_a_new_one():
+    monitor = DriftMonitor(REFERENCE, window=100)
+    results = [*prequential(GaussianNB(), cut(X, Y, 70), drift=monitor)]
+    assert [each.start for result in results for each in result.drift] == [*range(0, 700, 100)]
+    assert monitor.n_rows == 700
+    rows, labels = some_rows(1000, seed=6)
+    rows[800:] += 3
+    results = [*prequential(GaussianNB(), cut(rows, labels, 50), drift=50)]
+    found = {r.batch: each.alarm for r in results for each in r.drift}
+    assert [*found] == [*range(10, 20)]
+    assert {batch for batch, alarm in found.items() if alarm} >= {16, 17, 18, 19}
+    assert "drift" in repr(results[-1])
+    (first,) = prequential(
+        QuadraticDiscriminantAnalysis().fit(rows, labels), [(rows, labels)], drift=500
+    )
+    assert len(first.drift) == 2
+
+
+def test_bad_batches_and_parameters():
+    model = GaussianNB()
+    results = prequential(model, [(X[:50], Y[:50]), (X[:9, :2], Y[:9])])
+    next(results)
+    with pytest.raises(ValueError, match="2 features"):
+        next(results)
+    assert model.class_count_.sum() == 50
+    results = prequential(model, [(X[:50], Y[:49])])
+    with pytest.raises(InvalidDataError, match="batch 0: X has 50 rows but y has shape"):
+        next(results)
+    for bad, error, message in (
+        ({"model": object()}, TypeError, "model is"),
+        ({"drift": "often"}, InvalidParameterError, "drift="),
+        ({"half_life": 0}, InvalidParameterError, "half_life"),
+        ({"faded_half_life": -1}, InvalidParameterError, "faded_half_life"),
+        ({"batches": X}, InvalidDataError, "y is missing"),
+    ):
+        with pytest.raises(error, match=message):
+            prequential(**{"model": GaussianNB(), "batches": [], **bad})
+
+
+def test_a_row_costs_little_more_than_predicting_and_learning():
+    monitor, counts = DriftMonitor(REFERENCE, window=1000), []
+
+    def count(frame, event, _):
+        counts[-1] += event == "call" and "streamgda" in frame.f_code.co_filename
+
+    def calls(steps):
+        counts.append(0)
+        next(steps)
+        sys.setprofile(count)
+        next(steps)
+        sys.setprofile(None)
+        return counts[-1]
+
+    def apart(model):
+        for rows, labels in cut(X, Y, 1):
+            yield model.predict_log_proba(rows), model.partial_fit(rows, labels)
+
+    models = [GaussianNB().fit(X, Y) for _ in range(3)]
+    least = calls(apart(models[0]))
+    alone = calls(prequential(models[1], cut(X, Y, 1)))
+    watched = calls(prequential(models[2], cut(X, Y, 1), drift=monitor))
+    assert alone <= least + 50
+    assert watched <= alone + 40
