@@ -1,5 +1,6 @@
 """Exceptions and warnings, each also of the built-in kind that a caller would expect."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -53,7 +54,17 @@ class MergeError(StreamGDAError, ValueError):
 
 
 class SingularCovarianceError(StreamGDAError, np.linalg.LinAlgError):
-    """A class covariance that has no inverse; the message names classes, ranks and remedies."""
+    """A class covariance that has no inverse; the message names classes, ranks and remedies.
+
+    Attributes
+    ----------
+    classes : list
+        Labels of the classes whose covariances these are; empty for a pooled covariance.
+    """
+
+    def __init__(self, message: str = "", classes: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.classes = list(classes)
 
 
 class MemoryBudgetError(StreamGDAError, MemoryError):

@@ -85,6 +85,8 @@ def command_line() -> Iterator[str]:
         yield f"streamgda {command.name or command.callback.__name__}"
         hints = get_type_hints(command.callback, include_extras=True)
         for parameter in inspect.signature(command.callback).parameters.values():
+            if hints[parameter.name] is typer.Context:
+                continue
             kind, described = get_args(hints[parameter.name])
             option = isinstance(described, typer.models.OptionInfo)
             spelled = f"--{parameter.name.replace('_', '-')}" if option else parameter.name.upper()

@@ -20,6 +20,7 @@ from streamgda.cli.plot import plot
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
 from streamgda.cli.separability import separability
+from streamgda.cli.stream import stream
 from streamgda.cli.warmup import warmup
 from streamgda.errors import StreamGDAError
 
@@ -28,7 +29,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, convert, fit, select, predict, evaluate, info, separability, plot, warmup):
+for command in (
+    *(demo, convert, fit, select, predict, evaluate, stream),
+    *(info, separability, plot, warmup),
+):
     app.command()(command)
 
 

@@ -66,7 +66,7 @@ def convert(
             labels=False if no_labels else labels,
             format=format,
             dtype=dtype,
-            label_column=None if label_column is None else _column(label_column),
+            label_column=None if label_column is None else column_of(label_column),
             columns=_columns(columns),
             drop=_columns(drop),
             header=header,
@@ -92,10 +92,12 @@ def convert(
 
 
 def _columns(texts: list[str] | None) -> list[Any] | None:
-    return [_column(part.strip()) for text in texts for part in text.split(",")] if texts else None
+    return (
+        [column_of(part.strip()) for text in texts for part in text.split(",")] if texts else None
+    )
 
 
-def _column(text: str) -> Any:
+def column_of(text: str) -> Any:
     """Return a name, an index or a range of indices."""
     if matched := _RANGE.fullmatch(text):
         return slice(*(int(bound) if bound else None for bound in matched.groups()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,9 @@ import typer
 from streamgda.cli import options, screen
 from streamgda.cli.inputs import open_rows
 from streamgda.cli.labels import labels_like
-from streamgda.cli.options import Kind, MissingChunks, OnInvalid, Solver
-from streamgda.cli.paths import refuse_other_kind, refuse_replacing, stored_size
-
-_ESTIMATORS = {
-    Kind.QDA: "QuadraticDiscriminantAnalysis",
-    Kind.LDA: "LinearDiscriminantAnalysis",
-    Kind.NB: "GaussianNB",
-    Kind.GDA: "GaussianDiscriminantAnalysis",
-    Kind.BERNOULLI: "BernoulliNB",
-}
+from streamgda.cli.options import Kind, MissingChunks, OnInvalid
+from streamgda.cli.paths import check_distinct, refuse_other_kind, refuse_replacing, stored_size
+from streamgda.cli.recipes import Recipe, recipe_of
 
 
 def fit(
@@ -61,17 +53,17 @@ def fit(
     """Fit an estimator in one pass over the rows, and save it."""
     if store is None and moments_in is None:
         raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
-    _check_distinct(model, moments, checkpoint)
-    recipe = _recipe(
+    check_distinct({"--model": model, "--moments": moments, "--checkpoint": checkpoint})
+    recipe = recipe_of(
         kind,
-        solver=_solver(kind, solver, shrinkage, reg_param),
+        solver=solver,
         covariance_type=covariance_type,
-        shrinkage=_number_or_text(shrinkage),
+        shrinkage=shrinkage,
         pooling=pooling,
         reg_param=reg_param,
         var_smoothing=var_smoothing,
-        standardize=standardize or None,
-        priors=_numbers(priors),
+        standardize=standardize,
+        priors=priors,
         tol=tol,
         ddof=ddof,
         alpha=alpha,
@@ -101,87 +93,6 @@ def fit(
         held.save(moments)
         screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
     _save(recipe.estimator_class.from_moments(held, **recipe.params), held, model)
-
-
-# --- Options ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """Estimator to fit.
-
-    Attributes
-    ----------
-    estimator_class : type
-    params : dict of str to object
-        Parameters that the user gave.
-    needs : dict of str to object
-        Options of `streamgda.accumulate` for the moments that such a model needs.
-    """
-
-    estimator_class: Any
-    params: dict[str, Any]
-    needs: dict[str, Any]
-
-
-def _check_distinct(*paths: Path | None) -> None:
-    written = [path.resolve() for path in paths if path is not None]
-    if len(set(written)) < len(written):
-        raise typer.BadParameter("--model, --moments and --checkpoint must be different paths")
-
-
-def _recipe(kind: Kind, **parameters: Any) -> _Recipe:
-    """Return the estimator for the given options; refuse options that it does not have."""
-    import streamgda  # noqa: PLC0415
-    from streamgda.estimators.learning import check_supported, kept_by  # noqa: PLC0415
-
-    estimator_class = getattr(streamgda, _ESTIMATORS[kind])
-    given = {name: value for name, value in parameters.items() if value is not None}
-    accepted = [name for name in parameters if name in estimator_class().get_params()]
-    for name in given:
-        if name not in accepted:
-            raise typer.BadParameter(
-                f"--kind {kind} accepts {', '.join(map(_option, accepted))}",
-                param_hint=_option(name),
-            )
-    estimator = estimator_class(**given)
-    needs = kept_by(estimator)
-    check_supported(estimator)
-    return _Recipe(estimator_class, given, needs)
-
-
-def _solver(
-    kind: Kind, solver: Solver | None, shrinkage: str | None, reg_param: float | None
-) -> str | None:
-    """Return the solver: the one that was asked for, or one that takes shrinkage."""
-    if solver is not None or shrinkage is None or kind not in (Kind.QDA, Kind.LDA):
-        return None if solver is None else solver.value
-    if reg_param is not None:
-        raise typer.BadParameter(
-            "qda takes --shrinkage or --reg-param; use --kind gda for both",
-            param_hint="--reg-param",
-        )
-    return Solver.EIGEN.value
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _number_or_text(text: str | None) -> float | str | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
-
-
-def _numbers(text: str | None) -> list[float] | None:
-    try:
-        return None if text is None else [float(part) for part in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is not a list of numbers separated by commas", param_hint="--priors"
-        ) from None
 
 
 def _save(estimator: Any, moments: Any, model: Path) -> None:
@@ -225,7 +136,7 @@ def _open_rows(
     return *rows, open_rows(store, x, weights, missing, None, names)[1]
 
 
-def _accumulate(recipe: _Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
+def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import typer
 
 from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.storage.replacing import exists
@@ -11,6 +14,14 @@ from streamgda.storage.replacing import exists
 def is_free(path: Path) -> bool:
     """Return True if the path does not exist, or is an empty directory."""
     return not exists(path) or (path.is_dir() and not any(path.iterdir()))
+
+
+def check_distinct(paths: Mapping[str, Path | None]) -> None:
+    """Raise BadParameter if two options name the same path."""
+    written = [path.resolve() for path in paths.values() if path is not None]
+    if len(set(written)) < len(written):
+        *names, last = paths
+        raise typer.BadParameter(f"{', '.join(names)} and {last} must be different paths")
 
 
 def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:

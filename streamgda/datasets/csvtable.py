@@ -92,7 +92,7 @@ missing_labels
         path, first, labelled=labelled, label_column=label_column, columns=columns, drop=drop
     )
     if header is None:
-        header = choice.named or _is_header([first[column] for column in choice.features], missing)
+        header = choice.named or is_header([first[column] for column in choice.features], missing)
     if len(sample) == int(header):
         raise SourceError(f"{path} has a header but no rows")
     rows = TextRows(
@@ -107,8 +107,8 @@ missing_labels
     return guess.table()
 
 
-def _is_header(fields: list[str], missing: Missing) -> bool:
-    """Return True if the features of a first line look like names."""
+def is_header(fields: list[str], missing: Missing) -> bool:
+    """Return True if the features of a first line look like names: none of them is a value."""
     absent = all(field and field in missing for field in fields)
     return not absent and not any(map(is_number, fields))
 

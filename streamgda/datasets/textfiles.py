@@ -47,9 +47,7 @@ class TextFile:
     def of(cls, path: Path, delimiter: str | None) -> TextFile:
         """Return the file; without a delimiter, infer it from the first line."""
         if delimiter is not None:
-            if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\0':
-                raise InvalidParameterError(f"delimiter must be one character, not {delimiter!r}")
-            return cls(path, delimiter)
+            return cls(path, as_delimiter(delimiter))
         suffix = Path(path.name.lower().removesuffix(".gz")).suffix
         candidates = [cls(path, each) for each in _SEPARATORS.get(suffix, f",;\t{SPACES}")]
         for file in candidates:
@@ -79,7 +77,7 @@ class TextFile:
             yield _END
 
         with self.open() as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-            lines = _single_spaced(text) if self.delimiter == SPACES else text
+            lines = single_spaced(text) if self.delimiter == SPACES else text
             reader = self._reader(itertools.chain(lines, end()))
             try:
                 for fields in itertools.islice(filter(None, reader), skip, None):
@@ -124,7 +122,14 @@ class TextFile:
         return csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
 
 
-def _single_spaced(lines: Iterable[str]) -> Iterator[str]:
+def as_delimiter(value: Any) -> str:
+    """Return a delimiter; raise InvalidParameterError unless it is one character."""
+    if not isinstance(value, str) or len(value) != 1 or value in '"\r\n\0':
+        raise InvalidParameterError(f"delimiter must be one character, not {value!r}")
+    return value
+
+
+def single_spaced(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines whose fields are separated by spaces only, and not surrounded by them."""
     for line in lines:
         yield line.replace("\t", " ").strip() + "\n"

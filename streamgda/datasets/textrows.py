@@ -142,7 +142,7 @@ class TextRows:
 
     def _exact(self, line: int, fields: list[str]) -> list[Any]:
         """Return the values of a line; raise `SourceError` for the first wrong field."""
-        fit = _fitting(self.dtype)
+        fit = number_reader(self.dtype)
         values = []
         for column in self.features:
             text = fields[column]
@@ -163,7 +163,7 @@ class TextRows:
         return SourceError(f"{self.file.path}, line {line}: {problem}")
 
 
-def _fitting(dtype: np.dtype) -> Callable[[str], Any]:
+def number_reader(dtype: np.dtype) -> Callable[[str], Any]:
     """Return the function that reads a number of that type; it raises an error if none fits."""
     if dtype.kind == "f":
         return lambda text: np.float64(text).astype(dtype)

@@ -72,6 +72,9 @@ class Checkpoint:
         if self._file.exists():
             self._load()
 
+    def __str__(self) -> str:
+        return str(self._file)
+
     def _load(self) -> None:
         readers = {
             "estimator": load,

@@ -406,7 +406,8 @@ def factorise(
     least = d if kept == "refuse" else 1
     singular = {g: rank for g, rank in enumerate(ranks) if rank < least}
     if singular:
-        raise SingularCovarianceError(_describe(covariances, singular, how.advice))
+        classes = covariances.classes[list(singular)].tolist() if structure.per_class else ()
+        raise SingularCovarianceError(_describe(covariances, singular, how.advice), classes)
     return roots, log_determinants
 
 
