@@ -420,6 +420,28 @@ def test_reports(stream: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) ->
     assert "╭" in panel
 
 
+def test_drift_is_reported(stream: Callable[..., Any]) -> None:
+    X, y = rows(400)
+    labels = [None if n % 5 == 0 else label for n, label in enumerate(y)]
+    X[300:] += 2
+    text = csv_of(X, labels)
+    report = stream(text, "--kind=nb", "--drift-window=20", "--save=m.zip")[1]
+    windows = (len(y) - 250) // 20  # the first ten windows of rows with labels are the reference
+    assert f"drift: 5 of {windows} windows, last rows 120 to 140 (all rows: means" in report
+    report = stream(text, "--model=m.zip", "--drift-window=200", "--half-life=1000")[1]
+    assert "drift: 1 of 2 windows, last rows 200 to 400 (all rows: means)" in report
+    bernoulli = "--kind=bernoulli", "--drift-window=20"
+    assert "drift" not in stream(text, *bernoulli)[1]
+    assert "drift" not in stream(text, "--kind=nb", "--drift-window=0")[1]
+
+
+def test_what_cannot_be_compared_ends_the_reports_of_drift_only(stream: Callable[..., Any]) -> None:
+    text = csv_of(rows(60)[0], ["ham"] * 60)
+    found, report = stream(text, "--kind=nb", "--drift-window=1")
+    assert len(found) == 60
+    assert "drift: not compared: window=1" in report
+
+
 # --- processes that are killed --------------------------------------------------------------------
 
 

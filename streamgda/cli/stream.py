@@ -55,6 +55,7 @@ def stream(
     checkpoint_every: options.CheckpointEvery = 60.0,
     follow: own.Follow = False,
     every: own.Every = 10.0,
+    drift_window: own.DriftWindow = 10_000,
     strict: own.Strict = False,
     format: own.Format = None,
     delimiter: options.Delimiter = None,
@@ -187,7 +188,7 @@ def _run(
     online = OnlineOptions(
         lines=lines,
         classes=None if classes is None else tuple(split_names(classes)),
-        **{name: given[name] for name in same},
+        **{name: given[name] for name in (*same, "drift_window")},
     )
     return OnlineRun(estimator, online, kept, about | {"save": str(given["save"])}, **calls)
 
@@ -241,6 +242,8 @@ class _Reports:
             right, scored = counts.right - before.right, counts.scored - before.scored
             shown["accuracy of late"] = f"{right / scored:.4f}"
         shown["rows a second"] = f"{(counts.rows - before.rows) / max(seconds, 1e-9):,.0f}"
+        if self._run.drift.n_windows or self._run.drift.failure:
+            shown["drift"] = str(self._run.drift)
         if counts.bad:
             shown["lines that cannot be read"] = f"{counts.bad:,}"
         if self._run.learner.refusal:

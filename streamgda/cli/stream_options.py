@@ -88,6 +88,15 @@ Follow = Annotated[
 Every = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="Time between two reports on stderr.")
 ]
+DriftWindow = Annotated[
+    int,
+    typer.Option(
+        metavar="ROWS",
+        min=0,
+        help="Compare windows of so many rows with --model, or with what --kind has learnt from "
+        "ten of them; 0 for no reports of drift. bernoulli is not compared.",
+    ),
+]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at the first line that cannot be read.")
 ]

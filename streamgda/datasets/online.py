@@ -19,6 +19,7 @@ from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
 from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.checkpoint import Checkpoint
 from streamgda.estimators.online import OnlineClassifier
+from streamgda.estimators.online_drift import OnlineDrift
 from streamgda.estimators.validation import names_in
 from streamgda.moments import ClassMoments
 from streamgda.storage.checks import check_whole
@@ -70,6 +71,8 @@ class OnlineOptions:
         Labels that are classes before their first row.
     half_life, batch_rows
         See `OnlineClassifier`.
+    drift_window : int
+        See `OnlineDrift`, which is not in the checkpoint.
     """
 
     source: str
@@ -81,11 +84,12 @@ class OnlineOptions:
     classes: tuple[str, ...] | None = None
     half_life: float | None = None
     batch_rows: int = 1000
+    drift_window: int = 0
 
     def described(self) -> dict[str, str]:
         """Return what a run that resumes must have in common, as texts."""
         every = asdict(self.lines) | asdict(self)
-        free = ("lines", "follow", "strict")
+        free = ("lines", "follow", "strict", "drift_window")
         return {name: str(value) for name, value in every.items() if name not in free}
 
 
@@ -158,6 +162,7 @@ class OnlineRun:
     counts : Counts
         Of all rows so far, also before the checkpoint.
     learner : OnlineClassifier
+    drift : OnlineDrift
     lines : LineReader
         Defined once the run has begun.
 
@@ -200,6 +205,7 @@ class OnlineRun:
             classes=classes,
             rows=self.counts.rows,
         )
+        self.drift = OnlineDrift(estimator, options.drift_window)
         if options.proba and self._begin.columns is None:
             if self._labels.classes is None:
                 raise InvalidParameterError(
@@ -295,6 +301,7 @@ class OnlineRun:
             self._on_bad(self._place(rows, row))
         good = np.delete(np.arange(stop - start), np.array(bad, np.intp) - start)
         found = self._output.write(self.learner, X, good)
+        self.drift.update(X[good], [labels[n] for n in good])
         labelled = [n for n, label in enumerate(labels) if label is not None]
         scored = [pair for pair in zip(found, labels, strict=True) if None not in pair]
         counts.rows += stop - start

@@ -22,7 +22,7 @@ from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, check_type
 
 _LEAST_PROBABILITY = np.finfo(np.float64).eps  # as for scikit-learn's log_loss
-_REFERENCE_WINDOWS = 10  # of rows that a model has learnt before it is a reference
+REFERENCE_WINDOWS = 10  # of rows that a model has learnt before it is a reference
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,8 +175,8 @@ def _results(
     n_rows, n_scored, seconds, learnt = 0, 0, 0.0, np.inf if hasattr(model, "moments_") else 0
     for number, (X, y, *weight) in enumerate(batches):
         started = time.perf_counter()
-        if window is not None and monitor is None and learnt >= _REFERENCE_WINDOWS * window:
-            monitor = DriftMonitor(_without_norms(model.moments_), window=window)
+        if window is not None and monitor is None and learnt >= REFERENCE_WINDOWS * window:
+            monitor = DriftMonitor(without_norms(model.moments_), window=window)
         try:
             n = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
             labels, known = as_known(y, n)
@@ -230,5 +230,6 @@ def _means(sums: np.ndarray) -> tuple[float, float]:
     return (hits / weight, losses / weight) if weight > 0 else (np.nan, np.nan)
 
 
-def _without_norms(moments: Any) -> Any:
+def without_norms(moments: Any) -> Any:
+    """Return moments as they are, or without their norms, which a reference does not need."""
     return moments.select_features(slice(None)) if moments.norms else moments
