@@ -260,6 +260,14 @@ def test_wrong_views():
     for components in (np.ones((2, 4)), np.ones(5), np.ones((5, 2))):
         message = r"components has shape .*, expected \(n_components, 5\)"
         refused(InvalidParameterError, message, lambda m, c=components: m.project(c), a)
+    for offset in (None, np.full(5, np.inf)):
+        components = np.full((1, 5), np.nan if offset is None else 1.0)
+        refused(
+            InvalidParameterError,
+            "all finite",
+            lambda m, c=components, o=offset: m.project(c, o),
+            a,
+        )
     for offset in (3.0, np.ones(1), np.ones(4), np.ones((1, 5))):
         message = r"offset has shape .*, expected \(5,\)"
         refused(InvalidParameterError, message, lambda m, o=offset: m.project(np.eye(5), o), a)

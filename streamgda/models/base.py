@@ -141,6 +141,22 @@ class Model(Saved):
             Sum of the weights of the rows that are classified correctly.
         log_likelihood : float
             Weighted sum of the logarithms of the posteriors of the true classes.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> rows, truth = np.array([[2.0], [5.0]]), np.array([0, 0])
+        >>> right, log_likelihood = model.held_out(rows, truth, np.ones(2))
+        >>> right, round(log_likelihood, 2)
+        (1.0, -2.58)
         """
         scores = self._relative_scores(self._read(X, 0))
         of_truth, total = np.empty((2, truth.size))
@@ -195,6 +211,19 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows,)
             Class labels.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored: NaN, infinity, or another number of features.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.predict([[2.0], [5.0]])
+        array(['ant', 'bee'], dtype='<U3')
         """
         out = np.empty(length(X), self.classes.dtype)
         return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
@@ -213,6 +242,20 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows, n_classes)
             Probabilities; each row sums to one.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.posterior([[2.0], [5.0]]).round(3)
+        array([[1.   , 0.   ],
+               [0.076, 0.924]])
         """
 
         def scores_of(rows: np.ndarray) -> np.ndarray:
@@ -234,6 +277,19 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows, n_classes)
             Logarithms of the probabilities.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.log_posterior([[-500.0]]).round(1)
+        array([[    0. , -2522.5]])
         """
         return self._by_class(X, self._relative_scores, log_posterior, first_row)
 
@@ -251,6 +307,19 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows, n_classes)
             Joint log-likelihoods.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.joint_log_likelihood([[2.0]]).round(3)
+        array([[ -1.612, -14.112]])
         """
         return self._by_class(X, self._joint, copied, first_row)
 
@@ -285,6 +354,19 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows,)
             Log-odds; positive where the second class is more probable.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.log_odds([[2.0], [4.5], [7.0]]).round(2)
+        array([-12.5,   0. ,  12.5])
         """
         return self._score(X, self._relative_scores, difference, np.empty(length(X)), first_row)
 
@@ -302,6 +384,19 @@ class Model(Saved):
         -------
         ndarray, shape (n_rows,)
             Log-densities.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> model = GaussianNB().fit(X, y).model_
+        >>> model.log_density([[2.0], [50.0]]).round(1)
+        array([  -1.6, -926.1])
         """
         return self._score(X, self._joint, log_sum_exp, np.empty(length(X)), first_row)
 

@@ -125,6 +125,13 @@ class Discriminants:
             For an origin of another shape, or a model that has no discriminants of this kind.
         TypeError
             For anything but a Gaussian estimator or model.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis, QuadraticDiscriminants
+        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> QuadraticDiscriminants.of(qda, origin=0).classes
+        array([0, 1])
         """
         model: Any = fitted if isinstance(fitted, type) else getattr(fitted, "model_", fitted)
         check_type("fitted", model, GaussianModel, "a Gaussian estimator, fitted, or its model")
@@ -156,6 +163,14 @@ class Discriminants:
         ------
         InvalidParameterError
             For a label that is not a class, or a class without rows.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> f = LinearDiscriminants.of(lda, origin=0).of_class(1)
+        >>> f.w, round(f.intercept, 3)
+        (array([7.]), -25.193)
         """
         try:
             number = int(find(as_labels([label], "label"), self.classes)[0])
@@ -187,6 +202,14 @@ class Discriminants:
         ------
         InvalidParameterError
             As for `of_class`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> f = LinearDiscriminants.of(lda, origin=0).pair(1, 0)
+        >>> f([[4.5], [5.5]])
+        array([0., 5.])
         """
         return self.of_class(a) - self.of_class(b)
 
@@ -211,6 +234,19 @@ class Discriminants:
         -------
         ndarray, shape (n_rows, n_classes)
             Probabilities; each row sums to one.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that are not numbers, or of another number of features.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> LinearDiscriminants.of(lda).posterior([[4.5], [5.5]]).round(3)
+        array([[0.5  , 0.5  ],
+               [0.007, 0.993]])
         """
         return np.asarray(special.softmax(self(X), axis=1))
 
@@ -283,6 +319,13 @@ class LinearDiscriminants(Discriminants):
         ------
         InvalidParameterError
             For an origin of another shape, or a covariance for each class.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> LinearDiscriminants.of(lda).classes
+        array([0, 1])
         """
         discriminants = super().of(fitted, origin)
         structure = discriminants.model.structure
@@ -315,6 +358,13 @@ class LinearDiscriminants(Discriminants):
         ------
         InvalidParameterError
             If there is none, or there are fewer than two labels.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> LinearDiscriminants.of(lda).meeting(0, 1)
+        array([4.5])
         """
         if len(labels) < 2:
             raise InvalidParameterError(f"meeting of {labels!r}; expected two classes or more")

@@ -138,6 +138,14 @@ class FisherDiscriminant:
             For more components than there are, and other parameters out of range.
         SingularCovarianceError
             If the covariance within classes has no inverse.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, FisherDiscriminant
+        >>> X, y = load_iris(return_X_y=True)
+        >>> FisherDiscriminant.from_moments(ClassMoments("tied").update(X, y)).criteria.round(3)
+        array([32.192,  0.285])
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         how = Regularisation(shrinkage=shrinkage, tol=tol, advice="Set shrinkage above 0")
@@ -165,9 +173,23 @@ class FisherDiscriminant:
         -------
         ndarray, shape () or (n_directions,)
             NaN for a direction along which nothing varies within classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For directions that are not finite numbers, or of another number of features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, FisherDiscriminant
+        >>> X, y = load_iris(return_X_y=True)
+        >>> fisher = FisherDiscriminant.from_moments(ClassMoments("tied").update(X, y))
+        >>> fisher.criterion([[0, 0, 1, 0], [0, 0, 0, 1]]).round(2)
+        array([16.06, 13.06])
         """
         model = self.model
-        w = as_numbers("w", w, f"{model.n_features} numbers a direction")
+        w = as_numbers("w", w, f"{model.n_features} numbers a direction", finite=True)
         if w.ndim not in (1, 2) or w.shape[-1] != model.n_features:
             raise InvalidParameterError(
                 f"w has shape {w.shape}; expected {model.n_features} numbers a direction"
@@ -191,6 +213,21 @@ class FisherDiscriminant:
         -------
         ndarray, shape (n_rows, n_components)
             Coordinates along the directions.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that are not numbers, or of another number of features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, FisherDiscriminant
+        >>> X, y = load_iris(return_X_y=True)
+        >>> fisher = FisherDiscriminant.from_moments(ClassMoments("tied").update(X, y))
+        >>> fisher.transform(X[:2]).round(2)
+        array([[ 8.14, -0.3 ],
+               [ 7.2 ,  0.79]])
         """
         X = as_matrix(checked_names(X, self.model.feature_names))
         check_width(X, self.mean.size)
@@ -208,6 +245,24 @@ class FisherDiscriminant:
         -------
         ClassMoments
             Moments of n_components features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For moments of another number of features.
+        MergeError
+            For moments without covariances between features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, FisherDiscriminant
+        >>> X, y = load_iris(return_X_y=True)
+        >>> moments = ClassMoments().update(X, y)
+        >>> projected = FisherDiscriminant.from_moments(moments).project(moments)
+        >>> projected.reduce("tied").covariance(ddof=1).round(3)
+        array([[1.02, 0.  ],
+               [0.  , 1.02]])
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         return moments.project(self.components, self.mean)

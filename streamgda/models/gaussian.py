@@ -74,6 +74,15 @@ class GaussianModel(OutlierScores):
         Log-determinants of the covariances, in the directions that were kept.
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
+
+    Examples
+    --------
+    >>> from streamgda import QuadraticDiscriminantAnalysis
+    >>> X, y = [[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1]
+    >>> model = QuadraticDiscriminantAnalysis().fit(X, y).model_
+    >>> model.means, model.priors
+    (array([[2. ],
+           [7.5]]), array([0.5, 0.5]))
     """
 
     _kind = "model"
@@ -121,6 +130,14 @@ class GaussianModel(OutlierScores):
             For priors that do not fit.
         SingularCovarianceError
             For covariances without an inverse.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments, GaussianModel
+        >>> from streamgda.models.covariance import Regularisation
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> GaussianModel.from_moments(moments, "diag", Regularisation()).predict([[2.0], [7.0]])
+        array([0, 1])
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         count = moments.class_count
@@ -203,6 +220,15 @@ class GaussianModel(OutlierScores):
         ------
         SingularCovarianceError
             If the covariance is singular to rounding, beside those of the classes.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments, GaussianModel
+        >>> from streamgda.models.covariance import Regularisation
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> model = GaussianModel.from_moments(moments, "full", Regularisation())
+        >>> model.background(moments, Regularisation()).means
+        array([[4.75]])
         """
         if total is None:
             total = estimate_total(moments, self.structure.name, how)
@@ -388,6 +414,20 @@ class GaussianModel(OutlierScores):
         -------
         ndarray, shape (n_rows, n_classes)
             Discriminants.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]
+        >>> model = LinearDiscriminantAnalysis().fit(X, y).model_
+        >>> scores = model.relative_scores([[5.0]])
+        >>> (scores[:, 1] - scores[:, 0]).round(3), model.log_odds([[5.0]]).round(3)
+        (array([2.5]), array([2.5]))
         """
         scores = super().relative_scores(X, first_row)
         if self.structure.per_class:
@@ -414,6 +454,20 @@ class GaussianModel(OutlierScores):
         -------
         ndarray, shape (n_rows, n_directions)
             Coordinates along the directions.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]
+        >>> model = LinearDiscriminantAnalysis().fit(X, y).model_
+        >>> model.project([[5.0]], directions=np.array([[2.0]]))
+        array([[1.]])
         """
         used = directions[self.features]
         offsets = np.zeros(used.shape[1]) if centred else self.xbar[self.features] @ used

@@ -69,6 +69,14 @@ class CovarianceTest:
         Classes with rows.
     n_features : int
         Features that vary.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import ClassMoments, covariance_test
+    >>> test = covariance_test(ClassMoments().update(*load_iris(return_X_y=True)))
+    >>> round(test.statistic, 2), test.chi_square.df, test.n_classes
+    (146.66, (20.0,), 3)
     """
 
     statistic: float
@@ -147,6 +155,14 @@ class MeansTest:
         Classes with rows.
     n_features : int
         Features that vary.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import ClassMoments, means_test
+    >>> test = means_test(ClassMoments().update(*load_iris(return_X_y=True)))
+    >>> round(test.wilks.statistic, 4), round(test.pillai.statistic, 4), test.hotelling_t2
+    (0.0234, 1.1919, None)
     """
 
     wilks: MeansStatistic

@@ -75,6 +75,19 @@ class OutlierScores(Model):
         -------
         ndarray, shape (n_rows,)
             Class labels, and `label` for rejected rows.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.predict_or_reject([[2.0], [50.0]], reject=0.01, label=np.array(-1))
+        array([ 0, -1])
         """
         classes, n = self.classes.astype(label.dtype), self.classes.size
         limit = special.chdtri(self.rank, reject)
@@ -110,6 +123,19 @@ class OutlierScores(Model):
         -------
         ndarray, shape (n_rows, n_classes)
             Squared Mahalanobis distances; NaN for a class without rows.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.mahalanobis([[2.0], [5.0]]).round(3)
+        array([[ 0., 25.],
+               [ 9.,  4.]])
         """
         return self._by_mean(X, self._to_means, copied, first_row)
 
@@ -138,6 +164,17 @@ class OutlierScores(Model):
         ------
         InvalidParameterError
             If the background is no Gaussian of one class, or has other features.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments, GaussianModel
+        >>> from streamgda.models.covariance import Regularisation
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> model = GaussianModel.from_moments(moments, "tied", Regularisation())
+        >>> background = model.background(moments, Regularisation())
+        >>> model.relative_mahalanobis([[2.0], [20.0]], background=background).round(1)
+        array([[ -0.9,  24.1],
+               [290.9, 135.9]])
         """
         check_type("background", background, OutlierScores, "a GaussianModel of one class")
         if background.classes.size != 1 or not np.array_equal(background.features, self.features):
@@ -171,6 +208,19 @@ class OutlierScores(Model):
         -------
         ndarray, shape (n_rows, n_classes)
             P-values; NaN for a class without rows.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.p_values([[2.0], [5.0]]).round(4)
+        array([[1.    , 0.    ],
+               [0.0027, 0.0455]])
         """
 
         def finish(distances: np.ndarray, out: np.ndarray) -> None:

@@ -127,6 +127,15 @@ class Algebra(ClassState):
         -------
         ClassMoments
             The copy.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"])
+        >>> before = moments.copy()
+        >>> _ = moments.update([[8.0]], ["bee"])
+        >>> before.class_count, moments.class_count
+        (array([2]), array([2, 1]))
         """
         with self._lock:
             sums = self._sums.copy() if self._sums is not None else None

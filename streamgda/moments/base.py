@@ -84,6 +84,14 @@ class Moments(Saved):
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used. The moments stay as they were.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments("diag").update([[1.0], [3.0]], ["ant", "ant"])
+        >>> moments.update([[8.0]], ["bee"]).means
+        array([[2.],
+               [8.]])
         """
         return self._update(X, y, sample_weight)
 

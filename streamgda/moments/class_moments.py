@@ -216,6 +216,18 @@ class ClassMoments(Views):
         -------
         ClassMoments
             The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows, or the labels are of another kind than the classes.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).declare(["bee", "cat"])
+        >>> moments.classes, moments.class_count
+        (array(['ant', 'bee', 'cat'], dtype='<U3'), array([2, 0, 0]))
         """
         labels = np.unique(label_codes.as_labels(classes, "classes"))
         with self._lock:

@@ -145,6 +145,13 @@ class ClassState(Moments):
         ------
         InvalidDataError
             If there are no rows.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> sums = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).centred()
+        >>> sums.count, sums.mean, sums.scatter
+        (array([2]), array([[2.]]), array([[[2.]]]))
         """
         return self._held_sums().centred()
 
@@ -169,6 +176,18 @@ class ClassState(Moments):
             Shape (K, d, d) for ``"full"``, (d, d) for ``"tied"``, (K, d) for ``"diag"``, (d,) for
             ``"tied_diag"``, (K,) for ``"spherical"`` and () for ``"tied_spherical"``. NaN where
             a class has no more than `ddof` rows.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> moments.covariance().ravel(), moments.covariance(ddof=1).ravel()
+        (array([1.  , 2.25]), array([2. , 4.5]))
         """
         sums = self.centred()
         ddof = as_number("ddof", ddof, "a number >= 0", 0)

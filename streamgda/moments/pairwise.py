@@ -129,6 +129,20 @@ class PairwiseMoments(Moments):
         -------
         ndarray, shape (n_classes, d, d)
             NaN where at most `ddof` rows have both features.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows.
+
+        Examples
+        --------
+        >>> from math import nan
+        >>> from streamgda import PairwiseMoments
+        >>> moments = PairwiseMoments().update([[1.0, 2.0], [3.0, nan], [5.0, 4.0]], [0, 0, 0])
+        >>> moments.covariance()[0].round(3)
+        array([[2.667, 2.   ],
+               [2.   , 1.   ]])
         """
         held = self._held()
         weight = held["pairs"] - as_number("ddof", ddof, "a number >= 0", 0)
@@ -164,6 +178,14 @@ class PairwiseMoments(Moments):
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used. The moments stay as they were.
+
+        Examples
+        --------
+        >>> from math import nan
+        >>> from streamgda import PairwiseMoments
+        >>> moments = PairwiseMoments().update([[1.0, 2.0], [3.0, nan]], [0, 0])
+        >>> moments.update([[5.0, 4.0]], [0]).means
+        array([[3., 3.]])
         """
         return self._update(X, y, sample_weight)
 
@@ -226,6 +248,17 @@ class PairwiseMoments(Moments):
         -------
         PairwiseMoments
             The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows, or the labels are of another kind than the classes.
+
+        Examples
+        --------
+        >>> from streamgda import PairwiseMoments
+        >>> PairwiseMoments().update([[1.0], [3.0]], [0, 0]).declare([1]).class_count
+        array([2., 0.])
         """
         if self._arrays is None:
             self._refuse_empty()
@@ -309,6 +342,15 @@ class PairwiseMoments(Moments):
         -------
         PairwiseMoments
             The copy.
+
+        Examples
+        --------
+        >>> from streamgda import PairwiseMoments
+        >>> moments = PairwiseMoments().update([[1.0], [3.0]], [0, 0])
+        >>> before = moments.copy()
+        >>> _ = moments.update([[8.0]], [1])
+        >>> before.class_count, moments.class_count
+        (array([2.]), array([2., 1.]))
         """
         with self._lock:
             copied = type(self)()
@@ -350,6 +392,15 @@ class PairwiseMoments(Moments):
             If a class has no value at all of a feature.
         InvalidParameterError
             For an eigenvalue that is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from math import nan
+        >>> from streamgda import PairwiseMoments, QuadraticDiscriminantAnalysis
+        >>> X = [[1.0, 2.0], [3.0, nan], [5.0, 3.0], [6.0, 9.0], [nan, 8.0], [9.0, 6.0]]
+        >>> moments = PairwiseMoments().update(X, [0, 0, 0, 1, 1, 1]).to_moments()
+        >>> QuadraticDiscriminantAnalysis.from_moments(moments).predict([[2.0, 3.0], [7.0, 8.0]])
+        array([0, 1])
         """
         expected = "a number between 0 and 1"
         least = as_number("least_eigenvalue", least_eigenvalue, expected, LEAST, BELOW_ONE)

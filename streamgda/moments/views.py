@@ -41,6 +41,13 @@ class Views(Algebra):
         ------
         MergeError
             If these moments do not determine it.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> moments.reduce("tied").covariance(), moments.reduce("tied_diag").covariance()
+        (array([[1.625]]), array([1.625]))
         """
         wanted = structure_of(covariance_type)
         check_covers(self._structure, wanted)
@@ -122,6 +129,14 @@ class Views(Algebra):
         See Also
         --------
         drop_classes : All classes but some.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0]], ["ant", "bee", "cat"])
+        >>> moments.select_classes(["ant", "cat"]).means
+        array([[1.],
+               [6.]])
         """
         kept = np.zeros(self._classes.size, bool)
         kept[self._numbers(labels, "labels")] = True
@@ -189,6 +204,21 @@ class Views(Algebra):
         -------
         ClassMoments
             Moments of the renamed classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        InvalidDataError
+            For new labels of another kind than those that stay.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0]], ["ant", "bee", "cat"])
+        >>> merged = moments.relabel({"ant": "insect", "bee": "insect"})
+        >>> merged.classes, merged.class_count
+        (array(['cat', 'insect'], dtype='<U6'), array([1, 2]))
         """
         check_type("mapping", mapping, Mapping, "a dict of old labels to new ones")
         if not mapping:
@@ -219,6 +249,21 @@ class Views(Algebra):
         -------
         ndarray, shape (n_components, n_features)
             Orthonormal rows, by falling variance; the largest entry of each is positive.
+
+        Raises
+        ------
+        InvalidParameterError
+            For more components than features.
+        MergeError
+            If these moments have no covariances between features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments
+        >>> ClassMoments().update(*load_iris(return_X_y=True)).pca(2).round(3)
+        array([[ 0.361, -0.085,  0.857,  0.358],
+               [ 0.657,  0.73 , -0.173, -0.075]])
         """
         self._structure.check_covariances("pca")
         sums = self.centred()
@@ -245,16 +290,35 @@ class Views(Algebra):
         -------
         ClassMoments
             Moments of n_components features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For components of another number of features, or that are not finite numbers.
+        MergeError
+            If these moments have no covariances between features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> moments = ClassMoments().update(X, y)
+        >>> components = moments.pca(2)
+        >>> qda = QuadraticDiscriminantAnalysis.from_moments(moments.project(components))
+        >>> qda.score(X @ components.T, y)
+        0.9733333333333334
         """
         self._structure.check_covariances("project")
         sums = self.centred()
         d = sums.n_features
-        components = as_numbers("components", components, f"directions of {d} numbers")
+        components = as_numbers("components", components, f"directions of {d} numbers", finite=True)
         if components.ndim != 2 or components.shape[1] != d or not components.size:
             raise InvalidParameterError(
                 f"components has shape {components.shape}, expected (n_components, {d})"
             )
-        shift = np.zeros(d) if offset is None else as_numbers("offset", offset, f"{d} numbers")
+        offset = np.zeros(d) if offset is None else offset
+        shift = as_numbers("offset", offset, f"{d} numbers", finite=True)
         if shift.shape != (sums.n_features,):
             raise InvalidParameterError(
                 f"offset has shape {shift.shape}, expected ({sums.n_features},)"

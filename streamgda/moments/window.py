@@ -112,6 +112,13 @@ class SlidingWindow(Saved):
             For rows, labels or weights that cannot be used. The window stays as it was.
         MergeError
             For rows with other features.
+
+        Examples
+        --------
+        >>> from streamgda import SlidingWindow
+        >>> window = SlidingWindow(1).update([[1.0], [3.0]], [0, 0])
+        >>> window.update([[5.0], [9.0]], [0, 1]).moments.class_count
+        array([1, 1])
         """
         return self._append(ClassMoments(self.covariance_type).update(X, y, sample_weight))
 
@@ -134,6 +141,13 @@ class SlidingWindow(Saved):
             For anything but `ClassMoments`. The window stays as it was.
         MergeError
             For moments of another covariance type or of other features.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments, SlidingWindow
+        >>> block = ClassMoments().update([[1.0], [3.0]], [0, 0])
+        >>> SlidingWindow(2).append(block).append(block).moments.class_count
+        array([4])
         """
         check_type("block", block, ClassMoments, "ClassMoments")
         return self._append(block.copy())

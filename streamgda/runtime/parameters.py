@@ -116,10 +116,10 @@ def _described(value: Any) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
-def as_numbers(name: str, value: Any, expected: str) -> np.ndarray:
+def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np.ndarray:
     """Return a parameter that is an array of real numbers as float64, in any shape.
 
-    NaN and infinity pass.
+    NaN and infinity pass unless `finite` is True.
 
     Raises
     ------
@@ -134,4 +134,7 @@ def as_numbers(name: str, value: Any, expected: str) -> np.ndarray:
         values = np.empty(0, "V")
     if values.dtype.kind not in "biuf" or np.ma.is_masked(values):
         raise refuse(name, value, expected)
-    return np.asarray(values, np.float64)
+    numbers = np.asarray(values, np.float64)
+    if finite and not np.isfinite(numbers).all():
+        raise refuse(name, value, f"{expected}, all finite")
+    return numbers

@@ -41,6 +41,16 @@ class Saved(ABC):
         ------
         SourceError
             If the store holds anything that streamgda did not save.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> from tempfile import TemporaryDirectory
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"])
+        >>> with TemporaryDirectory() as folder:
+        ...     moments.save(f"{folder}/moments.zip")
+        ...     print(ClassMoments.load(f"{folder}/moments.zip"))
+        ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB
         """
         attributes, arrays = self._state()
         storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
@@ -65,6 +75,15 @@ class Saved(ABC):
             If the store does not exist.
         FormatError
             If the store holds anything else, or is damaged.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).save(f"{folder}/moments")
+        ...     ClassMoments.load(f"{folder}/moments").class_count
+        array([2])
         """
         attributes, arrays = storage.read(store, cls._kind)
         try:
