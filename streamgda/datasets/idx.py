@@ -88,6 +88,17 @@ class IdxFile:
             If rows is less than 1.
         SourceError
             If the file is too short or too long, or is a damaged gzip file.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from streamgda.datasets import IdxFile
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "labels-idx1-ubyte")
+        ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3]) + bytes([7, 2, 1]))
+        ...     print([block.tolist() for block in IdxFile(path).blocks(2)])
+        [[7, 2], [1]]
         """
         rows = as_integer("rows", rows, "an integer >= 1", 1)
         with open_binary(self.path) as file:
@@ -111,6 +122,17 @@ class IdxFile:
         ------
         SourceError
             As for `blocks`.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from streamgda.datasets import IdxFile
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "labels-idx1-ubyte")
+        ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3]) + bytes([7, 2, 1]))
+        ...     IdxFile(path).read()
+        array([7, 2, 1], dtype=uint8)
         """
         blocks = list(self.blocks(max(1, self.shape[0])))
         return blocks[0] if blocks else np.empty(self.shape, self.dtype)

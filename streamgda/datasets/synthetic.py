@@ -157,6 +157,14 @@ class GaussianStream:
         ------
         InvalidParameterError
             If start or stop is out of range.
+
+        Examples
+        --------
+        >>> from streamgda.datasets import GaussianStream
+        >>> stream = GaussianStream(n_features=2, n_classes=3)
+        >>> X, y = stream.rows(1_000_000, 1_000_002)
+        >>> X.shape, y
+        ((2, 2), array([0, 0]))
         """
         start = as_integer("start", start, "an integer >= 0", 0)
         return self._rows(
@@ -184,6 +192,13 @@ class GaussianStream:
         ------
         InvalidParameterError
             If n_rows is negative or batch_rows is less than 1.
+
+        Examples
+        --------
+        >>> from streamgda.datasets import GaussianStream
+        >>> stream = GaussianStream(n_features=2, n_classes=3)
+        >>> [len(y) for X, y in stream.batches(25, batch_rows=10)]
+        [10, 10, 5]
         """
         n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
         batch_rows = as_integer("batch_rows", batch_rows, "an integer >= 1", 1)

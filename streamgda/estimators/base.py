@@ -17,7 +17,8 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.estimators.export import SklearnExport
-from streamgda.estimators.learning import MomentLearner, check_fitted, check_supported, kept_by
+from streamgda.estimators.forgetting import ForgetfulLearner
+from streamgda.estimators.learning import check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import ProbabilityMixin, Scorer
 from streamgda.estimators.validation import names_in
@@ -45,7 +46,7 @@ _MODEL_METHODS = {
 Kind = TypeVar("Kind", bound="MomentClassifier")
 
 
-class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
+class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
     """Base of the estimators, which define the moments to keep and the model they determine."""
 
     _model_type: Any
@@ -78,6 +79,16 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
             For anything but `ClassMoments`, such as `PairwiseMoments`, which `to_moments` converts.
         InvalidDataError, InvalidParameterError, MergeError, SingularCovarianceError
             For moments that do not determine such an estimator.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, accumulate
+        >>> X, y = load_iris(return_X_y=True)
+        >>> moments = accumulate(X, y)
+        >>> qda = QuadraticDiscriminantAnalysis.from_moments(moments, reg_param=0.01)
+        >>> qda.score(X, y), GaussianNB.from_moments(moments).score(X, y)
+        (0.98, 0.96)
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         estimator = cls(**params)
@@ -207,6 +218,20 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Joint log-likelihoods.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_joint_log_proba([[2.0]]).round(3)
+        array([[ -1.612, -14.112]])
         """
         return self._scored(
             "predict_joint_log_proba", X, out, features, nodata, on_invalid, fill, keys
@@ -234,6 +259,20 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-densities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.score_samples([[2.0], [50.0]]).round(1)
+        array([  -1.6, -926.1])
         """
         return self._scored("score_samples", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -274,6 +313,14 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, MomentLearner):
         ------
         InvalidParameterError
             For a class that has no rows, or a number of samples below one.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> X, y = nb.sample(3, random_state=0, y="bee")
+        >>> X.round(2).ravel(), y
+        (array([7.34, 6.02, 7.32]), array(['bee', 'bee', 'bee'], dtype='<U3'))
         """
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state)

@@ -114,6 +114,16 @@ class Checkpoint:
             If JSON cannot hold the offset. The file does not change.
         TypeError
             For any other state. The file does not change.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from streamgda import Checkpoint, ClassMoments
+        >>> with TemporaryDirectory() as folder:
+        ...     checkpoint = Checkpoint(f"{folder}/stream.zip")
+        ...     checkpoint.save(ClassMoments().update([[1.0], [3.0]], [0, 0]), offset=2)
+        ...     print(Checkpoint(f"{folder}/stream.zip").offset)
+        2
         """
         check_type("state", state, (SavedEstimator, Moments, SlidingWindow), _STATE)
         try:

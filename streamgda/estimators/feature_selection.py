@@ -129,6 +129,14 @@ class SeparabilitySelector(SelectorMixin, BaseEstimator):
             For parameters out of range.
         SingularCovarianceError
             If there are not so many features that do not depend on each other.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import SeparabilitySelector
+        >>> selector = SeparabilitySelector(2).fit(*load_iris(return_X_y=True))
+        >>> selector.get_support()
+        array([False, False,  True,  True])
         """
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled)
@@ -153,6 +161,21 @@ class SeparabilitySelector(SelectorMixin, BaseEstimator):
         -------
         SeparabilitySelector
             The fitted selector.
+
+        Raises
+        ------
+        TypeError
+            For anything but `ClassMoments`.
+        InvalidDataError, InvalidParameterError, MergeError, SingularCovarianceError
+            As for `fit`, and for moments that do not determine the covariance type.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import SeparabilitySelector, accumulate
+        >>> moments = accumulate(*load_iris(return_X_y=True))
+        >>> SeparabilitySelector.from_moments(moments, n_features_to_select=2).get_support()
+        array([False, False,  True,  True])
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         selector = cls(**{"covariance_type": moments.covariance_type, **params})

@@ -195,6 +195,16 @@ class GaussianClassifier(MomentClassifier):
         ------
         InvalidDataError, InvalidParameterError
             For rows, an `out`, or a parameter that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [9.0]], ["ant", "ant", "bee", "bee"]
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> qda.predict([[2.0], [50.0]])
+        array(['ant', 'bee'], dtype='<U3')
+        >>> qda.predict([[2.0], [50.0]], reject=0.01, reject_label="neither")
+        array(['ant', 'neither'], dtype='<U7')
         """
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
         return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
@@ -240,6 +250,21 @@ class GaussianClassifier(MomentClassifier):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Squared distances.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> qda.mahalanobis([[2.0], [5.0]]).round(2)
+        array([[ 0.  , 13.44],
+               [ 9.  ,  2.78]])
         """
         return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -344,6 +369,21 @@ class GaussianClassifier(MomentClassifier):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             P-values.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> qda.p_values([[2.0], [5.0]]).round(4)
+        array([[1.00e+00, 2.00e-04],
+               [2.70e-03, 9.56e-02]])
         """
         return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -382,6 +422,15 @@ class GaussianClassifier(MomentClassifier):
             For a class that has no rows, or a number of samples below one.
         InvalidDataError
             For an `out` of another shape or not of floating-point numbers.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+        >>> X, y = qda.sample(1000, random_state=0)
+        >>> X.shape, (qda.predict(X) == y).mean().round(2)
+        ((1000, 4), np.float64(0.98))
         """
         check_is_fitted(self, "moments_")
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
@@ -158,6 +157,14 @@ class MomentLearner(RowClassifier):
             For parameters out of range.
         SingularCovarianceError
             If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0], [-999.0]], ["ant", "ant", "bee", "bee", "bee"]
+        >>> lda = LinearDiscriminantAnalysis().fit(X, y, nodata=-999, on_invalid="skip")
+        >>> lda.means_.ravel(), lda.moments_.n_skipped
+        (array([2., 7.]), 1)
         """
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled)
@@ -224,6 +231,15 @@ class MomentLearner(RowClassifier):
         InvalidDataError, InvalidParameterError
             See `fit`; the estimator is then unchanged. Problems of the model itself, such
             as a singular covariance, are reported when it is used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB()
+        >>> for X, y in ([[1.0], [3.0]], ["ant", "ant"]), ([[6.0], [8.0]], ["bee", "bee"]):
+        ...     _ = nb.partial_fit(X, y)
+        >>> nb.theta_.ravel(), nb.predict([[2.0], [5.0]])
+        (array([2., 7.]), array(['ant', 'bee'], dtype='<U3'))
         """
         plain = sample_weight is half_life is features is unlabelled is nodata is None
         raises = isinstance(on_invalid, str) and on_invalid == "raise"
@@ -311,84 +327,6 @@ class MomentLearner(RowClassifier):
             sample_weight = sample_weight / decay
         rows, rule = settings._summed(X, y, sample_weight, rule)
         return engine.accumulate_into(self.moments_, rows, y, sample_weight, rule, decay)
-
-    def forget(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-    ) -> Self:
-        """Remove rows: the model is then as if they had never been added.
-
-        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
-        unless the shrinkage needs norms of the rows (``"ledoit_wolf"``), which are sums of floats.
-        A class that is left without rows is dropped.
-
-        Parameters
-        ----------
-        X, y : see `fit`
-            Rows and labels, as they were passed to `fit` or `partial_fit`. Whether these very rows
-            were added cannot be checked; whether there were as many of each class is.
-        sample_weight : array-like, shape (n_rows,), optional
-            Weights of the rows; with a half-life, those that they have by now.
-        features, unlabelled, nodata, on_invalid : see `fit`
-            How rows are read, and which of them count.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used.
-        MergeError
-            For more rows of a class than were added.
-        """
-        check_is_fitted(self, "moments_")
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
-        return self._learn(self._without_rows, X, y, sample_weight, rule)
-
-    def _without_rows(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> ClassMoments:
-        self._check_kept(settings)
-        return self.moments_ - self._accumulated(settings, X, y, sample_weight, rule, False)
-
-    def retire(self, labels: Any) -> Self:
-        """Drop classes with all their rows; their labels may appear again with other rows.
-
-        Parameters
-        ----------
-        labels : array-like
-            Labels of classes.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
-
-        Raises
-        ------
-        InvalidParameterError
-            For labels that are not among the classes.
-        MergeError
-            If all classes share one covariance, from which the part of one class cannot be
-            removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
-        """
-        check_is_fitted(self, "moments_")
-        return self._learn(self._without_classes, labels)
-
-    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
-        self._check_kept(settings, rows_change=False)
-        return self.moments_.drop_classes(labels)
 
     def _accumulated(
         self,

@@ -359,6 +359,16 @@ class LinearDiscriminantAnalysis(
         ------
         UnsupportedError
             With solver ``"lsqr"``, which finds no directions.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> LinearDiscriminantAnalysis(n_components=1).fit(X, y).transform(X[:3]).round(2)
+        array([[8.14],
+               [7.2 ],
+               [7.57]])
         """
         model = self.model_
         solver = self._settings.solver

@@ -222,6 +222,13 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         ------
         InvalidDataError, InvalidParameterError
             For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict([[0, 1], [1, 0]])
+        array(['ant', 'bee'], dtype='<U3')
         """
         return self._scored("predict", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -246,6 +253,13 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
+        0.6666666666666666
         """
         X, _ = as_rows(X, None)
         rows = as_source(X)
@@ -291,6 +305,21 @@ class ProbabilityMixin(RowClassifier):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Probabilities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_proba([[2.0], [5.0]]).round(3)
+        array([[1.   , 0.   ],
+               [0.076, 0.924]])
         """
         return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -316,6 +345,20 @@ class ProbabilityMixin(RowClassifier):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Log-probabilities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_log_proba([[-500.0]]).round(1)
+        array([[    0. , -2522.5]])
         """
         return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
 
@@ -348,6 +391,20 @@ class DiscriminantMixin(RowClassifier):
         -------
         ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
             Discriminants.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
+        array([-12.5,   0. ,  12.5])
         """
         return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
 

@@ -141,6 +141,15 @@ class ThresholdClassifier(DiscriminantMixin):
             For rows that cannot be used, or unless there are two classes.
         InvalidParameterError
             For invalid costs or class weights.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from streamgda import LinearDiscriminantAnalysis, ThresholdClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> classifier = ThresholdClassifier(LinearDiscriminantAnalysis(), cost=[[0, 1], [10, 0]])
+        >>> round(classifier.fit(X, y).score(X, y), 3)
+        0.967
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
@@ -174,6 +183,22 @@ class ThresholdClassifier(DiscriminantMixin):
         -------
         ThresholdClassifier
             The fitted classifier.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from streamgda import LinearDiscriminantAnalysis, ThresholdClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> classifier = ThresholdClassifier(LinearDiscriminantAnalysis()).fit(X[:300], y[:300])
+        >>> round(classifier.fit_threshold(X[300:], y[300:]).score(X, y), 3)
+        0.963
         """
         check_is_fitted(self)
         X, nodata = as_rows(X, features, nodata)
@@ -254,6 +279,21 @@ class ThresholdClassifier(DiscriminantMixin):
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-odds less the threshold.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, ThresholdClassifier
+        >>> lda = LinearDiscriminantAnalysis()
+        >>> classifier = ThresholdClassifier(lda).fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> classifier.decision_function([[2.0], [7.0]]).round(3)
+        array([-12.5,  12.5])
         """
         return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
 

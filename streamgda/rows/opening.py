@@ -102,6 +102,21 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         If the store is not a zarr group, or lacks one of the arrays.
     InvalidParameterError
         If an option does not apply to files of this kind.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.datasets import load_iris
+    >>> import zarr
+    >>> import streamgda
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with TemporaryDirectory() as folder:
+    ...     store = zarr.create_group(f"{folder}/iris.zarr")
+    ...     for name, data in ("X", X), ("y", y):
+    ...         _ = store.create_array(name, data=data, chunks=(50, *data.shape[1:]))
+    ...     rows, labels = streamgda.open_store(f"{folder}/iris.zarr")
+    ...     print(rows.shape, streamgda.accumulate(rows, labels).class_count)
+    (150, 4) [50 50 50]
     """
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
