@@ -48,6 +48,21 @@ def load_mnist(
         If a file is damaged, or does not hold images or labels of type uint8.
     InvalidDataError
         If the numbers of images and labels differ.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from streamgda.datasets import load_mnist
+    >>> with TemporaryDirectory() as folder:
+    ...     for part in "train", "t10k":
+    ...         images = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 10, 20, 30, 40])
+    ...         _ = Path(folder, f"{part}-images-idx3-ubyte").write_bytes(images)
+    ...         labels = bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])
+    ...         _ = Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    ...     X_train, y_train, X_test, y_test = load_mnist(folder)
+    ...     X_train, y_train
+    (array([[10, 20, 30, 40]], dtype=uint8), array([7], dtype=uint8))
     """
     folder = Path(folder)
     found = [_plain_or_gzip(folder / name) for name in _MNIST]

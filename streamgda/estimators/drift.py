@@ -237,6 +237,17 @@ class DriftMonitor(Saved):
         ------
         InvalidDataError
             For rows, labels or weights that cannot be used. The monitor stays as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import ClassMoments, DriftMonitor
+        >>> random = np.random.default_rng(0)
+        >>> X, y = random.normal(size=(1000, 2)), random.integers(0, 2, 1000)
+        >>> monitor = DriftMonitor(ClassMoments().update(X, y), window=100)
+        >>> reports = monitor.update(X[:250] + 1.0, y[:250])
+        >>> [report.alarm for report in reports]
+        [True, True]
         """
         with self._lock:
             before, reports = vars(self).copy(), []
@@ -269,6 +280,17 @@ class DriftMonitor(Saved):
         ------
         InvalidDataError
             If the reference has no rows, or other features or kinds of labels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import ClassMoments, DriftMonitor
+        >>> random = np.random.default_rng(0)
+        >>> X, y = random.normal(size=(1000, 2)), random.integers(0, 2, 1000)
+        >>> monitor = DriftMonitor(ClassMoments().update(X, y), window=100)
+        >>> _ = monitor.update(X[:100] + 1.0, y[:100])
+        >>> [report.alarm for report in monitor.reset(monitor.last_window).update(X[100:200] + 1.0)]
+        [False]
         """
         with self._lock:
             before = vars(self).copy()

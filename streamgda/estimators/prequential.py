@@ -52,6 +52,15 @@ class PrequentialResult:
         Predicted labels of the batch; None if the model could not predict.
     drift : list of DriftReport
         The windows that the batch filled.
+
+    Examples
+    --------
+    >>> from streamgda import GaussianNB, prequential
+    >>> from streamgda.datasets import GaussianStream
+    >>> stream = GaussianStream(n_features=2, n_classes=3)
+    >>> *_, last = prequential(GaussianNB(), stream.batches(1000, batch_rows=100))
+    >>> round(last.accuracy, 2)
+    0.68
     """
 
     batch: int

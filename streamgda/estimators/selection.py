@@ -209,6 +209,15 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
             If the checkpoint is damaged or belongs to other rows or another search.
         SingularCovarianceError
             If all candidates have singular covariances.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied", "diag"]}).fit(X, y)
+        >>> search.best_params_
+        {'covariance_type': 'tied'}
         """
         candidates = self._candidates()
         split = splitting(self.cv, self.random_state, groups)

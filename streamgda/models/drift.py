@@ -74,6 +74,17 @@ class DriftReport:
         The classes with rows in the window and in the reference.
     shares : Approximation or None
         G test of the class shares, with Williams's correction. None with fewer than two classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import ClassMoments, DriftMonitor
+    >>> random = np.random.default_rng(0)
+    >>> X, y = random.normal(size=(1000, 2)), random.integers(0, 2, 1000)
+    >>> monitor = DriftMonitor(ClassMoments().update(X, y), window=100)
+    >>> (report,) = monitor.update(X[:100] + 1.0, y[:100])
+    >>> report.start, report.stop, report.alarm
+    (0, 100, True)
     """
 
     start: int

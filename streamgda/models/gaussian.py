@@ -180,6 +180,17 @@ class GaussianModel(OutlierScores):
         ------
         SingularCovarianceError
             For covariances without an inverse.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import ClassMoments, GaussianModel
+        >>> from streamgda.models.covariance import Regularisation, estimate
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> how, priors = Regularisation(), np.array([0.9, 0.1])
+        >>> tied = estimate(moments, "tied", how)
+        >>> GaussianModel.of(tied, moments.means, priors, how).predict([[4.5], [5.0]])
+        array([0, 0])
         """
         roots, log_determinants = factorise(covariances, how, overwrite=True)
         return cls(

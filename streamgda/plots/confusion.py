@@ -62,6 +62,13 @@ def plot_confusion_matrix(
     matplotlib.axes.Axes
         The axes with the plot.
 
+    Raises
+    ------
+    TypeError
+        For anything but a classifier.
+    ValueError
+        For rows and labels that do not fit each other, and an unknown `normalize`.
+
     Examples
     --------
     >>> from matplotlib.figure import Figure

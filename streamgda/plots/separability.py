@@ -44,6 +44,13 @@ def plot_separability(
     matplotlib.axes.Axes
         The axes, with a row and a column for each class. Up to 25 classes, the cells show numbers.
 
+    Raises
+    ------
+    TypeError
+        For anything but an estimator, a model or moments.
+    InvalidParameterError
+        For an unknown measure.
+
     Examples
     --------
     >>> from matplotlib.figure import Figure
