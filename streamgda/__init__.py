@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from streamgda.estimators.load import load
     from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
+    from streamgda.models.covariance_tests import CovarianceTest, covariance_test
     from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
     from streamgda.models.drift import DriftReport
     from streamgda.models.feature_selection import select_features
     from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
-    from streamgda.models.hypotheses import CovarianceTest, MeansTest, covariance_test, means_test
+    from streamgda.models.means_tests import MeansTest, means_test
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
@@ -73,22 +74,22 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
-    "CovarianceTest": "models.hypotheses",
+    "CovarianceTest": "models.covariance_tests",
     "DriftMonitor": "estimators.drift",
     "DriftReport": "models.drift",
     "FisherDiscriminant": "models.fisher",
     "GaussianModel": "models.gaussian",
     "LinearDiscriminants": "models.discriminants",
-    "MeansTest": "models.hypotheses",
+    "MeansTest": "models.means_tests",
     "PairwiseMoments": "moments",
     "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminants": "models.discriminants",
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "accumulate": "engine",
-    "covariance_test": "models.hypotheses",
+    "covariance_test": "models.covariance_tests",
     "load": "estimators.load",
-    "means_test": "models.hypotheses",
+    "means_test": "models.means_tests",
     "open_store": "rows.opening",
     "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",

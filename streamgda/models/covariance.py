@@ -28,7 +28,7 @@ from streamgda.moments.variances import (
     pooled_variance,
     total_variance,
 )
-from streamgda.runtime import threads
+from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import as_flag, as_number
 
 _SHRINKAGE = "a number between 0 and 1, or one of " + ", ".join(RULES)
@@ -409,6 +409,25 @@ def factorise(
         classes = covariances.classes[list(singular)].tolist() if structure.per_class else ()
         raise SingularCovarianceError(_describe(covariances, singular, how.advice), classes)
     return roots, log_determinants
+
+
+def root_beside(root: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Return the root of the inverse of a covariance, in the directions of another root.
+
+    It is found in coordinates whitened by that root, which is the largest class's. There the
+    covariance of all rows has no small eigenvalues, however far the classes are apart.
+    """
+    white = np.ascontiguousarray(root @ covariance @ root.T)
+    dropped = ~root.any(axis=1)
+    white[dropped, dropped] = 1.0
+    if not np.isfinite(white).all() or not lapack.cholesky(white):
+        raise SingularCovarianceError(
+            "the covariance of all rows is singular to rounding: classes are too far apart "
+            "for their own covariances. Regularise (reg_param or shrinkage above 0), or use a "
+            "covariance_type without covariances between features"
+        )
+    lapack.invert_lower(white)
+    return np.asarray(np.tril(white) @ root)
 
 
 def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -> str:

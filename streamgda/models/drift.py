@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from streamgda.models.hypotheses import (
-    Approximation,
-    bartlett,
-    box_approximations,
-    shown_p,
-)
+from streamgda.models.covariance_tests import bartlett, box_approximations
+from streamgda.models.hypotheses import Approximation, shown_p
 from streamgda.moments import ClassMoments
 from streamgda.moments.triangles import symmetric
 from streamgda.moments.variances import total_scatter, total_variance

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import SingularCovarianceError
 from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models.base import check_classes, check_means, check_priors, length
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
     estimate,
-    estimate_total,
     factorise,
 )
 from streamgda.models.outliers import OutlierScores
@@ -31,7 +29,6 @@ from streamgda.rows.dtypes import row_type
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import all_finite, refuse_not_finite
-from streamgda.runtime import lapack
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
@@ -203,81 +200,6 @@ class GaussianModel(OutlierScores):
             log_determinants,
             **attributes,
         )
-
-    def background(
-        self, moments: ClassMoments, how: Regularisation, total: Covariances | None = None
-    ) -> Self:
-        r"""Return one Gaussian of all rows, regardless of class, for `relative_mahalanobis`.
-
-        Its mean and its covariance are those of all rows, regularised as those of a class. In
-        place of a pooled covariance, it has one of the same kind; directions that the density
-        leaves out are left out here too.
-
-        Parameters
-        ----------
-        moments : ClassMoments
-            The moments from which this model was estimated.
-        how : Regularisation
-            Regularisation of the covariance.
-        total : Covariances, optional
-            Covariance of all rows, by default estimated from the moments.
-
-        Returns
-        -------
-        GaussianModel
-            Model of one class, which has the label of the first one here.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If the covariance is singular to rounding, beside those of the classes.
-
-        Examples
-        --------
-        >>> from streamgda import ClassMoments, GaussianModel
-        >>> from streamgda.models.covariance import Regularisation
-        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
-        >>> model = GaussianModel.from_moments(moments, "full", Regularisation())
-        >>> model.background(moments, Regularisation()).means
-        array([[4.75]])
-        """
-        if total is None:
-            total = estimate_total(moments, self.structure.name, how)
-        if self.structure.matrix:
-            roots = self._root_beside(total.values[0])[None]
-        else:
-            roots, _ = factorise(total, how)
-        count = moments.class_count
-        seen = count > 0
-        mean = (count[seen] / count.sum()) @ moments.means[seen]
-        return replace(
-            self,
-            classes=self.classes[:1],
-            priors=np.ones(1),
-            means=mean[None],
-            features=total.features,
-            roots=roots,
-            log_determinants=self.structure.log_determinants(roots),
-        )
-
-    def _root_beside(self, covariance: np.ndarray) -> np.ndarray:
-        """Return the root of the inverse of a covariance, in the directions of the density.
-
-        It is found in whitened coordinates of the largest class. There the covariance of all rows
-        has no small eigenvalues, however far the classes are apart.
-        """
-        root = self.roots[self.structure.group(int(self.priors.argmax()))]
-        white = np.ascontiguousarray(root @ covariance @ root.T)
-        dropped = ~root.any(axis=1)
-        white[dropped, dropped] = 1.0
-        if not np.isfinite(white).all() or not lapack.cholesky(white):
-            raise SingularCovarianceError(
-                "the covariance of all rows is singular to rounding: classes are too far apart "
-                "for their own covariances. Regularise (reg_param or shrinkage above 0), or use a "
-                "covariance_type without covariances between features"
-            )
-        lapack.invert_lower(white)
-        return np.asarray(np.tril(white) @ root)
 
     # --- derived attributes -------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import special
@@ -13,7 +14,15 @@ from scipy import special
 from streamgda.errors import InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.models.base import Model, length
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    estimate_total,
+    factorise,
+    root_beside,
+)
 from streamgda.models.scores import Finish, copied
+from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure
 from streamgda.runtime.parameters import check_type
 
@@ -54,6 +63,63 @@ class OutlierScores(Model):
     def _to_means(self, X: np.ndarray) -> np.ndarray:
         """Return squared Mahalanobis distances to the class means, shape (n_classes, n_rows)."""
         return self._distances(X, self._class_means, 1.0, np.zeros(self.classes.size))
+
+    def background(
+        self, moments: ClassMoments, how: Regularisation, total: Covariances | None = None
+    ) -> Self:
+        r"""Return one Gaussian of all rows, regardless of class, for `relative_mahalanobis`.
+
+        Its mean and its covariance are those of all rows, regularised as those of a class. In
+        place of a pooled covariance, it has one of the same kind; directions that the density
+        leaves out are left out here too.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            The moments from which this model was estimated.
+        how : Regularisation
+            Regularisation of the covariance.
+        total : Covariances, optional
+            Covariance of all rows, by default estimated from the moments.
+
+        Returns
+        -------
+        GaussianModel
+            Model of one class, which has the label of the first one here.
+
+        Raises
+        ------
+        SingularCovarianceError
+            If the covariance is singular to rounding, beside those of the classes.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments, GaussianModel
+        >>> from streamgda.models.covariance import Regularisation
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> model = GaussianModel.from_moments(moments, "full", Regularisation())
+        >>> model.background(moments, Regularisation()).means
+        array([[4.75]])
+        """
+        if total is None:
+            total = estimate_total(moments, self.structure.name, how)
+        if self.structure.matrix:
+            largest = self.structure.group(int(self.priors.argmax()))
+            roots = root_beside(self.roots[largest], total.values[0])[None]
+        else:
+            roots, _ = factorise(total, how)
+        count = moments.class_count
+        seen = count > 0
+        mean = (count[seen] / count.sum()) @ moments.means[seen]
+        return replace(  # type: ignore[type-var]  # subclasses are dataclasses
+            self,
+            classes=self.classes[:1],
+            priors=np.ones(1),
+            means=mean[None],
+            features=total.features,
+            roots=roots,
+            log_determinants=self.structure.log_determinants(roots),
+        )
 
     def predict_or_reject(
         self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError
@@ -15,6 +14,12 @@ from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.class_state import from_sums
+from streamgda.moments.pair_sums import (
+    centred_pair_sums,
+    means_of_existing,
+    merge_pairs,
+    positive_definite,
+)
 from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
@@ -275,13 +280,13 @@ class PairwiseMoments(Moments):
     def _add_block(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         held = self._held()
         if not held["count"].any():
-            held["origin"] = _means(X, (codes >= 0) * 1.0)
+            held["origin"] = means_of_existing(X, (codes >= 0) * 1.0)
 
         def add_class(k: int) -> None:
             mine = codes == k
-            count, *parts = _centred_sums(X[mine], weights[mine], held["origin"])
+            count, *parts = centred_pair_sums(X[mine], weights[mine], held["origin"])
             held["count"][k] += count
-            _merge([held[name][k] for name in _MATRIX_NAMES], parts)
+            merge_pairs([held[name][k] for name in _MATRIX_NAMES], parts)
 
         # A thread for each class is enough.
         threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
@@ -333,7 +338,7 @@ class PairwiseMoments(Moments):
         for k, at in enumerate(label_codes.find(other._classes, self._classes)):
             mine["count"][at] += theirs["count"][k]
             parts = theirs["pairs"][k], theirs["means"][k] + moved, theirs["products"][k]
-            _merge([mine[name][at] for name in _MATRIX_NAMES], parts)
+            merge_pairs([mine[name][at] for name in _MATRIX_NAMES], parts)
 
     def copy(self) -> PairwiseMoments:
         """Return independent moments with the same values.
@@ -414,7 +419,7 @@ class PairwiseMoments(Moments):
                 f"feature, or retire the class"
             )
         covariances = np.nan_to_num(self.covariance())
-        scatter = np.array([_positive_definite(S, least) for S in covariances])
+        scatter = np.array([positive_definite(S, least) for S in covariances])
         scatter *= held["count"][:, None, None]
         gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
         mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
@@ -460,59 +465,3 @@ class PairwiseMoments(Moments):
             f"PairwiseMoments: {self.class_count.sum():g} rows x {self.n_features} features in "
             f"{self._classes.size} classes, {self.nbytes / 2**20:.3g} MiB"
         )
-
-
-def _means(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the means of the existing values, zero where there are none, shape (d,)."""
-    exists = ~np.isnan(X)
-    n = weights @ exists
-    with np.errstate(over="ignore"):
-        return np.asarray(weights @ np.where(exists, X, 0.0) / np.where(n > 0, n, 1.0))
-
-
-def _centred_sums(
-    X: np.ndarray, weights: np.ndarray, origin: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the weight of a class's rows, and the weights, means and products of its pairs.
-
-    The means are relative to the origin. The rows are overwritten.
-    """
-    exists = ~np.isnan(X)
-    with np.errstate(over="ignore", invalid="ignore"):
-        X -= origin
-        shift = _means(X, weights)
-        X -= shift
-        X[~exists] = 0
-        M = exists.astype(np.float64)
-        pairs = (weights[:, None] * M).T @ M
-        weighted = weights[:, None] * X
-        sums, products = weighted.T @ M, weighted.T @ X
-        means = sums / np.where(pairs > 0, pairs, 1.0)
-        products -= means * sums.T
-        means += shift[:, None]
-    return weights.sum(), pairs, means, products
-
-
-def _merge(mine: Any, theirs: Any) -> None:
-    """Add the second part's pairs, means and products to the first's, in place."""
-    (n, mean, products), (m, other_mean, other_products) = mine, theirs
-    share = m / np.where(n + m > 0, n + m, 1.0)
-    gap = other_mean - mean
-    with np.errstate(over="ignore", invalid="ignore"):
-        products += other_products + gap * gap.T * (n * share)
-        mean += gap * share
-    n += m
-
-
-def _positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
-    """Return a positive definite covariance with the same variances."""
-    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))  # of constant features, rounded
-    scale = np.where(deviations > 0, deviations, 1.0)
-    correlation = covariance / np.outer(scale, scale)
-    np.fill_diagonal(correlation, 1.0)  # of constant features too
-    values, vectors = linalg.eigh(correlation)
-    if values[0] >= least:
-        return covariance
-    raised = (vectors * np.maximum(values, max(least, -values[0]))) @ vectors.T
-    unit = np.sqrt(raised.diagonal())
-    return raised / np.outer(unit, unit) * np.outer(deviations, deviations)

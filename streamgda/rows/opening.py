@@ -105,18 +105,16 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
 
     Examples
     --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_iris
+    >>> import numpy as np
     >>> import zarr
-    >>> import streamgda
-    >>> X, y = load_iris(return_X_y=True)
+    >>> from tempfile import TemporaryDirectory
+    >>> from streamgda import open_store
     >>> with TemporaryDirectory() as folder:
-    ...     store = zarr.create_group(f"{folder}/iris.zarr")
-    ...     for name, data in ("X", X), ("y", y):
-    ...         _ = store.create_array(name, data=data, chunks=(50, *data.shape[1:]))
-    ...     rows, labels = streamgda.open_store(f"{folder}/iris.zarr")
-    ...     print(rows.shape, streamgda.accumulate(rows, labels).class_count)
-    (150, 4) [50 50 50]
+    ...     group = zarr.create_group(f"{folder}/ants.zarr")
+    ...     group["X"], group["y"] = np.zeros((3, 2)), np.array([0, 1, 1])
+    ...     X, y = open_store(f"{folder}/ants.zarr")
+    ...     print(X.shape, y[:])
+    (3, 2) [0 1 1]
     """
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):

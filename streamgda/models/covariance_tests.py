@@ -1,0 +1,226 @@
+"""Tests of equal covariances: Box's M, and Bartlett's test of variances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from streamgda.errors import InvalidDataError, MergeError
+from streamgda.models.base import check_classes
+from streamgda.models.covariance import Regularisation, estimate, factorise
+from streamgda.models.hypotheses import Approximation, by_effective_rows, shown_p, shown_size
+from streamgda.moments import ClassMoments
+from streamgda.moments.structures import Structure, pooled, structure_of
+from streamgda.runtime.parameters import check_type
+
+# Remedies for a singular covariance, by its type.
+_ADVICE = {
+    "full": "Test the variances alone (moments.reduce('diag')) or fewer directions "
+    "(moments.project(moments.pca(n_components)))",
+    "diag": "Test the mean variances (moments.reduce('spherical'))",
+    "spherical": "Drop classes without variance (moments.drop_classes)",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class CovarianceTest:
+    """Result of `covariance_test`.
+
+    Parameters
+    ----------
+    statistic : float
+        Box's M.
+    chi_square : Approximation
+        Box's chi-square approximation: ``statistic``, ``df`` and ``p_value``.
+    f : Approximation
+        Box's F approximation, the better one for few rows.
+    features : Approximation or None
+        Bartlett's test of each feature that varies, for ``"diag"`` moments.
+    effect_size : float
+        Mean Kullback-Leibler divergence of the classes' Gaussians from those with the pooled
+        covariance, in nats a row, which does not grow with the rows.
+    n_rows : float
+        Rows of all classes; if they have weights, the effective number.
+    n_classes : int
+        Classes with rows.
+    n_features : int
+        Features that vary.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import ClassMoments, covariance_test
+    >>> test = covariance_test(ClassMoments().update(*load_iris(return_X_y=True)))
+    >>> round(test.statistic, 2), test.chi_square.df, test.n_classes
+    (146.66, (20.0,), 3)
+    """
+
+    statistic: float
+    chi_square: Approximation
+    f: Approximation
+    features: Approximation | None
+    effect_size: float
+    n_rows: float
+    n_classes: int
+    n_features: int
+
+    def __repr__(self) -> str:
+        (df,), (df1, df2) = self.chi_square.df, self.f.df
+        return (
+            f"CovarianceTest: {shown_size(self)}\n"
+            f"  Box's M = {self.statistic:.6g}\n"
+            f"  chi-square = {self.chi_square.statistic:.6g}, df {df:g}, "
+            f"{shown_p(self.chi_square.p_value)}\n"
+            f"  F = {self.f.statistic:.6g}, df {df1:g} and {df2:g}, {shown_p(self.f.p_value)}\n"
+            f"  effect size = {self.effect_size:.3g} nats a row"
+        )
+
+
+def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTest:
+    r"""Test whether the covariances of the classes are equal, from moments alone.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        ``"full"`` tests matrices; ``"diag"`` variances, taking features as independent within
+        classes; ``"spherical"`` one variance a class.
+    tol : float
+        Tolerance for a singular covariance, as for `QuadraticDiscriminantAnalysis`.
+
+    Returns
+    -------
+    CovarianceTest
+        Box's M with its chi-square and F approximations.
+
+    Raises
+    ------
+    MergeError
+        For moments with a pooled scatter.
+    InvalidDataError
+        If fewer than two classes have rows, or weights leave a class too few effective rows.
+    SingularCovarianceError
+        If the covariance of a class has no inverse, as with no more rows than features.
+
+    Notes
+    -----
+    With :math:`\nu_k = n_k - 1`, :math:`\nu = \sum \nu_k`, the unbiased covariances :math:`C_k`
+    and the pooled one :math:`C`, Box's statistic is
+
+    .. math:: M = \nu \ln |C| - \sum_k \nu_k \ln |C_k|
+
+    of which [1]_ gives the approximations. Variances of independent features are matrices of one
+    feature, whose statistics are added; so are their cumulants, hence the same approximations. The
+    test takes classes as Gaussian: heavy tails make it reject.
+
+    The p-value is about the presence of a difference, not its size: among :math:`10^8` rows, every
+    difference is significant. Decide by the effect size :math:`M / (2 \nu)`, the mean
+    Kullback-Leibler divergence of :math:`N(0, C_k)` from :math:`N(0, C)` [2]_: the log-likelihood
+    that a row gains from a covariance per class.
+
+    Rows with weights, and decayed ones, count by the effective number :math:`(\sum w)^2 / \sum
+    w^2` of each class: only ratios of weights matter. P-values of unequal weights are approximate
+    and rather too large.
+
+    Features that are constant over all rows are left out.
+
+    References
+    ----------
+    .. [1] G. E. P. Box, A general distribution theory for a class of likelihood criteria,
+       Biometrika 36 (1949), 317-346.
+    .. [2] S. Kullback, Information Theory and Statistics (1959), chapter 12.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import accumulate, covariance_test
+    >>> covariance_test(accumulate(*load_iris(return_X_y=True)))
+    CovarianceTest: 150 rows, 4 features, 3 classes
+      Box's M = 146.663
+      chi-square = 140.943, df 20, p = 3.35e-20
+      F = 7.04526, df 20 and 77566.8, p = 3.58e-20
+      effect size = 0.499 nats a row
+    """
+    check_type("moments", moments, ClassMoments, "ClassMoments")
+    structure = structure_of(moments.covariance_type)
+    if not structure.per_class:
+        raise MergeError(
+            f"covariance_test() needs a covariance for each class, but moments of covariance_type="
+            f"{structure.name!r} hold one pooled over all; accumulate {structure.kind!r} moments"
+        )
+    check_classes(moments.classes, moments.class_count, least=2)
+    return _compare_covariances(by_effective_rows(moments), structure, tol)
+
+
+def _compare_covariances(moments: ClassMoments, structure: Structure, tol: float) -> CovarianceTest:
+    """Return the result of `covariance_test` for moments of rows without weights."""
+    how = Regularisation(ddof=1, tol=tol, advice=_ADVICE[structure.name])
+    each, both = (estimate(moments, kind, how) for kind in (structure.name, pooled(structure.name)))
+    seen, d = each.count > 0, each.features.size
+    log_each = factorise(each, how, overwrite=structure.matrix)[1][seen]
+    log_pooled = factorise(both, how)[1]
+    df = each.count[seen] - 1.0
+    size = d if structure.matrix else 1
+    if (df < size).any():  # of weighted rows, or the covariance would have been singular
+        k = df.argmin()
+        raise InvalidDataError(
+            f"covariance_test() needs at least {size + 1} rows of each class, but the weights of "
+            f"class {each.classes[seen][k]!s} are those of {df[k] + 1:.3g} rows (their effective "
+            f"number). Give more rows of it, or drop it (moments.drop_classes)"
+        )
+    statistic = max(0.0, float(df @ (log_pooled - log_each)))  # rounding may leave less
+    effect_size = statistic / (2 * df.sum())
+    one_variance = structure.kind == "spherical"  # of d times as many values
+    features, copies = None, 1
+    if structure.kind == "diag":
+        features, copies = bartlett(both.values, each.values[seen], df), d
+    approximations = box_approximations(statistic, df * d if one_variance else df, size, copies)
+    n_rows = float(each.count.sum())
+    return CovarianceTest(statistic, *approximations, features, effect_size, n_rows, df.size, d)
+
+
+def _corrections(df: np.ndarray, size: int) -> tuple[float, float]:
+    """Return Box's c1 and c2 of matrices with these degrees of freedom, of `size` rows."""
+    more, total = df.size - 1, df.sum()
+    inverse, squares = (1 / df).sum() - 1 / total, (1 / df**2).sum() - 1 / total**2
+    c1 = inverse * (2 * size**2 + 3 * size - 1) / (6 * (size + 1) * more)
+    c2 = squares * (size - 1) * (size + 2) / (6 * more)
+    return float(c1), float(c2)
+
+
+def box_approximations(
+    statistic: float, df: np.ndarray, size: int, copies: int
+) -> tuple[Approximation, Approximation]:
+    """Return the chi-square and the F approximation of Box's M.
+
+    Parameters
+    ----------
+    statistic : float
+    df : ndarray, shape (n_classes,)
+        Degrees of freedom of the class covariances.
+    size : int
+        Rows of the covariance matrices.
+    copies : int
+        Number of independent statistics of that size in the sum.
+    """
+    c1, c2 = _corrections(df, size)
+    df1 = copies * (df.size - 1) * size * (size + 1) / 2
+    df2 = (df1 + 2) / abs(c2 - c1**2)
+    chi_square = statistic * (1 - c1)
+    if c2 > c1**2:
+        f = statistic * (1 - c1 - df1 / df2) / df1
+    else:
+        left = df2 / (1 - c1 + 2 / df2) - statistic  # to the end of the approximate distribution
+        f = df2 * statistic / (df1 * left) if left > 0 else np.inf
+    return (
+        Approximation(chi_square, (df1,), float(special.chdtrc(df1, chi_square))),
+        Approximation(f, (df1, df2), float(special.fdtrc(df1, df2, f))),
+    )
+
+
+def bartlett(common: np.ndarray, variances: np.ndarray, df: np.ndarray) -> Approximation:
+    """Return Bartlett's test of each feature."""
+    statistic = np.maximum(df @ np.log(common / variances), 0) / (1 + _corrections(df, 1)[0])
+    more = df.size - 1.0
+    return Approximation(statistic, (more,), special.chdtrc(more, statistic))
