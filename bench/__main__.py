@@ -42,6 +42,7 @@ SUITES = {
     "select": "select",
     "accuracy": "accuracy",
     "choice": "choice",
+    "drift": "drift",
 }
 WIDTH = 200  # characters that the tables need
 HERE = Path(__file__).resolve().parent

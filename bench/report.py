@@ -34,6 +34,7 @@ def table_of(suite: str, rows: Rows) -> Table:
         "accuracy": accuracies,
         "choice": choices,
         "curves": curves,
+        "drift": detections,
     }
     made = [row for row in rows if "failed" not in row]
     table = forms.get(suite, ratios)(made)
@@ -127,6 +128,36 @@ def choices(rows: Rows) -> Table:
                 row["best"],
                 f"{row['ours'] - row['theirs']:+.4f}",
                 *(f"{row[key]:.3g}" if key in row else "" for key in ("seconds", "their_seconds")),
+            )
+            for row in rows
+        ],
+    )
+
+
+def detections(rows: Rows) -> Table:
+    """Return a table of false alarms and delays of detectors of drift."""
+
+    def percent(share: float | None) -> str:
+        return "" if share is None else f"{share:.2%}"
+
+    return Table(
+        (
+            "rows",
+            "change",
+            "detector",
+            "streams",
+            "false alarms a window",
+            "95 % interval",
+            "detected",
+            "median delay",
+        ),
+        [
+            (
+                *(row["data"], row["change"], row["detector"], f"{row['streams']:,}"),
+                f"no result ({row['missing']})" if row["missing"] else percent(row["rate"]),
+                "" if row["low"] is None else f"{percent(row['low'])} to {percent(row['high'])}",
+                "" if row["detected"] is None else f"{row['detected']:.0%}",
+                quantity(row["delay"], "rows"),
             )
             for row in rows
         ],

@@ -190,6 +190,15 @@ def _others() -> Iterator[Call]:
     window = {"update": rows, "append": {"block": held}}
     for method, good in window.items():
         yield Call("Window", lambda: gda.SlidingWindow(3).update(X, Y), method, good)
+    watched = {"reference": held, "window": 20, "level": 0.1, "calibration": 5, "least_rows": 3,
+               "covariance_type": "diag", "keep": 3}  # fmt: skip
+    yield Call("module", lambda: gda, "DriftMonitor", watched)
+    for method, good in {"update": rows, "reset": {"reference": held}}.items():
+        yield Call("Drift", lambda: gda.DriftMonitor(held, window=20), method, good)
+    yield Call("module", lambda: gda, "prequential", {
+        "model": gda.GaussianNB(), "batches": [(X, Y)], "drift": 9, "half_life": 9.0,
+        "faded_half_life": 9.0, "columns": None,
+    })  # fmt: skip
     fisher = {"criterion": {"w": np.eye(3)}, "transform": {"X": X}, "project": {"moments": held},
               "from_moments": {"moments": held, "n_components": 1, "priors": None,
                                "shrinkage": None, "tol": 1e-4}}  # fmt: skip
@@ -296,6 +305,7 @@ SYNONYMS = {
     "other": ("moments",),
     "out": ("in store",),
     "path": ("checkpoint", "zarr", "lacks rows"),
+    "reference": ("moments",),
     "sample_weight": ("weight", "rows"),
     "source": ("rows", "batch", "features", "array"),
     "store": ("path", "zarr", "exists"),

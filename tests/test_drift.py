@@ -124,6 +124,12 @@ def test_pooled_covariances_give_the_means_more_degrees_of_freedom():
         assert found.covariances is None
 
 
+def test_pooled_variances_are_not_those_of_a_class():
+    report = DriftMonitor(REFERENCE, window=700, covariance_type="tied_diag").update(X, Y)[0]
+    assert [each.covariances for each in report.classes.values()] == [None] * 3
+    assert report.overall.covariances is not None
+
+
 def test_class_shares_are_compared_by_a_g_test():
     for reference, window in (([50, 30, 20], [40, 40, 20]), ([900, 100], [20, 30])):
         g, _, df, _ = stats.chi2_contingency(
@@ -162,14 +168,17 @@ def test_alarms_are_the_tests_that_holm_s_correction_leaves():
     rejected = multipletests([*raw.values()], 0.05, method="holm")[0]
     assert {*report.alarms} == {test for test, no in zip(raw, rejected, strict=True) if no}
     assert report.alarm
+    for level in report.p_values.values():
+        alarms = dataclasses.replace(report, level=level).alarms
+        assert alarms == [test for test, p_value in report.p_values.items() if p_value <= level]
     assert report.p_values.keys() == raw.keys()
     assert "drift (" in repr(report)
 
 
 def test_weights_count_as_rows():
     """Equal weights are as none, and a row of weight zero is none."""
-    rows, labels = np.vstack([X, X[:50]]), np.append(Y, Y[:50])
-    weights = np.append(np.full(700, 3.0), np.zeros(50))
+    rows, labels = np.vstack([X[:50], X]), np.append(Y[:50], Y)
+    weights = np.append(np.zeros(50), np.full(700, 3.0))
     (found,) = DriftMonitor(REFERENCE, window=700, calibration=0).update(rows, labels, weights)
     (expected,) = DriftMonitor(REFERENCE, window=700, calibration=0).update(X, Y)
     assert found.overall.n_rows == 700
@@ -197,15 +206,20 @@ def test_features_that_were_constant_and_few_rows_are_left_out():
 
 
 def test_covariances_are_tested_once_calibrated():
-    rows, labels = some_rows(12 * 300, seed=3)
+    rows, labels_of_rows = some_rows(12 * 300, seed=3)
     monitor = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-4)
-    reports = monitor.update(rows, labels)
+    reports = monitor.update(rows, labels_of_rows)
     tested = [not np.isnan(report.overall.covariances.p_value) for report in reports]
     assert tested == [False] * 10 + [True] * 2
     roots = np.array([each.overall.covariances.statistic for each in reports]) ** (1 / 6)
     t = (roots[10] - roots[:10].mean()) / (roots[:10].std(ddof=1) * np.sqrt(1.1))
     assert reports[10].overall.covariances.p_value == pytest.approx(stats.t.sf(t, 9))
+    fresh = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-4)
     wide, labels = some_rows(300, seed=4)
+    far = wide + 5
+    assert fresh.update(far, labels)[0].alarm
+    later = fresh.update(rows, labels_of_rows)  # the window with the alarm does not count
+    assert as_dict([later[10].overall]) == as_dict([reports[10].overall])
     (report,) = monitor.update(wide * 2 - wide.mean(axis=0), labels)
     assert (None, "covariances") in report.alarms
 
@@ -419,17 +433,26 @@ def test_memory_is_that_of_a_window():
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", ["normal", "exponential"])
 def test_false_alarms_are_as_rare_as_stated(draw):
-    """Alarms of windows without drift, each beside a reference of its own."""
-    random, level, n = np.random.default_rng(0), 0.05, 400
-    rows = getattr(random, draw)
-    alarms = 0
-    for _ in range(n):
-        old, new = (rows(size=(size, 3)) for size in (1000, 100))
-        labels, found = random.integers(0, 2, 1000), random.integers(0, 2, 100)
-        monitor = DriftMonitor(ClassMoments().update(old, labels), window=100, level=level)
-        alarms += monitor.update(new, found)[0].alarm
-    assert stats.binomtest(alarms, n, level, alternative="greater").pvalue > 1e-3
-    assert alarms > 0
+    """Alarms without drift, of windows before and after the calibration."""
+    random, level, streams, calibration, windows = np.random.default_rng(0), 0.05, 50, 20, 8
+    alarms = np.zeros(calibration + windows)
+    for _ in range(streams):
+        rows = getattr(random, draw)(size=(3000 + 100 * alarms.size, 2))
+        labels = random.integers(0, 2, len(rows))
+        reference = ClassMoments("full").update(rows[:3000], labels[:3000])
+        monitor = DriftMonitor(reference, window=100, level=level, calibration=calibration)
+        alarms += [each.alarm for each in monitor.update(rows[3000:], labels[3000:])]
+    for found in (alarms[:calibration], alarms[calibration:]):
+        n = found.size * streams
+        assert stats.binomtest(int(found.sum()), n, level, alternative="greater").pvalue > 1e-3
+        assert found.sum() > 0.1 * level * n
+
+
+def test_covariances_are_left_out_on_request():
+    monitor = DriftMonitor(REFERENCE, window=60, calibration=None)
+    monitor.update(3 * X, Y)
+    assert all(np.isnan(each.overall.covariances.p_value) for each in monitor.reports)
+    assert DriftMonitor.from_bytes(monitor.to_bytes()).to_bytes() == monitor.to_bytes()
 
 
 # --- prequential ------------------------------------------------------------------------------
@@ -507,9 +530,11 @@ def test_rows_without_labels_are_only_predicted():
 def test_weights_are_those_of_the_scores():
     model = GaussianNB().fit(X, Y)
     weights = np.arange(20) % 3
-    (result,) = prequential(model, [(X[:20], Y[:20], weights)])
+    (result,) = prequential(model, [(X[:20], Y[:20], weights)], faded_half_life=3)
     expected = GaussianNB().fit(X, Y).predict(X[:20]) == Y[:20]
     assert result.accuracy == pytest.approx(np.average(expected, weights=weights))
+    faded = weights * 0.5 ** (np.arange(20)[::-1] / 3)
+    assert result.faded_accuracy == pytest.approx(np.average(expected, weights=faded))
     assert model.class_count_.sum() == 700 + weights.sum()
 
 

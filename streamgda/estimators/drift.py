@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arrays
 from streamgda.estimators.window_rows import Rows, read_rows
 from streamgda.models.drift import (
@@ -27,6 +27,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime.interruption import Lock
+from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_integer, as_number, check_type
 from streamgda.storage.checks import check_array, check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
@@ -64,9 +65,10 @@ class DriftMonitor(Saved):
         Rows of a window.
     level : float
         Probability of a false alarm in a window.
-    calibration : int
+    calibration : int or None
         Windows from which the distribution of Box's M is estimated, at least 5. Until then
-        covariances are not tested. Zero takes the rows of classes as Gaussian.
+        covariances are not tested. Zero takes all rows, and those of classes, as Gaussian. None
+        leaves covariances untested.
     least_rows : int
         Rows of a class in a window below which only its share is tested.
     covariance_type : str, optional
@@ -91,6 +93,8 @@ class DriftMonitor(Saved):
         If the reference has no rows.
     InvalidParameterError
         For parameters out of range.
+    MemoryBudgetError
+        If a window does not fit in memory.
     MergeError
         If the reference does not determine the covariance type.
     TypeError
@@ -130,18 +134,20 @@ class DriftMonitor(Saved):
         *,
         window: int,
         level: float = 0.01,
-        calibration: int = 20,
+        calibration: int | None = 20,
         least_rows: int = 30,
         covariance_type: str | None = None,
-        keep: int = 1000,
+        keep: int = 200,
     ) -> None:
         self.window = as_integer("window", window, "at least 2 rows", 2)
         expected = "a probability between 0 and 1"
         self.level = as_number("level", level, expected, LEAST, BELOW_ONE)
-        expected = "0, or at least 5 windows"
-        self.calibration = as_integer("calibration", calibration, expected, 0)
-        if 0 < self.calibration < 5:
-            as_integer("calibration", calibration, expected, 5)
+        expected = "0, None, or at least 5 windows"
+        if calibration is not None:
+            calibration = as_integer("calibration", calibration, expected, 0)
+            if calibration:
+                as_integer("calibration", calibration, expected, 5)
+        self.calibration = calibration
         self.least_rows = as_integer("least_rows", least_rows, "at least 2 rows", 2)
         self.keep = as_integer("keep", keep, "at least 1 report", 1)
         if covariance_type is not None:
@@ -158,6 +164,13 @@ class DriftMonitor(Saved):
         """Compare with another reference from here on."""
         moments = reference.reduce(self._wanted or reference.covariance_type)
         parts, whole = parts_of(moments), whole_of(moments)
+        needed = Rows.bytes_of(self.window, int(moments.n_features or 0))
+        if needed > spare_memory():
+            raise MemoryBudgetError(
+                f"window={self.window} rows of {moments.n_features} features need "
+                f"{readable(needed)} of memory, and {readable(spare_memory())} are available; take "
+                f"smaller windows"
+            )
         self._reference, self._parts, self._whole = moments, parts, whole
         self._sample: Sample = {}
         self.last_window: ClassMoments | None = None
@@ -361,15 +374,17 @@ class DriftMonitor(Saved):
     def _calibrated(self, label: Any, found: Comparison) -> Comparison:
         """Return a comparison with the p-value of the covariances by earlier windows."""
         test = found.covariances
-        if test is None or not self.calibration:
+        if test is None or self.calibration == 0:
             return found
         sample = self._sample.get((label, test.df[0]), ())
-        if len(sample) < self.calibration:
+        if self.calibration is None or len(sample) < self.calibration:
             return replace(found, covariances=replace(test, p_value=np.nan))
         return replace(found, covariances=calibrated(test, sample))
 
     def _calibrate(self, found: Mapping[Any, Comparison]) -> None:
         """Keep the statistics of a window without an alarm until there are enough."""
+        if not self.calibration:
+            return
         sample = dict(self._sample)
         for label, each in found.items():
             if each.covariances is not None:

@@ -43,6 +43,11 @@ class Rows(NamedTuple):
         X, weights = np.empty((n_rows, n_features)), np.empty(n_rows)
         return cls(X, np.zeros(n_rows, dtype), np.zeros(n_rows, bool), weights)
 
+    @staticmethod
+    def bytes_of(n_rows: int, n_features: int) -> int:
+        """Return the bytes of so many rows, at least."""
+        return n_rows * (8 * n_features + 17)
+
     def part(self, rows: Any) -> Rows:
         """Return some of the rows."""
         return Rows(*(array[rows] for array in self))
