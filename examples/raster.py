@@ -1,9 +1,13 @@
-"""Classify the pixels of a large scene, out of core: python examples/raster.py [size] [folder].
+"""Classify the pixels of a large scene, out of core
+=================================================
+
+``python examples/raster.py [size] [folder]``
 
 The scene is synthetic: six bands of noise around the reflectances of five invented land covers.
 It is written, read, classified and written again line of blocks by line of blocks.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +18,7 @@ import rasterio
 from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
 
 BLOCK = 256
+SIZE = 600 if os.environ.get("STREAMGDA_EXAMPLES") == "small" else 3000
 
 
 def write_scene(folder: Path, size: int) -> None:
@@ -57,5 +62,5 @@ def main(size: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else SIZE
     main(size, Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()))

@@ -1,4 +1,7 @@
-"""Find rows of unknown classes: python examples/unknown_classes.py [n_classes] [n_features].
+"""Find rows of unknown classes
+============================
+
+``python examples/unknown_classes.py [n_classes] [n_features]``
 
 The rows are synthetic, but like features of a deep network. Class means are in a subspace of few
 dimensions. All classes share the noise about them: its variance falls from direction to direction,
@@ -6,6 +9,7 @@ and its strength differs from row to row. Rows of unknown classes are near the k
 means are drawn like those of the known classes, and they have the same noise.
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +20,7 @@ from sklearn.metrics import roc_auc_score
 from streamgda import GaussianDiscriminantAnalysis, accumulate
 
 BATCH = 5000  # rows
+SIZES = [100, 64] if os.environ.get("STREAMGDA_EXAMPLES") == "small" else [1000, 512]
 SEPARATION = 1.25  # standard deviation of class means, in units of the noise
 
 
@@ -77,4 +82,4 @@ def main(n_classes: int, n_features: int, n_rows: int = 100) -> tuple[float, flo
 
 if __name__ == "__main__":
     given = [int(argument) for argument in sys.argv[1:]]
-    main(*(given + [1000, 512][len(given) :]))
+    main(*(given + SIZES[len(given) :]))

@@ -1,4 +1,4 @@
-"""Every example of the README and of a page of the documentation runs, in its order."""
+"""Every example of the README and of the documentation runs, in the order of its page."""
 
 import os
 import re
@@ -13,13 +13,14 @@ from streamgda.cli import main
 
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
-PAGES = sorted((TOP / "docs").glob("*.md"))
+SITE = TOP / "docs"
+PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(TOP)))
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
@@ -74,7 +75,7 @@ def test_the_installed_command_runs():
     assert done.stdout.startswith("streamgda ")
 
 
-def test_two_commands_are_marked():
+def test_commands_are_marked():
     text = README.read_text()
-    for mark in ("<!-- main job -->", "<!-- test command -->"):
+    for mark in ("<!-- main job -->", "<!-- test command -->", "<!-- site command -->"):
         assert re.search(rf"{mark}\n```bash\n[^\n]+\n```", text), mark

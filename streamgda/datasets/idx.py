@@ -79,7 +79,7 @@ class IdxFile:
 
         Yields
         ------
-        ndarray of shape (at most rows, *shape[1:])
+        ndarray of shape (at most rows, ...)
             The next rows.
 
         Raises

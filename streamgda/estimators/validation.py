@@ -176,6 +176,6 @@ def _fit_already(estimator: Any, X: Any, reset: bool = False) -> bool:
 def calls_within() -> int:
     """Return how many functions of the package have called the caller, which is counted too."""
     frame, n = inspect.currentframe(), -1
-    while frame is not None and frame.f_globals["__name__"].startswith("streamgda."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("streamgda."):
         frame, n = frame.f_back, n + 1
     return n

@@ -1,0 +1,107 @@
+"""Configuration of the documentation: ``sphinx-build -W --keep-going docs docs/_build/html``.
+
+Nothing is fetched while it is built or read: formulas become MathML, which browsers draw, and
+there is no inventory of other projects. ``STREAMGDA_EXAMPLES=small`` runs the examples on few rows.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import latex2mathml.converter
+from docutils.nodes import SkipNode
+from sphinx.application import Sphinx
+
+import streamgda
+
+HERE = Path(__file__).parent
+GENERATED = HERE / "generated"
+
+project = "streamgda"
+author = "The streamgda developers"
+version = release = streamgda.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "generated/**/*.py", "generated/**/*.ipynb", "generated/commands.md"]
+templates_path = ["_templates"]
+default_role = "literal"
+maximum_signature_line_length = 80
+toc_object_entries_show_parents = "hide"
+
+autodoc_typehints = "none"  # numpydoc's sections give the types
+autosummary_generate_overwrite = True
+numpydoc_show_class_members = False  # the members follow in full
+
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "generated/examples",
+    "filename_pattern": r"\.py$",
+    "image_srcset": ["2x"],
+    "doc_module": ("streamgda",),
+    "reference_url": {"streamgda": None},
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
+
+html_math_renderer = "mathml"
+html_theme = "pydata_sphinx_theme"
+html_title = "streamgda"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "streamgda"},
+    "header_links_before_dropdown": 6,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+}
+html_sidebars = {"index": [], "start": []}
+
+
+def write_commands(app: Sphinx) -> None:
+    """Write the reference of the command line from the application itself."""
+    GENERATED.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "typer", "streamgda.cli.app", "utils", "docs"]
+    written = ["--name", "streamgda", "--output", str(GENERATED / "commands.md")]
+    subprocess.run([*command, *written], check=True, stdout=subprocess.DEVNULL)
+
+
+def skip_inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options) -> bool:
+    """Leave out members that other packages define, such as those of scikit-learn."""
+    for inner in ("__func__", "fget", "func"):  # of class methods, properties, cached properties
+        thing = getattr(thing, inner, thing)
+    home = getattr(thing, "__module__", None) or ""
+    return skip or not home.startswith("streamgda")
+
+
+def visit_math(self, node) -> None:
+    """Write a formula as MathML."""
+    self.body.append(latex2mathml.converter.convert(node.astext()))
+    raise SkipNode
+
+
+def visit_math_block(self, node) -> None:
+    """Write a displayed formula as MathML, which scrolls if it is wider than the page."""
+    formula = latex2mathml.converter.convert(node.astext(), display="block")
+    self.body.append(f'<div class="formula">{formula}</div>')
+    raise SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the functions above."""
+    app.connect("builder-inited", write_commands)
+    app.connect("autodoc-skip-member", skip_inherited)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
