@@ -21,7 +21,7 @@ from samples import assert_same_bits, blobs, bytes_of, make
 
 from streamgda import accumulate
 from streamgda.engine import plan
-from streamgda.engine.dask import cuts
+from streamgda.engine.dask import cuts, merge_tree
 from streamgda.errors import ClusterError
 from streamgda.storage.saved import state_of
 
@@ -232,6 +232,26 @@ def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, w
     while cluster.scheduler.tasks:  # nothing is left of it
         time.sleep(0.01)
     assert_same_bits(bits(accumulate(X, y, checkpoint=path)), bits(accumulate(X, y)))
+
+
+@pytest.mark.usefixtures("client")
+def test_no_result_is_held_by_the_traceback_of_an_interruption(
+    cluster, stored, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(cuts, "PART_BYTES", 1)
+
+    def stop(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(merge_tree, "joined", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        accumulate(stored["X"], stored["y"], checkpoint=tmp_path / "kept", checkpoint_every=0)
+    end = time.monotonic() + 60
+    while cluster.scheduler.tasks and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not cluster.scheduler.tasks
+    assert stopped.tb is not None
 
 
 @pytest.mark.slow

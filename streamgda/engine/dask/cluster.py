@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import sys
+import traceback
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -141,9 +142,14 @@ def compute(
     results: list[Any] = [None] * len(delayed)
     pending = set(range(len(delayed)))
     done: dict[int, int] = {}
-    with _failures(), _reported(client, topic, events), _large_graphs():
-        futures = dict(enumerate(client.compute(tasks)))
+    with (
+        _failures(),
+        _reported(client, topic, events),
+        _large_graphs(),
+        _held(client, tasks) as futures,
+    ):
         numbers = {future.key: number for number, future in futures.items()}
+        future = fetch = None
         try:
             for number, future in futures.items():
                 future.add_done_callback(lambda _, number=number: events.put((number, None)))
@@ -166,14 +172,28 @@ def compute(
                         results[number] = fetch()
                     for key in ended(future.key, fetch) if ended else ():
                         futures.pop(numbers[key], None)
-                    del future, fetch  # or the traceback of an error would hold them
+                    future = fetch = None
         finally:
+            future = fetch = None  # or the traceback of an error would hold them
             if ended and pending:  # tasks whose end has not been processed
                 for number in [n for n in futures if futures[n].status == "finished"]:
                     ended(futures[number].key, partial(_fetched, futures.pop(number)))
-            client.cancel([*futures.values()])
-            futures.clear()
     return results
+
+
+@contextlib.contextmanager
+def _held(client: Any, tasks: Sequence[Any]) -> Iterator[dict[int, Any]]:
+    """Compute tasks; cancel those that are left in the dictionary of their futures at the end."""
+    futures = dict(enumerate(client.compute(tasks)))
+    try:
+        yield futures
+    except BaseException as error:
+        # Results would be held by the variables of a traceback that somebody keeps.
+        traceback.clear_frames(error.__traceback__)
+        raise
+    finally:
+        client.cancel([*futures.values()])
+        futures.clear()
 
 
 def _fetched(future: Any) -> Any:
