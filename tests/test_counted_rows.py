@@ -27,7 +27,7 @@ from streamgda import (
     accumulate,
 )
 from streamgda.engine import plan
-from streamgda.engine.folds import fold_of
+from streamgda.engine.splits import fold_of
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 
 NODATA = -9999

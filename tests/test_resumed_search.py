@@ -6,8 +6,8 @@ from samples import blobs
 
 from streamgda import GaussianDiscriminantCV
 from streamgda.engine import fold_journal, plan
-from streamgda.engine.folds import fold_of, given_splits, hashed_splits
 from streamgda.engine.samples import TestSamples
+from streamgda.engine.splits import fold_of, given_splits, hashed_splits
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 from streamgda.estimators import candidates
 from streamgda.rows import labels

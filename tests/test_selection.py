@@ -19,7 +19,8 @@ from streamgda import (
     accumulate,
 )
 from streamgda.engine import plan
-from streamgda.engine.folds import FoldedRows, added, fold_of, hashed_splits
+from streamgda.engine.folds import FoldedRows
+from streamgda.engine.splits import added, fold_of, hashed_splits
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,

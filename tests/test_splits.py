@@ -7,6 +7,7 @@ from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
+    LeaveOneGroupOut,
     LeaveOneOut,
     PredefinedSplit,
     RepeatedKFold,
@@ -16,8 +17,9 @@ from sklearn.model_selection import (
 )
 
 from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV
-from streamgda.engine import folds
-from streamgda.engine.folds import FoldedRows, given_splits
+from streamgda.engine import splits as engine_splits
+from streamgda.engine.folds import FoldedRows
+from streamgda.engine.splits import given_splits
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 GRID = [{"covariance_type": ["full", "tied"], "shrinkage": [0.1]}, {"covariance_type": ["diag"]}]
@@ -87,7 +89,7 @@ def overlapping(kind):
 @pytest.mark.parametrize("kind", ["arrays", "masks", "lists", "repeated"])
 @pytest.mark.parametrize("rows_of_an_atom", [0, 10**6])
 def test_given_splits_may_overlap_and_repeat(kind, rows_of_an_atom, monkeypatch):
-    monkeypatch.setattr(folds, "_ROWS_OF_AN_ATOM", rows_of_an_atom)
+    monkeypatch.setattr(engine_splits, "_ROWS_OF_AN_ATOM", rows_of_an_atom)
     assert_alike(overlapping(kind))
 
 
@@ -115,7 +117,7 @@ def test_rows_that_are_not_in_memory(kind, name):
         (KFold(4), 4),
         (PredefinedSplit(np.arange(N) % 4 - 1), 4),
         (TimeSeriesSplit(4), 5),
-        (LeaveOneOut(), 2 * N + 1),
+        (LeaveOneOut(), N),
         (ShuffleSplit(9, random_state=0), 19),
     ],
 )
@@ -163,7 +165,13 @@ def test_a_splitter_that_looks_at_the_rows():
         (None, None, "cv=None; expected an integer >= 2, a splitter"),
         (KFold, None, "expected an integer >= 2, a splitter"),
         ([], None, "cv has no splits"),
-        ([0, 1], None, r"cv=0; expected pairs \(train, test\)"),
+        ([0, 1], None, f"cv has the folds of 2 rows, but X has {N} rows"),
+        (np.full(N, -1), None, f"cv has no folds: all of its {N} entries are -1"),
+        (np.arange(N) % 3 - 2, None, "cv has fold -2; expected integers >= 0, or -1"),
+        (np.arange(N) % 3 / 2, None, "cv has entries of type float64; .* cv=LeaveOneGroupOut"),
+        (LeaveOneGroupOut(), None, "The 'groups' parameter should not be None"),
+        (LeaveOneGroupOut(), np.zeros(N), "cannot split 240 rows: .*fewer than 2 unique groups"),
+        (np.arange(N) % 3, GROUPS, "groups were given, but cv="),
         ([([0], [N])], None, f"less than {N}, or a mask of {N} rows"),
         ([([True, False], [3])], None, f"a mask of {N} rows"),
         ([([0.5], [3])], None, "expected a list of numbers of rows"),

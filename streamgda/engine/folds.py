@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import add
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from streamgda.engine.fingerprints import checksum, describe
+from streamgda.engine.fingerprints import describe
 from streamgda.engine.fold_journal import FoldJournal
 from streamgda.engine.plan import count_classes, plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import reading
 from streamgda.engine.requests import Accumulation
 from streamgda.engine.resuming import resume
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.engine.splits import Splits
+from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments, add_rows
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
@@ -27,140 +26,6 @@ from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
 from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.rows.validity import as_maskable_matrix
-from streamgda.runtime.parameters import refuse, shown
-
-_ROWS_OF_AN_ATOM = 30  # adding the moments of two atoms takes as long as adding some rows
-
-
-def hashes(first: int, last: int, seed: int) -> np.ndarray:
-    """Return hashes of the numbers of the rows ``first:last`` (SplitMix64), as uint64."""
-    # Seeds start far from each other in the sequence of all hashes.
-    start = (int(seed) + 1) * 0xD1342543DE82EF95 % 2**64
-    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each of the rows ``first:last``: a hash of its number.
-
-    Examples
-    --------
-    >>> fold_of(0, 10, 5, 0)
-    array([4, 3, 0, 4, 1, 0, 3, 2, 3, 1])
-    >>> fold_of(4, 10, 5, 0)
-    array([1, 0, 3, 2, 3, 1])
-    """
-    return (hashes(first, last, seed) % np.uint64(n_folds)).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Splits of rows into training and test sets, each of them a sum of parts of the rows.
-
-    Attributes
-    ----------
-    parts : callable
-        ``parts(first, last)`` returns for each part the rows of ``first:last`` that are in it, as
-        numbers from zero. A row may be in several parts, and in a part several times.
-    trains, tests : list of list of int
-        Numbers of the parts that sum to the training and to the test set of each split.
-    everything : list of int
-        Numbers of the parts that sum to all rows.
-    n_parts : int
-        Number of parts.
-    description : str
-        What identifies the splits.
-    """
-
-    parts: Callable[[int, int], list[np.ndarray]]
-    trains: list[list[int]]
-    tests: list[list[int]]
-    everything: list[int]
-    n_parts: int
-    description: str
-
-
-def hashed_splits(n_folds: int, seed: int) -> Splits:
-    """Return splits of which each holds one fold out.
-
-    The fold of a row depends on its number only, not on how rows are stored or read.
-    """
-
-    def parts(first: int, last: int) -> list[np.ndarray]:
-        folds = fold_of(first, last, n_folds, seed)
-        return [np.flatnonzero(folds == f) for f in range(n_folds)]
-
-    every = list(range(n_folds))
-    trains = [[f for f in every if f != left_out] for left_out in every]
-    described = f"{n_folds} folds of seed {seed}"
-    return Splits(parts, trains, [[f] for f in every], every, n_folds, described)
-
-
-def given_splits(pairs: Iterable[tuple[Any, Any]], n_rows: int) -> Splits:
-    """Return splits that are given as rows of the training and of the test set.
-
-    Rows that are in the same sets of all splits make a part: for splits that hold each row out
-    once, these are the folds. If there are more such parts than sets, or they have few rows, the
-    sets and all rows are the parts, and a row is added to each that it is in.
-
-    Parameters
-    ----------
-    pairs : iterable of (array-like, array-like)
-        Numbers of rows, or masks.
-    n_rows : int
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are no such pairs, or no such rows.
-    """
-    sets = [_counts(rows, n_rows) for pair in pairs for rows in _pair(pair)]
-    if not sets:
-        raise InvalidParameterError("cv has no splits; give at least one pair (train, test)")
-    atoms = np.zeros(n_rows, np.int64)
-    for counts in sets:
-        atoms = np.unique(atoms * (int(counts.max()) + 1) + counts, return_inverse=True)[1]
-    _, firsts = np.unique(atoms, return_index=True)
-    n_sets, n_atoms = len(sets), firsts.size
-    described = f"{n_sets} sets of checksum {checksum(np.concatenate(sets)):08x}"
-    if n_atoms > n_sets + 1 or n_atoms * _ROWS_OF_AN_ATOM > n_rows:
-
-        def parts(first: int, last: int) -> list[np.ndarray]:
-            rows = np.arange(last - first)
-            return [*(np.repeat(rows, counts[first:last]) for counts in sets), rows]
-
-        alone = [[p] for p in range(n_sets)]
-        return Splits(parts, alone[::2], alone[1::2], [n_sets], n_sets + 1, described)
-
-    def atomic(first: int, last: int) -> list[np.ndarray]:
-        return [np.flatnonzero(atoms[first:last] == a) for a in range(n_atoms)]
-
-    sums = [np.repeat(np.arange(n_atoms), counts[firsts]).tolist() for counts in sets]
-    return Splits(atomic, sums[::2], sums[1::2], list(range(n_atoms)), n_atoms, described)
-
-
-def _pair(split: Any) -> tuple[Any, Any]:
-    try:
-        train, test = split
-    except (TypeError, ValueError):
-        raise refuse("cv", split, "pairs (train, test) of numbers of rows") from None
-    return train, test
-
-
-def _counts(rows: Any, n_rows: int) -> np.ndarray:
-    """Return how often each row is in a set."""
-    chosen = np.asarray(rows)
-    try:
-        numbers = np.arange(n_rows)[chosen if chosen.size else []]
-        counts = np.bincount(numbers, minlength=n_rows)
-    except (IndexError, ValueError):
-        raise InvalidParameterError(
-            f"cv has a set of {shown(rows)}; expected a list of numbers of rows, less than "
-            f"{n_rows}, or a mask of {n_rows} rows"
-        ) from None
-    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 class FoldedRows:
@@ -215,7 +80,9 @@ class FoldedRows:
 
     def held_bytes(self, covariance_type: str) -> int:
         """Return the bytes of the moments of all parts, and of sums and rows of them."""
-        return (self.splits.n_parts + 5) * self.state_bytes(covariance_type)
+        n_parts = self.splits.n_parts
+        sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
+        return (n_parts + sums) * self.state_bytes(covariance_type)
 
     def plan(self, state: int) -> Slabs:
         """Cut the rows into slabs; `state` bytes are held meanwhile."""
@@ -331,10 +198,3 @@ class FoldedRows:
     @property
     def _sources(self) -> list[RowSource]:
         return [self.rows, *self.companions]
-
-
-def added(moments: list[ClassMoments], parts: list[int]) -> ClassMoments:
-    """Return the moments of the rows of some parts: added, so that nothing cancels."""
-    if not parts:
-        return ClassMoments(moments[0].covariance_type, norms=moments[0].norms)
-    return reduce(add, [moments[part] for part in parts])

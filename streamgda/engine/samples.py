@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.engine.folds import Splits, hashes
+from streamgda.engine.splits import Splits, hashes
 
 _ROWS = 1 << 20  # whose keys are computed at a time
 _STREAM = 1 << 63  # added to seeds: keys do not depend on the hashes that choose the folds
@@ -32,26 +32,19 @@ class TestSamples:
         starts = range(0, n_rows, _ROWS)
         counts = np.zeros(len(splits.tests), np.int64)
         for start in starts:
-            counts += [rows.size for rows in self._tests(start, min(start + _ROWS, n_rows))]
+            counts += [rows.size for rows in splits.test_rows(start, min(start + _ROWS, n_rows))]
         share = size if isinstance(size, float) else size / max(1, counts.sum())
         most = np.minimum(np.ceil(counts * share).astype(np.int64), counts)
         smallest = [np.empty(0, np.uint64) for _ in counts]
         for start in starts:
             stop = min(start + _ROWS, n_rows)
             keys = hashes(start, stop, self.seed)
-            for s, rows in enumerate(self._tests(start, stop)):
+            for s, rows in enumerate(splits.test_rows(start, stop)):
                 found = np.concatenate([smallest[s], keys[rows]])
                 smallest[s] = (
                     np.partition(found, most[s])[: most[s]] if most[s] < found.size else found
                 )
         self._limits = [keys.max(initial=0) for keys in smallest]
-
-    def _tests(self, start: int, stop: int) -> list[np.ndarray]:
-        parts = self.splits.parts(start, stop)
-        return [
-            np.concatenate([parts[part] for part in test] or [np.empty(0, np.intp)])
-            for test in self.splits.tests
-        ]
 
     def drawn(self, s: int, start: int, rows: np.ndarray) -> np.ndarray:
         """Return those of the rows of test set `s`, numbered from `start`, that are drawn."""

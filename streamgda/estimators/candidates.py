@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.exceptions import FitFailedWarning
 
 from streamgda.engine.fold_journal import FoldJournal
-from streamgda.engine.folds import FoldedRows, added
+from streamgda.engine.folds import FoldedRows
 from streamgda.engine.samples import TestSamples
+from streamgda.engine.splits import added
 from streamgda.errors import SingularCovarianceError
 from streamgda.estimators.base import unfitted
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
@@ -123,11 +124,12 @@ class CandidateScores:
         """Return the models of candidates for each split, whose likelihoods are computed."""
         likelihood = self._scores_of(LIKELIHOOD)
         models: Models = {}
-        for s, (train, test) in enumerate(zip(self.splits.trains, self.splits.tests, strict=True)):
+        trains = self.splits.training_moments(self.journal.parts)
+        for s, (train, test) in enumerate(zip(trains, self.splits.tests, strict=True)):
             held_out = added(self.journal.parts, test)
             if not held_out.class_count.any():
                 continue
-            for c, model in self._models(numbers, added(self.journal.parts, train)):
+            for c, model in self._models(numbers, train):
                 total, weight = joint_log_likelihood(model, held_out)
                 likelihood[c, s] = total / weight if weight else np.nan
                 models.setdefault(s, {})[c] = model
@@ -207,9 +209,9 @@ class CandidateScores:
     ) -> np.ndarray:
         """Return the sums of the scores of a block of rows: right, log-likelihood and weight."""
         sums = np.zeros((3, len(self.candidates), len(self.splits.tests)))
-        parts = self.splits.parts(start, start + len(X))
+        tests = self.splits.test_rows(start, start + len(X))
         for s, split in models.items():
-            rows = np.concatenate([parts[part] for part in self.splits.tests[s]])
+            rows = tests[s]
             if self.sample is not None:
                 rows = self.sample.drawn(s, start, rows)
             truth = codes_of[s][codes[rows]]

@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.fold_journal import FoldJournal
-from streamgda.engine.folds import FoldedRows, added
+from streamgda.engine.folds import FoldedRows
 from streamgda.engine.samples import TestSamples
+from streamgda.engine.splits import added
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.candidates import (
     ACCURACY,
