@@ -47,6 +47,7 @@ SUITES = {
 WIDTH = 200  # characters that the tables need
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
+PAGES = ("README.md", "docs/guide/performance.md", "docs/guide/models.md")  # with tables
 PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PACKAGES)
 
 
@@ -57,7 +58,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, for a trial run")
     parser.add_argument("--save", action="store_true", help=f"write bench/{RESULTS.name}")
     parser.add_argument(
-        "--readme", action="store_true", help="update README.md and RESULTS.md from it"
+        "--readme",
+        action="store_true",
+        help="update RESULTS.md and the tables of all pages from it",
     )
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):
@@ -69,7 +72,7 @@ def main() -> None:
         plan = Plan(options.repeats, options.quick, limits.measured(options.quick))
         failed = run(options.suites or list(SUITES), plan, RESULTS if options.save else None)
     if options.readme:
-        renew(RESULTS, HERE.parent / "README.md", HERE / "RESULTS.md")
+        renew(RESULTS, HERE.parent)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -152,11 +155,13 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def renew(results: Path, readme: Path, everything: Path) -> None:
-    """Write the saved results to the tables of the README and to RESULTS.md."""
+def renew(results: Path, root: Path) -> None:
+    """Write the saved results to RESULTS.md and to the tables of the pages below a folder."""
     saved = json.loads(results.read_text())
-    readme.write_text(report.readme(readme.read_text(), saved))
-    everything.write_text(report.results(saved))
+    texts = report.tables(saved)
+    for page in PAGES:
+        (root / page).write_text(report.renewed((root / page).read_text(), texts))
+    (root / "bench" / "RESULTS.md").write_text(report.results(saved))
 
 
 if __name__ == "__main__":

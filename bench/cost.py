@@ -28,7 +28,7 @@ from streamgda.runtime.memory import readable
 
 HERE = Path(__file__).resolve().parent
 SAVED = HERE / "cost.json"
-README = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "guide" / "clusters.md"
 ROWS, FEATURES, CLASSES = 10**9, 784, 10
 WORKERS = (1, 10, 100, 1000)
 REPEATS = 5
@@ -190,7 +190,9 @@ def main() -> None:
     parser.add_argument(
         "--save", action="store_true", help=f"measure, and write bench/{SAVED.name}"
     )
-    parser.add_argument("--readme", action="store_true", help="update the README from saved rates")
+    parser.add_argument(
+        "--readme", action="store_true", help=f"update {PAGE.name} from saved rates"
+    )
     options = parser.parse_args()
     if options.save or not options.readme:
         warnings.simplefilter("ignore")  # constant pixels
@@ -202,7 +204,7 @@ def main() -> None:
     text = f"{table(rates)}\n\n{caption(rates)}"
     print(text)
     if options.readme:
-        README.write_text(report.between(README.read_text(), "cost", text))
+        PAGE.write_text(report.between(PAGE.read_text(), "cost", text))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,6 @@ class Row:
     why: str = ""
     unit: str = "s"
     missing: str = ""
-    headline: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
@@ -128,15 +127,13 @@ def compare(
     ours: Call,
     peers: dict[str, Call],
     targets: dict[str, Target] | None = None,
-    headline: bool = False,
 ) -> list[Row]:
     """Time streamgda and its peers; return one row per peer.
 
-    A target applies to the fastest peer whose name starts with its key. With `headline`, rows with
-    a target appear in the README.
+    A target applies to the fastest peer whose name starts with its key.
     """
     times, missing = in_turn({OURS: ours, **peers}, plan.repeats)
-    return rows_of(title, plan.limits.of(work), times, missing, targets, headline)
+    return rows_of(title, plan.limits.of(work), times, missing, targets)
 
 
 def rows_of(
@@ -145,7 +142,6 @@ def rows_of(
     times: dict[str, list[float]],
     missing: dict[str, str] | None = None,
     targets: dict[str, Target] | None = None,
-    headline: bool = False,
     unit: str = "s",
 ) -> list[Row]:
     """Return one row per peer from the times of each repeat."""
@@ -168,7 +164,7 @@ def rows_of(
     for key, target in (targets or {}).items():
         meant = [row for name, row in rows.items() if name.startswith(key)]
         row = min(meant, key=lambda row: np.inf if row.ratio is None else row.ratio)
-        row.target, row.headline = target.text, headline
+        row.target = target.text
         if row.ratio is not None:
             row.reached = row.ratio >= target.ratio
             row.why = "" if row.reached else target.why

@@ -32,7 +32,6 @@ def run(plan: Plan) -> Iterator[Row]:
         lambda: from_one_pass(X, y),
         {"scikit-learn QDA (eigen), 50 fits": lambda: fit_each(X, y)},
         {"scikit-learn": faster(50, CALLS)},
-        headline=True,
     )
     n = plan.rows(50_000)
     title, X, y = f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
@@ -44,7 +43,6 @@ def run(plan: Plan) -> Iterator[Row]:
         lambda: streamgda.GaussianDiscriminantCV(grid).fit(X, y),
         {"scikit-learn GridSearchCV": lambda: search(grid).fit(X, y)},
         {"scikit-learn": faster(10, SCORES)},
-        headline=True,
     )
     n = plan.rows(5_000_000)
     X, y = data.rows(n, 9, 7, "float64")

@@ -91,7 +91,6 @@ def imports(plan: Plan) -> list[Row]:
         (least, "dependencies"),
         times,
         targets={"importing": of_its_time(1.1, OWN_MODULES)},
-        headline=True,
     )
 
 

@@ -38,7 +38,6 @@ def run(plan: Plan) -> Iterator[Row]:
             partial_fit(streamgda.GaussianNB, batches),
             {SKLEARN: partial_fit(SklearnNB, batches), **river(X, y)},
             targets,
-            headline=True,
         )
     X, y = data.rows(plan.rows(2000), D, K, "float64")
     batches = cut(X, y, 1)
@@ -50,7 +49,6 @@ def run(plan: Plan) -> Iterator[Row]:
             lambda s=structure, batches=batches: update(s, batches),
             river(X, y),
             {RIVER: faster(1, CALLS)},
-            headline=structure == "diag",
         )
 
 

@@ -135,7 +135,6 @@ def from_memory(plan: Plan) -> Iterator[Row]:
             {OURS: ours, "scoring in memory + writing": alone},
             missing,
             targets={"": of_its_time(OF_MEMORY)},
-            headline=True,
         )
 
 
@@ -157,7 +156,6 @@ def row(plan: Plan, title: str, ours: Call, parts: dict[str, Call]) -> Row:
         (busy / cores, "all cores busy"),
         {OURS: times[OURS], f"{whole} ({busy / wall:.1f} of {cores} cores busy)": alone},
         targets={"": of_its_time(1.0 if idle else OVERHEAD, LITTLE_IS_IDLE)},
-        headline=True,
     )
     return made
 

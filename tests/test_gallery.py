@@ -17,6 +17,8 @@ plt = pytest.importorskip("matplotlib.pyplot")
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)\)")
 MOST_BYTES = 600_000
+GENERATED = ROOT / "docs" / "generated"
+DOCS = {p for p in (ROOT / "docs").rglob("*.md") if GENERATED not in p.parents}
 
 
 @pytest.fixture
@@ -43,14 +45,16 @@ def test_a_section_has_pictures_with_their_text(gallery, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypatch):
+def test_one_command_makes_pictures_page_and_excerpt(gallery, tmp_path, monkeypatch):
     program, material = gallery("__main__"), gallery("material")
     monkeypatch.setattr(gallery("page"), "DPI", 20)  # small: the test does not look at it
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    guide = tmp_path / program.EXCERPT
+    guide.parent.mkdir(parents=True)
+    guide.write_text((ROOT / program.EXCERPT).read_text())
     (tmp_path / "bench" / "pictures").mkdir(parents=True)
     (tmp_path / "bench" / "pictures" / "of-old.png").touch()
     program.save(material.stand_in(), tmp_path)
-    page, readme = ((tmp_path / n).read_text() for n in ("bench/GALLERY.md", "README.md"))
+    page = (tmp_path / "bench/GALLERY.md").read_text()
     for number in range(5):
         assert f"(00{number})" in page or f"## 00{number}:" in page
     assert "nan" not in re.findall(r"[a-z]+", page.lower())
@@ -58,7 +62,8 @@ def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypat
     pictures = set((tmp_path / "bench" / "pictures").iterdir())
     assert set(linked(page, tmp_path / "bench")) == pictures
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
-    shown = [file for file in linked(readme, tmp_path) if file.suffix == ".png"]
+    named = [file.resolve() for file in linked(guide.read_text(), guide.parent)]
+    shown = [file for file in named if file.suffix == ".png"]
     assert 2 <= len(shown) <= 4
     assert set(shown) <= pictures
     assert not plt.get_fignums()
@@ -67,11 +72,24 @@ def test_one_command_makes_pictures_page_and_readme(gallery, tmp_path, monkeypat
         assert len(widths) == 1, table
 
 
-@pytest.mark.parametrize("page", ["README.md", "bench/GALLERY.md"])
+RAW = "https://raw.githubusercontent.com/streamgda/streamgda/main/"  # for the package index
+
+
+def test_the_picture_of_the_readme_is_there():
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert picture.startswith(RAW)
+    assert (ROOT / picture.removeprefix(RAW)).exists()
+
+
+PAGES = sorted(["README.md", "bench/GALLERY.md", *(str(p.relative_to(ROOT)) for p in DOCS)])
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_files_that_a_page_names_are_there(page):
     path = ROOT / page
-    named = linked(path.read_text(), path.parent)
-    assert named
+    named = [
+        file for file in linked(path.read_text(), path.parent) if GENERATED.name not in file.parts
+    ]
     assert [file for file in named if not file.exists()] == []
 
 

@@ -283,6 +283,14 @@ def test_predictions_are_written_in_the_shape_of_the_raster(kind, method, tmp_pa
         score(held(X, kind), out=np.zeros((WIDTH, HEIGHT, *expected.shape[2:])), **BAND)
 
 
+def test_rasters_without_coordinates():
+    X, y = (array.drop_vars(array.coords) for array in scene())
+    model = GaussianNB.from_moments(accumulate(X, y, features="band"))
+    found = model.predict(X, features="band")
+    assert found.dims == ("y", "x")
+    np.testing.assert_array_equal(found, model.predict(pixels(X)).reshape(HEIGHT, WIDTH))
+
+
 def test_half_a_raster_is_resumed(tmp_path):
     X, y = scene()
     fitted = GaussianNB().fit(pixels(X), y.values.ravel())

@@ -15,7 +15,7 @@ from bench.gallery import material as materials
 from bench.gallery.page import Section, excerpt, page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, PICTURES = "bench/GALLERY.md", "bench/pictures"
+PAGE, PICTURES, EXCERPT = "bench/GALLERY.md", "bench/pictures", "docs/guide/models.md"
 SECTIONS = (
     "document_000",
     "document_001",
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--save",
         action="store_true",
-        help=f"write {PAGE}, the pictures, and the excerpt in the README",
+        help=f"write {PAGE}, the pictures, and the excerpt in {EXCERPT}",
     )
     options = parser.parse_args()
     if options.quick and options.save:
@@ -64,14 +64,14 @@ def made(material: materials.Material, folder: Path) -> list[Section]:
 
 
 def save(material: materials.Material, root: Path) -> None:
-    """Write the pictures, the page, and the excerpt in the README, below a folder."""
+    """Write the pictures, the page, and its excerpt in the user guide, below a folder."""
     for old in (root / PICTURES).glob("*.png"):
         old.unlink()
     sections = made(material, root / PICTURES)
     (root / PAGE).write_text(page(sections, Path(PICTURES).name, material.name))
-    readme = root / "README.md"
-    shown = excerpt(sections, PICTURES, PAGE)
-    readme.write_text(report.between(readme.read_text(), "gallery", shown))
+    guide = root / EXCERPT
+    shown = excerpt(sections, f"../../{PICTURES}")
+    guide.write_text(report.between(guide.read_text(), "gallery", shown))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Item:
     grey : bool
         True if the picture has no colours.
     caption : str
-        Caption of the picture in the README; empty if it is not shown there.
+        Caption of the picture in the user guide; empty if it is not shown there.
     """
 
     title: str
@@ -92,12 +92,11 @@ def page(sections: Iterable[Section], pictures: str, made_of: str) -> str:
     return "\n\n".join([head, *(section.markdown(pictures) for section in sections)]) + "\n"
 
 
-def excerpt(sections: Iterable[Section], pictures: str, whole: str) -> str:
-    """Return the excerpt for the README."""
+def excerpt(sections: Iterable[Section], pictures: str) -> str:
+    """Return the excerpt for the user guide."""
     items = [item for section in sections for item in section.items if item.caption]
     shown = [f"![{item.title}]({pictures}/{item.name}.png)\n\n{item.caption}" for item in items]
-    last = f"[The gallery]({whole}) has each figure and table of the documents next to ours."
-    return "\n\n".join([*shown, last])
+    return "\n\n".join(shown)
 
 
 def percent(share: float) -> str:

@@ -237,7 +237,7 @@ class Raster:
             return scores
         coords = self.array.coords
         if self.axis is not None:
-            coords = coords.to_dataset().drop_dims(self.features).coords
+            coords = coords.to_dataset().drop_dims(self.features, errors="ignore").coords
         column = "component" if classes is None else "class"
         dims = (*self.dims, *(column,)[: scores.ndim - len(self.shape)])
         held = self.array.attrs
