@@ -227,7 +227,7 @@ def _others() -> Iterator[Call]:
         "plot_densities": {**shown, "feature": 0, "direction": None, "bins": 5},
         "plot_learning_curve": {**shown, "batches": [(X, Y)], "n": 2},
         "plot_decision_boundary": {**shown, "features": None, "directions": None, "at": None,
-                                   "deviations": (1,), "resolution": 5},
+                                   "deviations": (1,), "resolution": 5, "max_points": 100},
     }.items():  # fmt: skip
         yield Call("plots", lambda: plots, name, more)
     stream = {"n_features": 2, "n_classes": 2, "seed": 0, "dtype": "f8", "separation": 1.0,

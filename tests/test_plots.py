@@ -30,6 +30,9 @@ plt = pytest.importorskip("matplotlib.pyplot")
 pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
+ELLIPSES = "39, 86 % of a class"  # 1 - exp(-1/2) and 1 - exp(-2)
+
+
 def ellipses(ax: Axes) -> list[Ellipse]:
     return [patch for patch in ax.patches if isinstance(patch, Ellipse)]
 
@@ -157,7 +160,7 @@ def test_points_have_the_colours_of_their_classes_and_lie_within() -> None:
     np.testing.assert_allclose(points.get_offsets(), X)
     assert ax.get_xlim()[1] > 60
     assert ax.get_ylim()[0] < -60
-    assert legend(ax) == NAMES.tolist()
+    assert legend(ax) == [*NAMES, ELLIPSES]
     markers = {line.get_label(): line.get_color() for line in ax.lines}
     for face, label in zip(points.get_facecolors(), NAMES[y], strict=True):
         np.testing.assert_allclose(face[:3], markers[label])
@@ -191,21 +194,23 @@ def test_a_plane_among_many_features() -> None:
     np.testing.assert_allclose(marginal.mahalanobis(rows)[:, 0], 1, rtol=2e-3)
 
 
-def test_the_other_features_are_at_the_mean_of_all_rows() -> None:
+def test_a_slice_at_the_mean_of_all_rows() -> None:
     X, y = blobs(4)
-    estimator = LinearDiscriminantAnalysis().fit(X, y)
-    by_default = plots.plot_decision_boundary(estimator, resolution=20)
-    at_mean = plots.plot_decision_boundary(estimator, at=X.mean(axis=0), resolution=20)
-    np.testing.assert_allclose(
-        by_default.images[0].get_array(), at_mean.images[0].get_array(), atol=1e-9
-    )
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    pictures = [
+        plots.plot_decision_boundary(estimator, features=(2, 0), at=at, resolution=20)
+        for at in ("mean", X.mean(axis=0))
+    ]
+    named, given = (ax.images[0].get_array() for ax in pictures)
+    np.testing.assert_allclose(named, given, atol=1e-9)
+    assert legend(pictures[0])[-1] == "boundaries of a slice"
 
 
 def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way() -> None:
     X, y = blobs()
     estimator = GaussianNB().partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
     ax = plots.plot_decision_boundary(estimator, resolution=20)
-    assert legend(ax) == ["0", "1"]
+    assert legend(ax) == ["0", "1", ELLIPSES]
     assert len(ellipses(ax)) == 4
     never = GaussianNB(priors=[0.5, 0.5, 0]).fit(X, y)
     ax = plots.plot_decision_boundary(never, resolution=20)
@@ -425,7 +430,9 @@ def test_colours_differ(n: int) -> None:
     X = np.column_stack([y * 9.0, y % 2]) + np.random.default_rng(0).normal(size=(3 * n, 2))
     ax = plots.plot_decision_boundary(GaussianNB().fit(X, y), resolution=5)
     assert len({tuple(np.round(line.get_color(), 6)) for line in ax.lines}) == n
-    assert (ax.get_legend() is None) == (n > 20)
+    names = [str(k) for k in range(n)]
+    assert legend(ax) == ([*names, ELLIPSES] if n <= 10 else [ELLIPSES])
+    assert [text.get_text() for text in ax.texts] == (names if n > 10 else [])
 
 
 # --- matplotlib is optional -----------------------------------------------------------------------

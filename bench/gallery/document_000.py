@@ -32,9 +32,9 @@ def boundaries() -> Item:
         true = QuadraticDiscriminantAnalysis.from_moments(exactly(*given))
         X, y = true.sample(ROWS, random_state=0)
         fitted = QuadraticDiscriminantAnalysis().fit(X, y)
+        ax.set_aspect("equal")
         plot_decision_boundary(fitted, X, y, ax, s=9)
         ax.set_title(f"{side}: fitted to {ROWS} rows")
-        ax.set_aspect("equal")
         for name, model in (("as given", true), ("fitted", fitted)):
             A, b, c = QuadraticDiscriminants.of(model, origin=0).pair(1, 2)
             terms = numbers([2 * A[0, 0], 2 * A[0, 1], 2 * A[1, 1]]), numbers(2 * b)

@@ -47,14 +47,14 @@ def program(name: str, X: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, list[n
 
 def models(material: Material) -> Item:
     X, t = material.points, material.targets
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
     lines = []
     for ax, (name, make) in zip(axes, MODELS.items(), strict=True):
         model = make().fit(X, t)
+        ax.set_aspect("equal")
         plot_decision_boundary(model, X, t, ax, s=10)
         right = model.score(X, t)
         ax.set(title=f"{name}: accuracy {percent(right)}", xlabel="first", ylabel="second")
-        ax.set_aspect("equal")
         posterior, covariances = program(name, X, t)
         predicted = posterior.argmax(axis=1)
         ours = getattr(model, "var_", None)

@@ -31,13 +31,13 @@ def section(material: Material) -> Section:
 def formulas(material: Material) -> Item:
     X, t = material.points, material.targets
     moments = accumulate(X, t)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
     lines, weights, offsets = [], [], []
     for ax, priors in zip(axes, PRIORS, strict=True):
         lda = LinearDiscriminantAnalysis.from_moments(moments, priors=priors)
+        ax.set_aspect("equal")
         plot_decision_boundary(lda, X, t, ax, s=10)
         ax.set(title=f"priors {numbers(priors, 1)}", xlabel="first", ylabel="second")
-        ax.set_aspect("equal")
         w, w0 = LinearDiscriminants.of(lda, origin=0).pair(0, 1)
         weights.append(w)
         offsets.append(w0)

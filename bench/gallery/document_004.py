@@ -52,13 +52,13 @@ def section(material: Material) -> Section:
 def shapes(material: Material) -> Item:
     X, t = material.points, material.targets
     moments = accumulate(X, t)
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
     for ax, name in zip(axes, ("spherical", "diag", "full"), strict=True):
         model = GaussianDiscriminantAnalysis.from_moments(moments, covariance_type=name)
+        ax.set_aspect("equal")
         plot_decision_boundary(model, X, t, ax, s=10)
         right = percent(model.score(X, t))
         ax.set(title=f"{name}: accuracy {right}", xlabel="first", ylabel="second")
-        ax.set_aspect("equal")
     return Item(
         "Spherical, diagonal and general Gaussians",
         "Contours of a density: circles; 'axis-aligned ellipsoids centred at mu'; and rotated "
@@ -141,9 +141,9 @@ def rules() -> Item:
     lines = []
     for ax, (title, priors, means, covariances) in zip(axes.ravel(), KINDS, strict=True):
         model = QuadraticDiscriminantAnalysis.from_moments(exactly(priors, means, covariances))
+        ax.set_aspect("equal")
         plot_decision_boundary(model, *model.sample(250, random_state=0), ax, s=9)
         ax.set(title=title, xlabel="", ylabel="")
-        ax.set_aspect("equal")
         discriminants = QuadraticDiscriminants.of(model, origin=0)
         pairs = [discriminants.pair(a, b) for a, b in pairwise(model.classes_)]
         A = pairs[0].A
@@ -182,8 +182,8 @@ def fisher() -> Item:
         along @ np.array(covariance) @ along
     )  # unit variance within classes, like w
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
-    plot_decision_boundary(model, X[:300], y[:300], axes[0], s=9)
     axes[0].set_aspect("equal")
+    plot_decision_boundary(model, X[:300], y[:300], axes[0], s=9)
     lines = []
     for ax, (name, direction) in zip(
         axes[1:], {"Fisher's w": w, "m2 - m1": along}.items(), strict=True

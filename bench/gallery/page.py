@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.report import Table
 
-DPI = 80
+DPI = 200
 COLOURS, GREYS = 256, 16  # palette sizes, enough for shading and digits at a third of the bytes
 
 

@@ -388,7 +388,7 @@ Features = Annotated[
     str | None,
     typer.Option(
         metavar="I,J",
-        help="boundary: numbers or names of two features, 0,1 by default; densities: of one.",
+        help="boundary: numbers or names of two features; densities: of one.",
     ),
 ]
 AlongDirections = Annotated[

@@ -13,8 +13,6 @@ from streamgda.cli.options import Along, MissingChunks, Picture
 from streamgda.cli.paths import refuse_occupied
 from streamgda.errors import InvalidParameterError
 
-_MOST_POINTS = 2000  # rows shown as points or in histograms
-
 
 def plot(
     picture: options.PictureKind,
@@ -103,11 +101,9 @@ def _projection(
     features: list[Any] | None,
     along: Along | None,
 ) -> Any:
-    """Draw boundaries in a plane or densities along a line, with some of the rows."""
+    """Draw boundaries in a plane or densities along a line, with rows or a sample of them."""
     from streamgda import plots  # noqa: PLC0415
 
-    if X is not None:
-        X, labels = X[:_MOST_POINTS], labels[:_MOST_POINTS]
     vectors = None if along is None else _vectors(estimator, along, picture)
     if picture is Picture.BOUNDARY:
         return plots.plot_decision_boundary(

@@ -13,7 +13,8 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.figures import add_legend, axes_of, codes_of, colours_of
+from streamgda.plots.figures import add_legend, axes_of, colours_of, mixed, paper_and_ink
+from streamgda.plots.points import Points
 from streamgda.plots.projection import Directions, ProjectedClasses
 from streamgda.runtime.parameters import as_integer, as_numbers
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _REACH = 3.5  # standard deviations shown of each class
 _RESOLUTION = 500
+_MOST_ROWS = 100_000  # in histograms
 
 
 def plot_densities(
@@ -45,7 +47,7 @@ def plot_densities(
     estimator : GaussianClassifier
         Fitted estimator.
     X : array-like, shape (n_rows, n_features), optional
-        Rows to show as histograms.
+        Rows to show as histograms; of more than 100,000 rows, a stratified sample.
     y : array-like, shape (n_rows,), optional
         Labels of the rows; required with `X`.
     ax : matplotlib.axes.Axes, optional
@@ -94,11 +96,10 @@ def plot_densities(
         raise InvalidParameterError("a class does not vary along the direction; choose another")
     bins = as_integer("bins", bins, "an integer from 1 to 100000", 1, 100_000)
     if X is not None:
-        values = line.project(X)[:, 0]
-        codes = codes_of(y, values, classes.labels)
+        points = Points.of_rows(X, y, line, classes.labels, _MOST_ROWS)
     ax = axes_of(ax)
     if X is not None:
-        _draw_histograms(ax, values, codes, classes.labels.size, bins)
+        _draw_histograms(ax, points, classes.labels.size, bins)
     _draw_densities(ax, classes, kwargs)
     add_legend(ax, classes.labels.size)
     ax.set(xlabel=line.names[0], ylabel="density x prior")
@@ -108,6 +109,7 @@ def plot_densities(
 
 def _draw_densities(ax: Axes, classes: ProjectedClasses, style: dict[str, Any]) -> None:
     priors, means, variances = classes.priors, classes.means[:, 0], classes.covariances[:, 0, 0]
+    _, ink = paper_and_ink(ax)
     reach = _REACH * np.sqrt(variances)
     low, high = (means - reach).min(), (means + reach).max()
     z = np.linspace(low, high, _RESOLUTION)
@@ -115,10 +117,11 @@ def _draw_densities(ax: Axes, classes: ProjectedClasses, style: dict[str, Any]) 
         classes.labels, priors, means, variances, colours_of(means.size), strict=True
     ):
         density = prior * np.exp(-0.5 * (z - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
-        ax.plot(z, density, **{"color": 0.8 * colour, "label": str(label)} | style)
+        own: dict[str, Any] = {"color": mixed(colour, ink, 0.2), "label": str(label)}
+        ax.plot(z, density, **own | style)
     for threshold in _thresholds(priors, means, variances):
         if low <= threshold <= high:
-            ax.axvline(threshold, color="black", linestyle="--", linewidth=1)
+            ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)
     ax.set_xlim(low, high)
 
 
@@ -139,12 +142,11 @@ def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) ->
     return sorted(found)
 
 
-def _draw_histograms(
-    ax: Axes, values: np.ndarray, codes: np.ndarray, n_classes: int, bins: int
-) -> None:
+def _draw_histograms(ax: Axes, points: Points, n_classes: int, bins: int) -> None:
     """Draw a histogram of each class on common bins, with areas equal to the class frequencies."""
+    values = points.positions[:, 0]
     edges = np.histogram_bin_edges(values, bins).tolist()
     weight = 1 / (values.size * (edges[1] - edges[0]))
     for code, colour in enumerate(colours_of(n_classes)):
-        own = values[codes == code]
+        own = values[points.codes == code]
         ax.hist(own, edges, weights=np.full(own.size, weight), color=colour, alpha=0.35)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows import as_source
-from streamgda.rows.labels import as_labels, find
-from streamgda.rows.sources import check_lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_IN_LEGEND = 20
+MOST_INSIDE = 10  # classes that a legend within the axes names
+_MOST_IN_LEGEND = 64
+_LEGEND_LINES = 16
+BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue
 
 
 def axes_of(ax: Axes | None) -> Axes:
@@ -43,19 +44,6 @@ def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5
     return axes[:needed]
 
 
-def codes_of(y: Any, points: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the number of each label among the classes, -1 for others; there is one a point.
-
-    Raises
-    ------
-    InvalidDataError
-        For labels that cannot be used, or another number of them.
-    """
-    labels = as_source(y, "y")
-    check_lengths(as_source(points), labels)
-    return find(as_labels(labels.whole()), classes)
-
-
 def colours_of(n: int) -> np.ndarray:
     """Return distinct colours, RGB, shape (n, 3).
 
@@ -67,13 +55,48 @@ def colours_of(n: int) -> np.ndarray:
         return np.array(mpl.color_sequences["petroff10"][:n])
     if n <= 20:
         return mpl.colormaps["tab20"](np.arange(n))[:, :3]
-    return mpl.colormaps["hsv"](np.arange(n) / n)[:, :3]
+    # Hues by the golden ratio, so that neighbours in number differ, in three kinds of brightness.
+    number = np.arange(n)
+    hue = number * 0.6180339887498949 % 1
+    saturation, value = np.array([[0.95, 0.55, 0.8], [0.8, 0.95, 0.55]])[:, number % 3]
+    return mpl.colors.hsv_to_rgb(np.stack([hue, saturation, value], axis=1))
 
 
-def add_legend(ax: Axes, n: int) -> None:
-    """Add a legend of `n` classes, unless there are too many."""
-    if n <= _MOST_IN_LEGEND:
-        ax.legend(title="class", loc="best")
+def paper_and_ink(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """Return the colour behind the axes, and black or white, whichever differs more from it."""
+    from matplotlib.colors import to_rgba  # noqa: PLC0415
+
+    grounds = [ax.get_facecolor(), ax.figure.get_facecolor(), "white"]
+    paper = np.zeros(3)
+    for *colour, alpha in reversed([to_rgba(ground) for ground in grounds]):
+        paper = alpha * np.array(colour) + (1 - alpha) * paper
+    return paper, np.full(3, float(paper @ BRIGHTNESS < 0.5))
+
+
+def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
+    """Return a colour with a share of another one."""
+    return (1 - share) * np.asarray(colour) + share * np.asarray(other)
+
+
+def add_legend(ax: Axes, n: int, notes: Sequence[Any] = ()) -> None:
+    """Add a legend of `n` classes, unless there are too many, and of further artists.
+
+    It is beside the axes if there are many classes and the figure makes room for it.
+    """
+    handles = [] if n > _MOST_IN_LEGEND else ax.get_legend_handles_labels()[0]
+    handles += notes
+    if not handles:
+        return
+    style: dict[str, Any] = {"title": "class" if len(handles) > len(notes) else None}
+    if len(handles) > MOST_INSIDE + 4:
+        style |= {"ncols": -(-len(handles) // _LEGEND_LINES), "fontsize": "small"}
+    elif notes:
+        style["fontsize"] = "small"
+    if len(handles) > MOST_INSIDE + 4 and ax.figure.get_layout_engine() is not None:
+        style |= {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+    else:
+        style["loc"] = "best"
+    ax.legend(handles=handles, **style)
 
 
 def _pyplot() -> Any:

@@ -3,13 +3,15 @@ r"""Decision boundaries in a plane, with the Gaussians of the classes.
 With two directions as the rows of :math:`D`, a row x is shown at :math:`z = D x`. For two features,
 the directions are unit vectors.
 
-Colours mix as the posterior mixes the classes, and lines mark where the predicted class changes.
-Both are those of a slice of the space: the plane :math:`x(z) = a + D^+ (z - D a)`, where
-:math:`D^+` is the pseudo-inverse and a is a point of the plane.
+By default everything is a projection, whatever the rows are in the other directions: class k is
+the Gaussian with mean :math:`D m_k` and covariance :math:`D \Sigma_k D^T`. Colours mix as the
+posterior of these Gaussians mixes the classes, lines mark where the most probable class changes,
+and ellipses are :math:`(z - D m_k)^T (D \Sigma_k D^T)^{-1} (z - D m_k) = r^2` for r standard
+deviations, with a share of :math:`1 - \exp(-r^2 / 2)` of the class within.
 
-Points and ellipses are projections, whatever the rows are in the other directions: class k has
-mean :math:`D m_k` and covariance :math:`D \Sigma_k D^T`, and its ellipses are
-:math:`(z - D m_k)^T (D \Sigma_k D^T)^{-1} (z - D m_k) = r^2` for r standard deviations.
+With a point a, colours and lines are those of a slice of the space: of the estimator in the plane
+:math:`x(z) = a + D^+ (z - D a)`, where :math:`D^+` is the pseudo-inverse. Points and ellipses are
+projections still.
 
 Slice and projection agree where the discriminants depend on z only: for two features in two
 dimensions, or for LDA along Fisher's directions of its classes.
@@ -18,6 +20,7 @@ dimensions, or for LDA along Fisher's directions of its classes.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,7 +29,16 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.figures import add_legend, axes_of, codes_of, colours_of
+from streamgda.plots.boundaries import draw_boundaries
+from streamgda.plots.figures import (
+    MOST_INSIDE,
+    add_legend,
+    axes_of,
+    colours_of,
+    mixed,
+    paper_and_ink,
+)
+from streamgda.plots.points import Points
 from streamgda.plots.projection import Directions, ProjectedClasses
 from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 
@@ -36,6 +48,8 @@ if TYPE_CHECKING:
 _DEVIATIONS = "numbers of standard deviations above 0"
 _REACH = 3  # standard deviations shown of each class
 _MOST_NUMBERS = 1 << 22  # rows x features that are scored at a time
+_MOST_LABELS = 120  # classes up to which labels are at the means
+_FEW_POINTS = 1000
 
 
 def plot_decision_boundary(
@@ -49,13 +63,15 @@ def plot_decision_boundary(
     at: Any = None,
     deviations: Sequence[float] = (1, 2),
     resolution: int = 300,
+    max_points: int | None = 2000,
     **kwargs: Any,
 ) -> Axes:
-    """Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
+    r"""Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
 
-    The colours and boundaries are those in the plane through `at`; points and ellipses are
-    projections. They agree where the discriminants depend on the projected rows only; for a
-    picture of the projected rows alone, fit an estimator to ``moments.project(directions)``.
+    The picture is of the model projected onto the plane: a Gaussian with mean m and covariance
+    :math:`\Sigma` is there the Gaussian with mean :math:`D m` and covariance :math:`D \Sigma D^T`.
+    With `at`, colours and boundaries are those of a slice of the space instead, which the legend
+    says. The two agree where the discriminants depend on the projected rows only.
 
     Parameters
     ----------
@@ -66,18 +82,22 @@ def plot_decision_boundary(
     y : array-like, shape (n_rows,), optional
         Labels, for the colours of the points.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on; those of a new figure by default.
+        Axes to draw on; those of a new figure by default. If their aspect is equal, it stays so.
     features : (int, int) or (str, str), optional
-        Numbers or names of the features along the horizontal and the vertical axis; the first two
-        by default.
+        Numbers or names of the features along the horizontal and the vertical axis. By default,
+        the two features if there are two, and else the two directions that separate the classes
+        best.
     directions : array-like, shape (2, n_features), optional
-        Directions instead, such as ``moments.pca(2)`` or Fisher's.
-    at : array-like, shape (n_features,), optional
-        Point of the plane; the mean of all training rows by default.
+        Directions instead, such as ``moments.pca(2)``.
+    at : array-like, shape (n_features,), or "mean", optional
+        Point through which to draw a slice; ``"mean"`` is the mean of all training rows.
     deviations : sequence of float
         Sizes of the ellipses in standard deviations.
     resolution : int
         Number of points along each axis at which posteriors are evaluated.
+    max_points : int or None
+        Of more rows, about as many are shown: a random sample with as large a share of each
+        class, always the same. The legend says so. None shows all.
     **kwargs
         Passed to `matplotlib.axes.Axes.scatter` for the points.
 
@@ -105,27 +125,42 @@ def plot_decision_boundary(
     radii = as_numbers("deviations", deviations, _DEVIATIONS)
     if radii.ndim != 1 or not (np.isfinite(radii) & (radii > 0)).all():
         raise refuse("deviations", deviations, _DEVIATIONS)
+    if max_points is not None:
+        max_points = as_integer("max_points", max_points, "at least 1 point, or None", 1)
     origin = _point(at, estimator)
-    points = None if X is None else plane.project(X)
     classes = ProjectedClasses.of(estimator, plane)
-    codes = None if points is None or y is None else codes_of(y, points, classes.labels)
+    points = None
+    if X is not None:
+        points = Points.of_rows(X, y, plane, classes.labels, max_points)
     ax = axes_of(ax)
-    pixels = _pixels(classes, points, resolution)
-    _draw_posterior(ax, estimator, plane, origin, classes, pixels)
+    across, up = _pixels(ax, classes, points, resolution)
+    positions = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+    if origin is None:
+        log_posterior = classes.log_posterior(positions)
+    else:
+        log_posterior = _sliced(estimator, plane, origin, positions)[:, classes.seen]
+    log_posterior = log_posterior.reshape(up.size, across.size, -1)
+    _draw_posterior(ax, across, up, log_posterior)
+    draw_boundaries(ax, across, up, log_posterior)
+    ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
     _draw_classes(ax, classes, radii)
     if points is not None:
-        _draw_points(ax, points, codes, classes.labels.size, kwargs)
-    add_legend(ax, classes.labels.size)
+        _draw_points(ax, points, classes.labels.size, kwargs)
+    few = classes.labels.size <= MOST_INSIDE
+    notes = _notes(ax, radii, points, sliced=origin is not None)
+    add_legend(ax, classes.labels.size if few else sys.maxsize, notes)
     ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
     return ax
 
 
-def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray:
+def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray | None:
     if at is None:
+        return None
+    if isinstance(at, str) and at == "mean":
         seen = estimator.class_count_ > 0
         weights = estimator.class_count_[seen]
         return np.average(estimator.moments_.means[seen], axis=0, weights=weights)
-    expected = f"{estimator.n_features_in_} finite numbers"
+    expected = f"{estimator.n_features_in_} finite numbers, or 'mean'"
     point = as_numbers("at", at, expected)
     if point.shape != (estimator.n_features_in_,) or not np.isfinite(point).all():
         raise InvalidParameterError(f"at has shape {point.shape}, expected {expected}")
@@ -133,40 +168,56 @@ def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray:
 
 
 def _pixels(
-    classes: ProjectedClasses, points: np.ndarray | None, resolution: int
+    ax: Axes, classes: ProjectedClasses, points: Points | None, resolution: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return horizontal and vertical positions that cover all points and classes."""
+    """Return horizontal and vertical positions that cover all points and classes.
+
+    On axes of equal aspect, they fill the box, so that panels side by side have one height.
+    """
     reach = _REACH * np.sqrt(classes.covariances.diagonal(axis1=1, axis2=2))
     low, high = (classes.means - reach).min(axis=0), (classes.means + reach).max(axis=0)
-    if points is not None and points.size:
+    if points is not None and points.positions.size:
         margin = 0.03 * (high - low)
-        low = np.minimum(low, points.min(axis=0) - margin)
-        high = np.maximum(high, points.max(axis=0) + margin)
+        low = np.minimum(low, points.positions.min(axis=0) - margin)
+        high = np.maximum(high, points.positions.max(axis=0) + margin)
     flat = high == low  # nothing varies along this axis
-    across, up = np.linspace(low - flat, high + flat, resolution).T
+    low, high = low - flat, high + flat
+    aspect: Any = ax.get_aspect()
+    if aspect != "auto":
+        figure: Any = ax.figure
+        width, height = ax.get_position().size * figure.get_size_inches()
+        ratio = (ax.get_box_aspect() or height / width) / aspect  # of the spans, if nothing is lost
+        span = high - low
+        wanted = np.array([max(span[0], span[1] / ratio), max(span[1], span[0] * ratio)])
+        low, high = low - (wanted - span) / 2, high + (wanted - span) / 2
+    across, up = np.linspace(low, high, resolution).T
     return across, up
 
 
-def _draw_posterior(
-    ax: Axes,
-    estimator: GaussianClassifier,
-    plane: Directions,
-    origin: np.ndarray,
-    classes: ProjectedClasses,
-    pixels: tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Shade the plane by the posterior, and draw the boundaries."""
-    across, up = pixels
-    positions = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+def _sliced(
+    estimator: GaussianClassifier, plane: Directions, origin: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """Return the estimator's log-posterior in the plane through `origin`."""
     step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
-    parts = (plane.lift(positions[i : i + step], origin) for i in range(0, len(positions), step))
-    log_posterior = np.concatenate(
-        [_log_posterior(estimator, rows)[:, classes.seen] for rows in parts]
-    ).reshape(up.size, across.size, -1)
-    pale = 1 - 0.5 * (1 - colours_of(classes.labels.size))
-    half = [(line[1] - line[0]) / 2 for line in pixels]  # posteriors are those of pixel centres
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return np.concatenate(
+            [
+                estimator.predict_log_proba(plane.lift(positions[i : i + step], origin))
+                for i in range(0, len(positions), step)
+            ]
+        )
+
+
+def _draw_posterior(
+    ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray
+) -> None:
+    """Shade the plane by the posterior."""
+    paper, _ = paper_and_ink(ax)
+    pale = mixed(colours_of(log_posterior.shape[-1]), paper, 0.5)
+    half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
     ax.imshow(
-        np.clip(np.exp(log_posterior) @ pale, 0, 1),
+        np.clip(np.stack([np.exp(line) @ pale for line in log_posterior]), 0, 1),
         extent=(
             across[0] - half[0],
             across[-1] + half[0],
@@ -174,63 +225,74 @@ def _draw_posterior(
             up[-1] + half[1],
         ),
         origin="lower",
-        aspect="auto",
+        aspect=ax.get_aspect(),
         interpolation="bilinear",
     )
-    _draw_boundaries(ax, across, up, log_posterior)
-    ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
-
-
-def _log_posterior(estimator: GaussianClassifier, rows: np.ndarray) -> np.ndarray:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return estimator.predict_log_proba(rows)
-
-
-def _draw_boundaries(
-    ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray
-) -> None:
-    """Draw a contour around the region of each class, unless an earlier class has drawn it."""
-    for k in range(log_posterior.shape[-1] - 1):
-        others = np.delete(log_posterior, k, axis=-1)
-        # Bounded, because the log-posterior of a class with prior zero is minus infinity.
-        lead = np.clip(log_posterior[..., k], -1e6, 0) - np.clip(others.max(axis=-1), -1e6, 0)
-        if lead.min() < 0 < lead.max():
-            lead = np.ma.masked_where(others.argmax(axis=-1) < k, lead)
-            ax.contour(across, up, lead, levels=[0], colors="black", linewidths=1.2)
 
 
 def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: np.ndarray) -> None:
-    """Draw the ellipses and the mean of each class."""
+    """Draw the ellipses and the mean of each class, and the label too if there are many."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
+    n = classes.labels.size
+    paper, ink = paper_and_ink(ax)
     for label, mean, covariance, colour in zip(
-        classes.labels,
-        classes.means,
-        classes.covariances,
-        colours_of(classes.labels.size),
-        strict=True,
+        classes.labels, classes.means, classes.covariances, colours_of(n), strict=True
     ):
         variances, axes = np.linalg.eigh(covariance)
         angle = math.degrees(math.atan2(axes[1, 1], axes[0, 1]))
         minor, major = 2 * np.sqrt(np.maximum(variances, 0))
-        style: dict[str, Any] = {"fill": False, "edgecolor": 0.6 * colour, "linewidth": 1.5}
+        edge = mixed(colour, ink, 0.4)
+        style: dict[str, Any] = {"fill": False, "edgecolor": edge}
+        style["linewidth"] = 1.5 if n <= MOST_INSIDE else 0.8
         for deviation in deviations:
             ax.add_patch(Ellipse(mean, deviation * major, deviation * minor, angle=angle, **style))
-        ax.plot(*mean, "X", color=colour, markeredgecolor="black", markersize=9, label=str(label))
+        ax.plot(
+            *mean,
+            "X",
+            color=colour,
+            markeredgecolor=ink,
+            markersize=9 if n <= MOST_INSIDE else 5,
+            label=str(label),
+        )
+        if MOST_INSIDE < n <= _MOST_LABELS:
+            box = {"boxstyle": "round,pad=0.15", "linewidth": 0.6, "edgecolor": edge}
+            box["facecolor"] = mixed(colour, paper, 0.7)
+            place: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
+            place |= {"size": "x-small", "bbox": box, "clip_on": True}
+            ax.text(mean[0], mean[1], str(label), **place)
 
 
-def _draw_points(
-    ax: Axes,
-    points: np.ndarray,
-    codes: np.ndarray | None,
-    n_classes: int,
-    style: dict[str, Any],
-) -> None:
-    style = {"s": 14, "linewidths": 0.4, "edgecolors": "black", "alpha": 0.8} | style
-    if codes is None:
+def _draw_points(ax: Axes, points: Points, n_classes: int, style: dict[str, Any]) -> None:
+    paper, ink = paper_and_ink(ax)
+    few = len(points.positions) <= _FEW_POINTS and n_classes <= MOST_INSIDE
+    defaults: dict[str, Any] = {"s": 14 if few else 7, "linewidths": 0.4 if few else 0.2}
+    style = defaults | {"edgecolors": [ink], "alpha": 0.8} | style
+    if points.codes is None:
         style = {"color": "grey"} | style
     else:
-        # Unknown labels are white. One call draws all points, so that no class covers the others.
-        style = {"c": np.vstack([colours_of(n_classes), [1, 1, 1]])[codes]} | style
-    ax.scatter(points[:, 0], points[:, 1], **style)
+        # Unknown labels have the colour of the paper. One call draws all points, so that no class
+        # covers the others.
+        style = {"c": np.vstack([colours_of(n_classes), paper])[points.codes]} | style
+    ax.scatter(points.positions[:, 0], points.positions[:, 1], **style)
+
+
+def _notes(ax: Axes, deviations: np.ndarray, points: Points | None, *, sliced: bool) -> list[Any]:
+    """Return entries of the legend that say what ellipses, lines and points are."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    paper, ink = paper_and_ink(ax)
+    grey: Any = mixed(ink, paper, 0.4)
+    notes: list[Any] = []
+    if deviations.size:
+        shares = ", ".join(f"{-100 * math.expm1(-(r**2) / 2):.2g}" for r in deviations)
+        text = f"{shares} % of a class"
+        style: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": grey}
+        notes.append(Line2D([], [], marker="o", linestyle="", markersize=9, label=text, **style))
+    if sliced:
+        black: Any = ink
+        notes.append(Line2D([], [], color=black, linewidth=1.2, label="boundaries of a slice"))
+    if points is not None and points.of > len(points.positions):
+        text = f"{len(points.positions):,} of {points.of:,} rows"
+        notes.append(Line2D([], [], marker=".", linestyle="", color=grey, label=text))
+    return notes

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
+from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -15,6 +17,8 @@ from streamgda.rows import names_of
 from streamgda.rows.names import feature_numbers, join_names
 from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
+
+_SINGULAR = 1e-8  # of the largest variance: such directions do not vary
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Directions:
         held = estimator.moments_.feature_names
         if features is not None and vectors is not None:
             raise InvalidParameterError("features and directions were given; expected one of them")
+        if features is None and vectors is None and width > n > 1:
+            plane = discriminant_plane(estimator)
+            if plane is not None:
+                return cls(*plane, held)
         if vectors is None:
             expected = f"{n} different indices from 0 to {width - 1}"
             chosen = default if features is None else features
@@ -129,6 +137,25 @@ class ProjectedClasses:
     means: np.ndarray
     covariances: np.ndarray
 
+    def log_posterior(self, points: np.ndarray) -> np.ndarray:
+        r"""Return the log-posterior of the projected model, shape (n_points, n).
+
+        Class k has the density :math:`N(z; D m_k, D \Sigma_k D^T)`. Directions along which no
+        class varies are left out.
+        """
+        weights = self.priors / self.priors.sum()
+        variances, axes = np.linalg.eigh(np.tensordot(weights, self.covariances, axes=1))
+        axes = axes[:, variances > 1e-12 * variances[-1]]
+        joint = np.empty((len(points), len(self.means)))
+        with np.errstate(divide="ignore"):  # a prior may be zero
+            constants = np.log(weights)
+        for k, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
+            root = np.linalg.cholesky(axes.T @ covariance @ axes)
+            gaps = linalg.solve_triangular(root, axes.T @ (points - mean).T, lower=True)
+            joint[:, k] = constants[k] - 0.5 * (gaps**2).sum(axis=0) - np.log(root.diagonal()).sum()
+        joint -= logsumexp(joint, axis=1, keepdims=True)
+        return joint
+
     @classmethod
     def of(cls, estimator: GaussianClassifier, directions: Directions) -> ProjectedClasses:
         """Return the projected classes of an estimator."""
@@ -141,6 +168,56 @@ class ProjectedClasses:
             directions.project(moments.means[seen]),
             directions.covariances(estimator)[seen],
         )
+
+
+def discriminant_plane(
+    estimator: GaussianClassifier,
+) -> tuple[np.ndarray, tuple[str, ...]] | None:
+    r"""Return the two directions that separate the classes best, and their names.
+
+    They are Fisher's: the largest :math:`w^T B w / w^T W w`, with the mean W of the estimator's
+    covariances. Of two classes there is one, and beside it is the principal axis of W,
+    less its part along the first (so that the two are uncorrelated within classes).
+
+    Returns
+    -------
+    tuple or None
+        None if fewer than two directions vary.
+    """
+    seen = estimator.class_count_ > 0
+    priors = estimator.model_.priors[seen]
+    values = covariance_values(estimator)
+    own = values[seen] if len(values) == seen.size else values
+    within = np.average(own, axis=0, weights=priors if len(own) == seen.sum() else None)
+    width = estimator.n_features_in_
+    if within.ndim < 2:
+        within = np.diag(np.broadcast_to(within, width))
+    scales = np.sqrt(within.diagonal())
+    varying = np.flatnonzero(scales > 0)
+    if varying.size < 2:
+        return None
+    within, scales = within[np.ix_(varying, varying)], scales[varying]
+    variances, axes = np.linalg.eigh(within / np.outer(scales, scales))
+    kept = variances > _SINGULAR * variances[-1]
+    root = axes[:, kept] / np.sqrt(variances[kept]) / scales[:, None]  # root.T W root = I
+    means = estimator.moments_.means[seen][:, varying]
+    white = np.sqrt(priors)[:, None] * ((means - priors @ means) @ root)
+    _, strengths, found = np.linalg.svd(white, full_matrices=False)
+    chosen = list(found[strengths > 1e-4 * strengths[0]][:2])
+    names = [f"Fisher's direction {i}" for i in range(1, len(chosen) + 1)]
+    for axis in np.linalg.eigh(within)[1].T[::-1][: 4 - 2 * len(chosen)]:
+        rest = root.T @ (within @ axis)
+        for other in chosen:
+            rest = rest - (rest @ other) * other
+        if len(chosen) < 2 and np.linalg.norm(rest) > 1e-6 * np.linalg.norm(root.T @ within @ axis):
+            chosen.append(rest / np.linalg.norm(rest))
+            names.append("principal axis within classes")
+    if len(chosen) < 2:
+        return None
+    vectors = np.zeros((2, width))
+    vectors[:, varying] = np.array(chosen) @ root.T
+    vectors *= np.sign(vectors[[0, 1], np.abs(vectors).argmax(axis=1)])[:, None]
+    return vectors, tuple(names)
 
 
 def check_gaussian(estimator: Any) -> None:

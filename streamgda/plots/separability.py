@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.models.separability import measure_of, separability
-from streamgda.plots.figures import axes_of
+from streamgda.plots.figures import BRIGHTNESS, axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +92,7 @@ def _write_values(ax: Axes, image: Any, values: np.ndarray, form: str) -> None:
     """Write numbers into cells, in black or white, whichever differs more from the colour."""
     size = "medium" if len(values) <= 12 else "x-small"
     for i, j in np.argwhere(np.isfinite(values)):
-        brightness = np.dot(image.cmap(image.norm(values[i, j]))[:3], (0.299, 0.587, 0.114))
+        brightness = BRIGHTNESS @ image.cmap(image.norm(values[i, j]))[:3]
         colour = "black" if brightness > 0.5 else "white"
         style: dict[str, Any] = {"ha": "center", "va": "center", "color": colour, "size": size}
         ax.text(j, i, f"{values[i, j]:{form}}", **style)
