@@ -68,10 +68,9 @@ def plot_decision_boundary(
 ) -> Axes:
     r"""Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
 
-    The picture is of the model projected onto the plane: a Gaussian with mean m and covariance
-    :math:`\Sigma` is there the Gaussian with mean :math:`D m` and covariance :math:`D \Sigma D^T`.
-    With `at`, colours and boundaries are those of a slice of the space instead, which the legend
-    says. The two agree where the discriminants depend on the projected rows only.
+    The picture is of the model projected onto the plane: each class is there a Gaussian with mean
+    :math:`D m` and covariance :math:`D \Sigma D^T`. With `at`, colours and boundaries are those of
+    a slice of the space instead, as the legend says.
 
     Parameters
     ----------
@@ -82,11 +81,9 @@ def plot_decision_boundary(
     y : array-like, shape (n_rows,), optional
         Labels, for the colours of the points.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on; those of a new figure by default. If their aspect is equal, it stays so.
+        Axes to draw on, whose aspect stays equal if it is; those of a new figure by default.
     features : (int, int) or (str, str), optional
-        Numbers or names of the features along the horizontal and the vertical axis. By default,
-        the two features if there are two, and else the two directions that separate the classes
-        best.
+        Numbers or names; by default, of more than two, the directions of best separation.
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)``.
     at : array-like, shape (n_features,), or "mean", optional
@@ -94,10 +91,9 @@ def plot_decision_boundary(
     deviations : sequence of float
         Sizes of the ellipses in standard deviations.
     resolution : int
-        Number of points along each axis at which posteriors are evaluated.
+        Points along each axis at which posteriors are evaluated.
     max_points : int or None
-        Of more rows, about as many are shown: a random sample with as large a share of each
-        class, always the same. The legend says so. None shows all.
+        Of more rows, a stratified sample is shown, as the legend says; None shows all.
     **kwargs
         Passed to `matplotlib.axes.Axes.scatter` for the points.
 
@@ -114,10 +110,9 @@ def plot_decision_boundary(
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> from streamgda import LinearDiscriminantAnalysis
-    >>> from streamgda.plots import plot_decision_boundary
+    >>> from streamgda import LinearDiscriminantAnalysis, plots
     >>> lda = LinearDiscriminantAnalysis().fit([[0.0, 0], [0, 1], [3, 0], [4, 1]], [0, 0, 1, 1])
-    >>> len(plot_decision_boundary(lda, ax=Figure().subplots()).patches)  # ellipses
+    >>> len(plots.plot_decision_boundary(lda, ax=Figure().subplots()).patches)  # ellipses
     4
     """
     plane = Directions.of(estimator, features, directions, (0, 1))
@@ -125,32 +120,23 @@ def plot_decision_boundary(
     radii = as_numbers("deviations", deviations, _DEVIATIONS)
     if radii.ndim != 1 or not (np.isfinite(radii) & (radii > 0)).all():
         raise refuse("deviations", deviations, _DEVIATIONS)
-    if max_points is not None:
-        max_points = as_integer("max_points", max_points, "at least 1 point, or None", 1)
     origin = _point(at, estimator)
     classes = ProjectedClasses.of(estimator, plane)
-    points = None
-    if X is not None:
-        points = Points.of_rows(X, y, plane, classes.labels, max_points)
-    ax = axes_of(ax)
-    across, up = _pixels(ax, classes, points, resolution)
-    positions = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    if origin is None:
-        log_posterior = classes.log_posterior(positions)
-    else:
-        log_posterior = _sliced(estimator, plane, origin, positions)[:, classes.seen]
-    log_posterior = log_posterior.reshape(up.size, across.size, -1)
-    _draw_posterior(ax, across, up, log_posterior)
-    draw_boundaries(ax, across, up, log_posterior)
-    ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
+    points = X if X is None else Points.of_rows(X, y, plane, classes.labels, max_points)
+    pixels = _pixels(ax := axes_of(ax), classes, points, resolution)
+    positions = np.stack(np.meshgrid(*pixels), axis=-1).reshape(-1, 2)
+    _draw(ax, *pixels, _log_posterior(estimator, plane, classes, origin, positions))
     _draw_classes(ax, classes, radii)
     if points is not None:
         _draw_points(ax, points, classes.labels.size, kwargs)
-    few = classes.labels.size <= MOST_INSIDE
-    notes = _notes(ax, radii, points, sliced=origin is not None)
-    add_legend(ax, classes.labels.size if few else sys.maxsize, notes)
+    _add_legend(ax, classes.labels.size, _notes(ax, radii, points, sliced=origin is not None))
     ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
     return ax
+
+
+def _add_legend(ax: Axes, n_classes: int, notes: list[Any]) -> None:
+    """Add the legend, without classes if these are named at their means."""
+    add_legend(ax, n_classes if n_classes <= MOST_INSIDE else sys.maxsize, notes)
 
 
 def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray | None:
@@ -194,25 +180,31 @@ def _pixels(
     return across, up
 
 
-def _sliced(
-    estimator: GaussianClassifier, plane: Directions, origin: np.ndarray, positions: np.ndarray
+def _log_posterior(
+    estimator: GaussianClassifier,
+    plane: Directions,
+    classes: ProjectedClasses,
+    origin: np.ndarray | None,
+    positions: np.ndarray,
 ) -> np.ndarray:
-    """Return the estimator's log-posterior in the plane through `origin`."""
+    """Return that of the projected model, or the estimator's in the plane through `origin`."""
+    if origin is None:
+        return classes.log_posterior(positions)
     step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return np.concatenate(
+        every = np.concatenate(
             [
                 estimator.predict_log_proba(plane.lift(positions[i : i + step], origin))
                 for i in range(0, len(positions), step)
             ]
         )
+    return every[:, classes.seen]
 
 
-def _draw_posterior(
-    ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray
-) -> None:
-    """Shade the plane by the posterior."""
+def _draw(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray) -> None:
+    """Shade the plane by the posterior, and draw the boundaries."""
+    log_posterior = log_posterior.reshape(up.size, across.size, -1)
     paper, _ = paper_and_ink(ax)
     pale = mixed(colours_of(log_posterior.shape[-1]), paper, 0.5)
     half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
@@ -228,6 +220,8 @@ def _draw_posterior(
         aspect=ax.get_aspect(),
         interpolation="bilinear",
     )
+    draw_boundaries(ax, across, up, log_posterior)
+    ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
 
 
 def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: np.ndarray) -> None:

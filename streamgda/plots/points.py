@@ -14,6 +14,7 @@ from streamgda.rows import as_source, names_of
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import check_lengths
+from streamgda.runtime.parameters import as_integer
 
 _BLOCK_VALUES = 1 << 24  # read at a time
 
@@ -47,6 +48,8 @@ class Points:
         InvalidDataError
             For rows or labels that cannot be used, or another number of labels than of rows.
         """
+        if most is not None:
+            most = as_integer("max_points", most, "at least 1 point, or None", 1)
         join_names(line.feature_names, names_of(X), "the estimator", InvalidDataError)
         source = as_source(X)
         labels = None if y is None else as_source(y, "y")
