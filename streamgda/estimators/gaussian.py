@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.leave_one_out import LeaveOneOutScores
 from streamgda.estimators.scoring import DiscriminantMixin, Scorer, label_beside
 from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
@@ -24,7 +24,7 @@ from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 from streamgda.storage.saved import state_of
 
 
-class GaussianClassifier(MomentClassifier):
+class GaussianClassifier(LeaveOneOutScores):
     """Base of the Gaussian estimators, which define covariance type and regularisation."""
 
     _model_type = GaussianModel

@@ -214,6 +214,21 @@ class LinearDiscriminantAnalysis(
         how = self._regularisation()
         return linear.estimate_pooled(moments, how, weights, **options)
 
+    def _check_removable(self) -> None:
+        super()._check_removable()
+        settings, model = self._settings, self.model_
+        if settings.solver != "svd":
+            if settings.priors is not None:
+                raise UnsupportedError(
+                    f"leave-one-out has no formula for solver={settings.solver!r} with priors, "
+                    f"which weight the covariances of the classes; use solver='svd'"
+                )
+        elif model.drops_directions:
+            raise UnsupportedError(
+                "leave-one-out has no formula for class means that differ in fewer directions "
+                "than there are classes, less one; use solver='lsqr'"
+            )
+
     # --- fitted attributes --------------------------------------------------------------------
 
     @property

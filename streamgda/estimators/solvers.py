@@ -204,6 +204,14 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
             one, classes=one.classes[:1], count=count, values=given.total[None], shrinkage=zero
         )
 
+    def _check_removable(self) -> None:
+        if self._given is not None:
+            raise UnsupportedError(
+                "leave-one-out has no formula for a covariance_estimator, which needs all rows "
+                "for each fit; use a shrinkage"
+            )
+        super()._check_removable()
+
     # --- fitted attributes --------------------------------------------------------------------
 
     def _needs_solver(self, name: str, *solvers: str) -> None:

@@ -118,7 +118,7 @@ def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, 
 @fast_kernel
 def matrix_scores(
     X, columns, ends, centres, n_coupled, weights, starts, triangles, scale, offsets, guesses,
-    margin, rows, best, distances, centred, block, out,
+    others, margin, rows, best, distances, centred, block, out,
 ):  # fmt: skip
     """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
 
@@ -127,42 +127,43 @@ def matrix_scores(
     ``n_coupled[k]`` rows and columns are the square matrix at ``triangles[starts[k]]``, and the
     others are the diagonal ``weights[k]``. Products are squared and summed in float64.
 
+    A call scores the class ``guesses[r]`` of each row, or with `others` all other classes.
+
     `scale` is negative. The sum of a part of the squares bounds a score from above. Where such a
     bound is more than `margin` below the largest score of the row, it may be written in place of
     the score. This saves most work if the classes of the largest scores are known: `guesses`.
 
-    The arrays between `margin` and `out` are scratch space, but for `best`, which starts as -inf.
+    `best` holds the largest score of each row so far, at first -inf. The arrays between it and
+    `out`, and `rows`, are scratch space.
     """
     most = distances.size
-    for turn in range(2):
-        for k in range(centres.shape[0]):
-            n_rows = _select(guesses, k, turn == 1, rows)
-            g = min(k, n_coupled.size - 1)
-            m, W = n_coupled[g], triangles[starts[g] :]
-            for start in range(0, n_rows, most):
-                n, last = min(most, n_rows - start), 0
-                _square_diagonal(
-                    X, rows, start, n, columns[g], ends[g], centres[k], weights[g], m, distances
+    for k in range(centres.shape[0]):
+        n_rows = _select(guesses, k, others, rows)
+        g = min(k, n_coupled.size - 1)
+        m, W = n_coupled[g], triangles[starts[g] :]
+        for start in range(0, n_rows, most):
+            n, last = min(most, n_rows - start), 0
+            _square_diagonal(
+                X, rows, start, n, columns[g], ends[g], centres[k], weights[g], m, distances
+            )
+            while True:
+                n = _keep_close(
+                    rows, start, n, distances, centred, last, scale, offsets[k], best, margin,
+                    out[k],
+                )  # fmt: skip
+                if n == 0 or last == m:
+                    break
+                first, last = last, min(last + BLOCK, m)
+                _centre_rows(
+                    X, rows, start, n, columns[g], ends[g], centres[k], first, last, centred, block
                 )
-                while True:
-                    n = _keep_close(
-                        rows, start, n, distances, centred, last, scale, offsets[k], best, margin,
-                        out[k],
-                    )  # fmt: skip
-                    if n == 0 or last == m:
-                        break
-                    first, last = last, min(last + BLOCK, m)
-                    _centre_rows(
-                        X, rows, start, n, columns[g], ends[g], centres[k], first, last, centred,
-                        block,
-                    )  # fmt: skip
-                    z = block[:n, : last - first]
-                    lower_product(z, W[first:last, first:last])
-                    product(centred[:n, :first], W[first:last, :first], 1.0, z)
-                    _add_squares(block, n, last - first, distances)
-                for q in range(n):
-                    r = rows[start + q]
-                    best[r] = max(best[r], out[k, r])
+                z = block[:n, : last - first]
+                lower_product(z, W[first:last, first:last])
+                product(centred[:n, :first], W[first:last, :first], 1.0, z)
+                _add_squares(block, n, last - first, distances)
+            for q in range(n):
+                r = rows[start + q]
+                best[r] = max(best[r], out[k, r])
 
 
 @inline_kernel

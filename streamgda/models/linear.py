@@ -60,12 +60,18 @@ class LinearModel(GaussianModel):
         """Discriminant directions, and the between-class variance along each of all."""
         return fisher.directions(self, self.tol)
 
+    @cached_property
+    def drops_directions(self) -> bool:
+        """True if class means differ so little along a direction that it is left out."""
+        if self.solver != "svd" or self.priors.size <= 2:
+            return False
+        most = min((self.priors > 0).sum() - 1, self.rank)
+        return bool(self.directions[0].shape[1] < most)
+
     def _solved(self, gaps: np.ndarray) -> np.ndarray:
-        if self.solver == "svd" and self.priors.size > 2:
-            scalings = self.directions[0]
-            if scalings.shape[1] < min((self.priors > 0).sum() - 1, self.rank):
-                within = scalings[self.features]
-                return np.asarray(gaps @ within @ within.T)
+        if self.drops_directions:
+            within = self.directions[0][self.features]
+            return np.asarray(gaps @ within @ within.T)
         return super()._solved(gaps)
 
     @cached_property

@@ -134,30 +134,86 @@ class PackedRoots:
         """Return scores as `Structure.scores` does."""
         if len(self._roots) < len(centres):
             return self._scores_of_pooled(X, features, centres, scale, offsets)
-        d, prunes = features.size, margin < np.inf and features.size > scoring.BLOCK
-        widest = self._triangles.whole.shape[1]
+        prunes = margin < np.inf and features.size > scoring.BLOCK
 
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-            n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), d)
-            guesses = np.zeros(n_rows, np.int64)
+            guesses = np.zeros(len(rows), np.int64)
             if prunes:
                 guesses = self._guess(rows, features, centres, dtype)
-            scratch = (
-                np.empty(n_rows + 1, np.int64),
-                np.full(n_rows, -np.inf),
-                np.empty(most),
-                np.empty((most, widest), dtype),
-                np.empty((most, min(scoring.BLOCK, widest)), dtype),
-            )
-            out = np.empty((offsets.size, n_rows))
-            scoring.matrix_scores(
-                rows, *self._ordered(features, centres), self.n_coupled, self._weights,
-                self._starts, self._triangles[dtype], scale, offsets, guesses, margin, *scratch,
-                out,
-            )  # fmt: skip
+            out, _, turn = self._turns(rows, dtype, features, centres, scale, offsets, guesses)
+            turn(False, margin)
+            turn(True, margin)
             return out
 
         return in_row_type(scores_of, X, offsets)
+
+    def scores_beside(
+        self,
+        X: np.ndarray,
+        features: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+        margin: float,
+        codes: np.ndarray,
+        own: np.ndarray | Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Return scores as `scores` does, but for those of the classes `codes` of the rows.
+
+        These are `own`, or what that returns for them, and the largest scores of the rows are
+        found with these in place.
+        """
+        each = np.arange(len(X))
+
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            out, best, turn = self._turns(rows, dtype, features, centres, scale, offsets, codes)
+            if callable(own):
+                turn(False, margin)
+                best[...] = own(out[codes, each])
+            else:
+                best[...] = own
+            out[codes, each] = best
+            turn(True, margin)
+            return out
+
+        dtype = row_type(X.dtype).floating
+        out = scores_of(X, dtype)
+        if dtype != _FLOAT64 and not all_finite(out[np.isfinite(offsets)]):
+            out = scores_of(X.astype(_FLOAT64), _FLOAT64)
+        return out
+
+    def _turns(
+        self,
+        X: np.ndarray,
+        dtype: np.dtype,
+        features: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+        guesses: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, Callable[[bool, float], None]]:
+        """Return empty scores, the largest one of each row, and a function that fills them.
+
+        Called with False, it scores the guesses of the rows, and with True all other classes.
+        """
+        n_rows, most = len(X), scoring.rows_at_a_time(len(X), features.size)
+        widest = self._triangles.whole.shape[1]
+        numbers, best = np.empty(n_rows + 1, np.int64), np.full(n_rows, -np.inf)
+        scratch = (
+            np.empty(most),
+            np.empty((most, widest), dtype),
+            np.empty((most, min(scoring.BLOCK, widest)), dtype),
+        )
+        out = np.empty((offsets.size, n_rows))
+
+        def turn(others: bool, margin: float) -> None:
+            scoring.matrix_scores(
+                X, *self._ordered(features, centres), self.n_coupled, self._weights,
+                self._starts, self._triangles[dtype], scale, offsets, guesses, others, margin,
+                numbers, best, *scratch, out,
+            )  # fmt: skip
+
+        return out, best, turn
 
     def _scores_of_pooled(
         self,

@@ -1,0 +1,305 @@
+r"""Posteriors of the rows of a fit, each by the model without that row, from one scoring pass.
+
+Without a row x of weight w, its class of weight n has the mean :math:`m - w (x-m) / (n-w)` and the
+scatter :math:`S - b\,\delta\delta^T`, where :math:`\delta = x - m` and :math:`b = n w / (n-w)`. The
+covariance of the class, or the pooled one, was :math:`C`, and becomes
+
+.. math:: C' = \alpha C + \beta I - \gamma\,\delta\delta^T
+
+where :math:`\alpha` is the ratio of the divisors with and without the row, :math:`\gamma` is b
+times what scatters are multiplied by, and :math:`\beta` is what the multiple of I grows by: it is
+zero without regularisation. With :math:`D = \alpha C + \beta I`, the formula of Sherman and
+Morrison and the lemma of the determinant give
+
+.. math:: u^T C'^{-1} u = u^T D^{-1} u
+          + \frac{\gamma (u^T D^{-1} \delta)^2}{1 - \gamma\,\delta^T D^{-1} \delta}, \quad
+          |C'| = |D| (1 - \gamma\,\delta^T D^{-1} \delta)
+
+For matrices, D is diagonal in the coordinates :math:`V^T W (x - m)`, where W is the root of
+:math:`C^{-1}` and V holds the eigenvectors of :math:`W W^T`: its eigenvalues are :math:`\alpha +
+\beta \pi_j`, with the eigenvalues :math:`\pi` of that matrix. Variances are changed one by one.
+
+Sources: B. D. Ripley, Pattern Recognition and Neural Networks, 1996, section 3.2, and ``lda`` and
+``qda`` with ``CV=TRUE`` in the package MASS of R; J. Sherman and W. J. Morrison, Annals of
+Mathematical Statistics 21, 1950.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError
+from streamgda.kernels import leave_one_out as kernels
+from streamgda.kernels import scoring
+from streamgda.kernels.narrow_distances import MAX_FEATURES
+from streamgda.models.pooled_removals import PooledRemovals
+from streamgda.models.row_removals import Removal
+from streamgda.models.scores import Finish, by_chunks, check_width, checked_names, posterior
+from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.rows.validity import as_matrix
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(PooledRemovals):
+    """A model, each of whose rows is scored without it; see `RowRemovals`."""
+
+    # --- scores of arrays -----------------------------------------------------------------------
+
+    def posterior(
+        self,
+        X: Any,
+        first_row: int = 0,
+        *,
+        codes: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return the probability of each class by the model without the row.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows of the fit.
+        first_row : int
+            Number of the first row in a larger array.
+        codes : ndarray of int
+            Classes of the rows of that larger array.
+        weights : ndarray of float64, optional
+            Their weights.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Probabilities.
+
+        Raises
+        ------
+        SingularCovarianceError
+            If a covariance is singular without a row.
+        """
+        out = np.empty((len(X), self.model.classes.size))
+        return self._score(X, first_row, codes, weights, posterior, out)
+
+    def right(
+        self,
+        X: Any,
+        first_row: int = 0,
+        *,
+        codes: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return one for rows that the model without them classifies correctly, zero for others.
+
+        Parameters
+        ----------
+        X, first_row, codes, weights : see `posterior`
+            Rows of the fit, their classes and weights.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,)
+            Ones and zeros.
+
+        Raises
+        ------
+        SingularCovarianceError
+            If a covariance is singular without a row.
+        """
+
+        def compare(scores: np.ndarray, out: np.ndarray) -> None:
+            found = np.empty(out.size, np.int64)
+            scoring.largest(scores[:-1], found)
+            out[...] = found == scores[-1]
+
+        return self._score(X, first_row, codes, weights, compare, np.empty(len(X)), beside=True)
+
+    def emptied(self, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return True for rows without which their class has none.
+
+        Parameters
+        ----------
+        codes : ndarray of int
+            Classes of the rows.
+        weights : ndarray of float64, optional
+            Their weights.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_rows,)
+            True for rows that are the only ones of their class.
+        """
+        return self._removal(codes, weights).empties
+
+    def _score(
+        self,
+        X: Any,
+        first_row: int,
+        codes: np.ndarray,
+        weights: np.ndarray | None,
+        finish: Finish,
+        out: np.ndarray,
+        beside: bool = False,
+    ) -> np.ndarray:
+        """Score rows chunk by chunk, on all threads, into `out`; `beside` adds the classes."""
+        model = self.model
+        X = as_matrix(checked_names(X, model.feature_names), first_row)
+        check_width(X, model.n_features)
+
+        def scores_of(rows: np.ndarray, first: int) -> np.ndarray:
+            part = slice(first, first + len(rows))
+            removal = self._removal(codes[part], None if weights is None else weights[part])
+            scores = self._scores(model._read(rows, first), removal, first)
+            return np.vstack([scores, removal.codes]) if beside else scores
+
+        return by_chunks(scores_of, finish, X, model.classes.size, out, first_row, model._by_blas)
+
+    # --- scores of a chunk of rows ------------------------------------------------------------
+
+    def _scores(self, X: np.ndarray, removal: Removal, first: int) -> np.ndarray:
+        """Return joint log-likelihoods, up to a term that all classes of a row share."""
+        if self.fixed_priors and removal.empties.any():
+            at = int(removal.empties.argmax())
+            raise InvalidDataError(
+                f"row {first + at} is the only one of class "
+                f"{self.model.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
+                f"without it. Leave out the class, or `priors`"
+            )
+        growth = self._growth(X, removal)
+        if not self.model.structure.per_class:
+            return self._pooled(X, removal, growth, first)
+        if self.model.structure.kind == "spherical":
+            return self._spherical(X, removal, growth, first)
+        if self.model.structure.matrix and self._plain:
+            return self._of_matrices(X, removal, growth, first)
+        return self._ridged(X, removal, growth, first)
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        """Scores of the classes at their means."""
+        return np.asarray(self.model._constants + self.model.log_priors)
+
+    @property
+    def _wide(self) -> bool:
+        return self.model.structure.matrix and self.model.features.size > MAX_FEATURES
+
+    def _own_offsets(self, removal: Removal) -> np.ndarray:
+        """Return the scores of the own classes at their means, with priors without the row."""
+        offsets = self._offsets[removal.codes]
+        if not self.fixed_priors:
+            offsets += np.log(removal.left / removal.count)
+        offsets[removal.empties] = -np.inf
+        return offsets
+
+    def _downdated(
+        self,
+        removal: Removal,
+        distances: np.ndarray,
+        logs: np.ndarray,
+        gamma: np.ndarray,
+        first: int,
+    ) -> np.ndarray:
+        """Return the scores of rows for their own classes, whose covariances lose the row."""
+        rest = self._rest(removal, distances, gamma, first)
+        scores = logs + np.log(rest) + removal.stretch * distances / rest
+        return np.asarray(self._own_offsets(removal) - 0.5 * scores)
+
+    def _of_matrices(
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+    ) -> np.ndarray:
+        """Return scores by matrices without regularisation."""
+
+        def own_of(scores: np.ndarray) -> np.ndarray:
+            alpha, _, gamma = self._changes(removal, growth)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                distances = 2 * (self._offsets[removal.codes] - scores) / alpha
+                logs = self.model.features.size * np.log(alpha)
+                return self._downdated(removal, distances, logs, gamma, first)
+
+        if self._wide:
+            return self._beside(X, removal.codes, own_of)
+        scores, own = self.model._relative_scores(X), np.empty(len(X))
+        kernels.pick(scores, removal.codes, own)
+        kernels.place(own_of(own), removal.codes, scores)
+        return scores
+
+    def _ridged(
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+    ) -> np.ndarray:
+        """Return scores by regularised matrices or by variances."""
+        model, codes = self.model, removal.codes
+        alpha, beta, gamma = self._changes(removal, growth, self._squares_to_own(X, codes))
+        distances, logs = np.empty((2, len(X)))
+        own: Any = X, model._read_features, codes, model._class_means
+        if self._wide:
+            for k in np.unique(codes):
+                rows = np.flatnonzero(codes == k)
+                found = self._varied(X[rows], k, alpha[rows], beta[rows])
+                distances[rows], logs[rows] = found
+        elif model.structure.matrix:
+            more = *self._packed_axes, alpha, beta, np.empty(model.features.size)
+            kernels.own_matrix_squares(*own, *more, distances, logs)
+        else:
+            more = self._precisions, alpha, beta, gamma
+            kernels.own_diagonal_squares(*own, *more, distances, logs)
+            gamma = np.zeros(len(X))
+        replaced = self._downdated(removal, distances, logs, gamma, first)
+        if self._changes_all(growth):
+            scores = np.empty((model.classes.size, len(X)))
+            for k in range(model.classes.size):
+                distances, logs = self._varied(X, k, np.ones(len(X)), growth)
+                scores[k] = self._offsets[k] - 0.5 * (logs + distances)
+        elif self._wide:
+            return self._beside(X, codes, replaced)
+        else:
+            scores = model._relative_scores(X)
+        kernels.place(replaced, codes, scores)
+        return scores
+
+    def _varied(
+        self, X: np.ndarray, k: int, alpha: np.ndarray, beta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return squared distances to class k, and log-determinants less that of the model."""
+        model, d = self.model, self.model.features.size
+        centre, features = model._class_means[k], model._read_features
+        if model.structure.matrix:
+            axes, ridges = self.axes[k]
+            columns = linear_scores(X, features, centre, Rounded(axes), np.zeros(d))
+            centre, precisions = np.zeros(d), np.ones(d)
+        else:
+            columns = np.ascontiguousarray(X[:, features].T, np.float64)
+            precisions = ridges = self._precisions[k]
+        distances, logs = np.empty((2, len(X)))
+        terms = columns, centre, precisions, ridges, alpha, beta
+        kernels.varied_squares(*terms, distances, logs)
+        return distances, logs
+
+    def _beside(self, X: np.ndarray, codes: np.ndarray, own: Any) -> np.ndarray:
+        """Return scores with those of the own classes, of which the others may fall short."""
+        model = self.model
+        scored = X, model._read_features, model._centres, -0.5, self._offsets, scoring.FAR
+        scores: np.ndarray = model._packed_roots.scores_beside(*scored, codes, own)
+        return scores
+
+    def _spherical(
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+    ) -> np.ndarray:
+        """Return scores by one variance of each class."""
+        model, codes, own = self.model, removal.codes, np.empty(len(X))
+        d, before = model.features.size, 1 / model.roots[:, :1]
+        squares = model._to_means(X) * before
+        kernels.pick(squares, codes, own)
+        after = self._sphere(removal, own, growth, first)
+        if self._changes_all(growth):
+            variances = before + growth
+            scores = d * np.log(variances / before) + squares / variances
+        else:
+            scores = squares / before
+        scores *= -0.5
+        scores += self._offsets[:, None]
+        logs = d * np.log(after / before[codes, 0])
+        distances = removal.stretch * own / after
+        kernels.place(self._own_offsets(removal) - 0.5 * (logs + distances), codes, scores)
+        return scores

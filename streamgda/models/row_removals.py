@@ -1,0 +1,346 @@
+"""Covariances without single rows: by which factors, ridges and products they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.errors import SingularCovarianceError, UnsupportedError
+from streamgda.kernels.leave_one_out import LEAST, centre_rows, largest_without
+from streamgda.models.covariance import Regularisation
+from streamgda.models.gaussian import GaussianModel
+from streamgda.moments import ClassMoments
+from streamgda.moments.class_state import held_sums
+from streamgda.moments.variances import total_variance
+from streamgda.rows.dtypes import row_type
+from streamgda.runtime import threads
+
+_ROUNDING = 1e-13  # share of a squared distance that rounding may change too
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal of each of some rows: one entry a row.
+
+    Attributes
+    ----------
+    codes : ndarray of int64
+        Classes of the rows.
+    count, left : ndarray
+        Weights of these classes with and without the row; one if nothing is left.
+    weights : ndarray
+    empties : ndarray of bool
+        True where nothing is left.
+    """
+
+    codes: np.ndarray
+    count: np.ndarray
+    left: np.ndarray
+    weights: np.ndarray
+    empties: np.ndarray
+
+    @property
+    def factor(self) -> np.ndarray:
+        """Factor b of the products that the scatter loses; zero where nothing is left."""
+        return np.where(self.empties, 0.0, self.count * self.weights / self.left)
+
+    @property
+    def stretch(self) -> np.ndarray:
+        """Squared distance to the own mean without the row, as a multiple of that with it."""
+        return np.where(self.empties, 1.0, self.count / self.left) ** 2
+
+    def of(self, rows: np.ndarray) -> Removal:
+        """Return the removal of some of the rows."""
+        return Removal(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class RowRemovals:
+    """A model and the moments that it was estimated from, of which single rows are removed.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    how : Regularisation
+        Regularisation of its covariances, with no rule for the shrinkage and no pooling.
+    count : ndarray of float64, shape (n_classes,)
+    traces : ndarray, shape (groups,)
+        Traces of the scatters.
+    mean, squares : ndarray, shape (d,)
+        Mean of all rows, and sums of the squares about it, of the features in the density.
+    fixed_priors : bool
+        The priors do not follow from the counts.
+    """
+
+    model: GaussianModel
+    how: Regularisation
+    count: np.ndarray
+    traces: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+    fixed_priors: bool
+
+    @classmethod
+    def of(
+        cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, fixed_priors: bool
+    ) -> Self:
+        """Return the model with what is needed of its moments.
+
+        Parameters
+        ----------
+        model : GaussianModel
+            Model that was estimated from the moments.
+        moments : ClassMoments
+            Moments of the rows.
+        how : Regularisation
+            Regularisation of the model.
+        fixed_priors : bool
+            The priors do not follow from the counts.
+
+        Returns
+        -------
+        LeaveOneOut
+            The model, ready to score rows.
+
+        Raises
+        ------
+        UnsupportedError
+            For a regularisation that a row changes in more than one direction.
+        """
+        structure, features = model.structure, model.features
+        _check(model, how)
+        sums = held_sums(moments).without_products()
+        scatter = sums.scatter[:, features]
+        if structure.per_class < sums.structure.per_class:
+            scatter = scatter.sum(axis=0, keepdims=True)
+        count = sums.count.astype(np.float64)
+        mean = (count / count.sum()) @ sums.mean[:, features]
+        squares = total_variance(sums)[features] * count.sum()
+        ridge = how.shrinkage or how.reg_param or how.var_smoothing
+        own_ridge = how.shrinkage and structure.per_class
+        if not ridge or own_ridge or structure.kind == "spherical":
+            _refuse_single_values(sums.mean[:, features], scatter.sum(axis=0), count, features)
+        return cls(model, how, count, scatter.sum(axis=1), mean, squares, fixed_priors)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without what is derived from them, which keeps pickles small."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    # --- derived attributes -------------------------------------------------------------------
+
+    @cached_property
+    def _divisors(self) -> np.ndarray:
+        return self.model.structure.group_weights(self.count, self.how.ddof)
+
+    @cached_property
+    def _variances(self) -> np.ndarray:
+        """Mean variances of the groups, before they are regularised."""
+        average = self.model.structure.n_averaged(self.model.features.size, self.model.n_features)
+        weights = np.where(self._divisors > 0, self._divisors, np.inf)
+        return np.asarray(self.traces / weights / average)
+
+    @cached_property
+    def _smoothing(self) -> float:
+        """Value that `var_smoothing` adds to the variances of the model."""
+        return float(self.how.var_smoothing * self.squares.max() / self.count.sum())
+
+    @cached_property
+    def _ridges(self) -> np.ndarray:
+        """Multiples of I in the covariances of the groups."""
+        return self._ridge_of(self._variances) + self._smoothing
+
+    def _ridge_of(self, variances: np.ndarray) -> np.ndarray:
+        how = self.how
+        return (1 - how.reg_param) * float(how.shrinkage or 0) * variances + how.reg_param
+
+    @property
+    def _plain(self) -> bool:
+        how = self.how
+        return not (how.shrinkage or how.reg_param or how.var_smoothing)
+
+    @cached_property
+    def axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Coordinates in which a covariance matrix plus a multiple of I is diagonal, and ridges."""
+
+        def axes_of(root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            ridges, vectors = linalg.eigh(root @ root.T)
+            return vectors.T @ root, ridges
+
+        return threads.run_serial_blas(axes_of, ((root,) for root in self.model.roots))
+
+    @cached_property
+    def _packed_axes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The `axes` of all groups in two arrays."""
+        return np.array([axes for axes, _ in self.axes]), np.array([r for _, r in self.axes])
+
+    @cached_property
+    def _precisions(self) -> np.ndarray:
+        """Roots that kernels may read: a read-only array would be compiled for again."""
+        return np.require(self.model.roots, requirements=("C", "W"))
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """Features by falling variance over all rows."""
+        return np.argsort(-self.squares)
+
+    # --- removals --------------------------------------------------------------------------------
+
+    def _removal(self, codes: np.ndarray, weights: np.ndarray | None) -> Removal:
+        codes = codes.astype(np.int64)
+        count = self.count[codes]
+        weights = np.ones(codes.size) if weights is None else weights
+        left = count - weights
+        empties = left <= LEAST * count
+        return Removal(codes, count, np.where(empties, 1.0, left), weights, empties)
+
+    def _growth(self, X: np.ndarray, removal: Removal) -> np.ndarray:
+        """Return what smoothing adds to the variances without the rows, less what it adds now.
+
+        It is zero where it changes distances by less than rounding does.
+        """
+        growth = np.zeros(len(X))
+        if self.how.var_smoothing:
+            model, total, w = self.model, self.count.sum(), removal.weights
+            given = self.mean, self.squares, self._order, total * w / (total - w), total - w
+            largest_without(X, model._read_features, *given, growth)
+            growth *= self.how.var_smoothing
+            growth -= self._smoothing
+        return growth
+
+    def _changes_all(self, growth: np.ndarray) -> bool:
+        """Return whether smoothing changes distances to other classes by more than rounding."""
+        most = float(np.abs(growth).max(initial=0.0))
+        return most > 0 and most * self._largest_precision > _ROUNDING
+
+    @cached_property
+    def _largest_precision(self) -> float:
+        model = self.model
+        if model.structure.matrix:
+            return float(max(ridges.max() for _, ridges in self.axes))
+        return float(model.roots.max())
+
+    def _squares_to_own(self, X: np.ndarray, codes: np.ndarray) -> Any:
+        """Return the squared lengths of rows less their class means, if there is shrinkage."""
+        if not self.how.shrinkage:
+            return 0.0
+        centred = self._centred(X, codes)
+        return np.einsum("rj,rj->r", centred, centred)
+
+    def _centred(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return rows less the means of their classes, in the type in which they are multiplied."""
+        model = self.model
+        out = np.empty((len(X), model.features.size), row_type(X.dtype).floating)
+        centre_rows(X, model._read_features, codes, model._class_means, out)
+        return out
+
+    def _changes(
+        self, removal: Removal, growth: np.ndarray, squares: Any = 0.0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return alpha, beta and gamma of the covariances without the rows.
+
+        `growth` is what smoothing adds to variances, and `squares` are the squared lengths of the
+        rows less the means of their classes, which count if there is shrinkage.
+        """
+        how, structure = self.how, self.model.structure
+        groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
+        before = self._divisors[groups]
+        # A class without rows also stops counting for `ddof`.
+        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
+        after = before - lost
+        usable = (after > LEAST * before) & (before > 0)
+        after = np.where(usable, after, np.inf)
+        alpha = np.where(usable, before, 0.0) / after
+        share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
+        average = structure.n_averaged(self.model.features.size, self.model.n_features)
+        traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
+        ridges = self._ridge_of(traces / after / average) + self._smoothing + growth
+        return alpha, ridges - alpha * self._ridges[groups], share * removal.factor / after
+
+    def _rest(
+        self,
+        removal: Removal,
+        distances: np.ndarray,
+        gamma: np.ndarray,
+        first: int,
+        rows: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return the ratio of the determinants without and with the rows; refuse zero."""
+        rest = 1 - gamma * distances
+        singular = ~(rest > max(self.how.tol**2, LEAST)) & ~removal.empties
+        if singular.any():
+            at = int(singular.argmax())
+            label = self.model.classes[removal.codes[at]]
+            row = first + (at if rows is None else int(rows[at]))
+            pooled = "" if self.model.structure.per_class else ", pooled with the others,"
+            raise SingularCovarianceError(
+                f"without row {row}, the covariance of its class {label!s}{pooled} is singular. "
+                f"{self.how.advice or 'Regularise (reg_param or shrinkage above 0)'}, leave out "
+                f"features that depend on others, or give more rows of each class",
+                [label],
+            )
+        return np.where(removal.empties, 1.0, rest)
+
+    def _sphere(
+        self, removal: Removal, squares: np.ndarray, growth: np.ndarray, first: int
+    ) -> np.ndarray:
+        """Return the variances of the own groups without the rows."""
+        how, structure = self.how, self.model.structure
+        groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
+        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
+        after = self._divisors[groups] - lost
+        d = self.model.features.size
+        traces = self.traces[groups] - removal.factor * squares
+        usable = (traces > LEAST * self.traces[groups]) & (after > 0)
+        within = np.where(usable, traces, 0.0) / np.where(usable, after, 1.0) / d
+        variances = (1 - how.reg_param) * within + how.reg_param + self._smoothing + growth
+        self._rest(removal, np.where(variances > 0, 0.0, 1.0), np.ones(len(variances)), first)
+        return np.where(removal.empties & (variances <= 0), 1.0, variances)
+
+
+def _check(model: GaussianModel, how: Regularisation) -> None:
+    """Raise `UnsupportedError` for covariances that a row changes in more than one direction."""
+    structure = model.structure
+    regularised = how.shrinkage or how.reg_param or how.var_smoothing
+    problem = ""
+    if how.shrinkage_rule:
+        problem = f"shrinkage={how.shrinkage!r} is computed from all rows; give the amount found"
+    elif how.pooling and structure.per_class:
+        problem = f"pooling={how.pooling:g} mixes the covariances; leave it out"
+    elif how.standardize and (regularised or structure.kind == "spherical"):
+        problem = "standardize=True scales by all rows; standardise the rows first"
+    elif model.rank < model.features.size:
+        problem = (
+            f"the pooled covariance has rank {model.rank} of {model.features.size}, and which "
+            f"directions are dropped depends on all rows; leave out features that depend on others"
+        )
+    if problem:
+        raise UnsupportedError(
+            f"leave-one-out has no formula for this model: {problem}, or use GaussianDiscriminantCV"
+        )
+
+
+def _refuse_single_values(
+    means: np.ndarray, scatter: np.ndarray, count: np.ndarray, features: np.ndarray
+) -> None:
+    """Raise an error for a feature that has one value in all rows but one.
+
+    Without that row it is constant, and left out of the density, which changes traces.
+    """
+    seen = count > 0
+    means, count = means[seen], count[seen]
+    usual = [np.median(means, axis=0)] if len(means) != 2 else list(means)
+    for value in usual:
+        differs = means != value
+        k = differs.argmax(axis=0)
+        steps = np.square(means[k, np.arange(value.size)] - value)
+        expected = steps * count[k] * (count[k] - 1)
+        single = (differs.sum(axis=0) == 1) & np.isclose(scatter, expected, rtol=1e-6, atol=0)
+        if single.any():
+            raise UnsupportedError(
+                f"feature {features[single][0]} has one value in all rows but one, and is left out "
+                f"of the density without that row; leave it out"
+            )
