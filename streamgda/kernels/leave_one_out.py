@@ -7,7 +7,7 @@ j for row r is :math:`v_j / p_j`, where ``v_j = alpha[r] + beta[r] * ridges[j] -
 
 import numpy as np
 
-from streamgda.kernels import fast_kernel, kernel
+from streamgda.kernels import fast_kernel, inline_kernel, kernel
 
 _BLOCK = 256  # rows that stay in the first cache
 _FACTORS = 24  # of a product whose logarithm is taken: all are between LEAST and its inverse
@@ -92,53 +92,69 @@ def pooled_squares(
                 squares[r] = squares[r] if least[r] > LEAST else np.nan
 
 
+@inline_kernel
+def _own_sums(squares, ridges, a, b, g):
+    """Return the sums of `varied_squares` for one row, from its ``s_j``, and the last product.
+
+    The logarithm of this is not in the second sum.
+    """
+    total, log, factor, singular = 0.0, 0.0, 1.0, 0.0
+    for start in range(0, squares.size, _FACTORS):
+        if start > 0:
+            log += np.log(factor)
+            factor = 1.0
+        for j in range(start, min(start + _FACTORS, squares.size)):
+            v = a + b * ridges[j] - g * squares[j]
+            singular += 1.0 if v <= LEAST else 0.0
+            total += squares[j] / v
+            factor *= v
+    return total if singular == 0.0 else np.nan, log, factor
+
+
 @fast_kernel
 def own_diagonal_squares(
-    X, features, codes, centres, precisions, alpha, beta, gamma, distances, logs
+    X, features, codes, centres, precisions, alpha, beta, gamma, squares, distances, logs, factors
 ):
-    """Compute `varied_squares` of each row for its own class, whose ridges are its precisions."""
-    d = features.size
+    """Compute `varied_squares` of each row for its own class, whose ridges are its precisions.
+
+    Here gamma counts. The logarithms of `factors` are to be added to `logs`; to compute them
+    together is faster. `squares` is scratch space of the shape (d,).
+    """
+    every = features.size == X.shape[1]
     for r in range(X.shape[0]):
-        c, total, log, singular = codes[r], 0.0, 0.0, 0
-        a, b, g = alpha[r], beta[r], gamma[r]
-        for start in range(0, d, _FACTORS):
-            factor = 1.0
-            for j in range(start, min(start + _FACTORS, d)):
-                t = X[r, features[j]] - centres[c, j]
-                s = precisions[c, j] * (t * t)
-                v = a + b * precisions[c, j] - g * s
-                singular += v <= LEAST
-                total += s / v
-                factor *= v
-            log += np.log(factor)
-        distances[r], logs[r] = total if singular == 0 else np.nan, log
+        centre, precision = centres[codes[r]], precisions[codes[r]]
+        if every:
+            for j in range(features.size):
+                t = X[r, j] - centre[j]
+                squares[j] = precision[j] * (t * t)
+        else:
+            for j in range(features.size):
+                t = X[r, features[j]] - centre[j]
+                squares[j] = precision[j] * (t * t)
+        sums = _own_sums(squares, precision, alpha[r], beta[r], gamma[r])
+        distances[r], logs[r], factors[r] = sums
 
 
 @fast_kernel
 def own_matrix_squares(
-    X, features, codes, centres, axes, ridges, alpha, beta, centred, distances, logs
+    X, features, codes, centres, axes, ridges, alpha, beta, squares, distances, logs, factors
 ):
-    """Compute `varied_squares` of each row for its own class, in coordinates ``axes[codes[r]]``.
+    """Compute `varied_squares` of each row for its own class, in the coordinates of that class.
 
-    `centred` is scratch space of the shape (d,).
+    ``axes[k]`` has a column for each of these. See `own_diagonal_squares` for the rest.
     """
-    d = features.size
     for r in range(X.shape[0]):
-        c, total, log, singular = codes[r], 0.0, 0.0, 0
-        for j in range(d):
-            centred[j] = X[r, features[j]] - centres[c, j]
-        for start in range(0, d, _FACTORS):
-            factor = 1.0
-            for i in range(start, min(start + _FACTORS, d)):
-                z, axis = 0.0, axes[c, i]
-                for j in range(d):
-                    z += axis[j] * centred[j]
-                v = alpha[r] + beta[r] * ridges[c, i]
-                singular += v <= LEAST
-                total += z * z / v
-                factor *= v
-            log += np.log(factor)
-        distances[r], logs[r] = total if singular == 0 else np.nan, log
+        centre, axis = centres[codes[r]], axes[codes[r]]
+        for i in range(features.size):
+            squares[i] = 0.0
+        for j in range(features.size):
+            t, along = X[r, features[j]] - centre[j], axis[j]
+            for i in range(features.size):
+                squares[i] += t * along[i]
+        for i in range(features.size):
+            squares[i] *= squares[i]
+        sums = _own_sums(squares, ridges[codes[r]], alpha[r], beta[r], 0.0)
+        distances[r], logs[r], factors[r] = sums
 
 
 @kernel

@@ -39,8 +39,11 @@ from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models.pooled_removals import PooledRemovals
 from streamgda.models.row_removals import Removal
 from streamgda.models.scores import Finish, by_chunks, check_width, checked_names, posterior
-from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.moments.structures.packing import NO_LABELS, Rounded, linear_scores
 from streamgda.rows.validity import as_matrix
+
+# Largest changes of a distance, as shares of it, that rounding exceeds, and whose squares it does.
+ROUNDING, _FIRST_ORDER = 1e-13, 1e-8
 
 
 @dataclass(frozen=True)
@@ -231,22 +234,24 @@ class LeaveOneOut(PooledRemovals):
         """Return scores by regularised matrices or by variances."""
         model, codes = self.model, removal.codes
         alpha, beta, gamma = self._changes(removal, growth, self._squares_to_own(X, codes))
-        distances, logs = np.empty((2, len(X)))
+        distances, logs, factors = np.empty((3, len(X)))
         own: Any = X, model._read_features, codes, model._class_means
+        sums = np.empty(model.features.size), distances, logs, factors
         if self._wide:
             for k in np.unique(codes):
                 rows = np.flatnonzero(codes == k)
                 found = self._varied(X[rows], k, alpha[rows], beta[rows])
                 distances[rows], logs[rows] = found
         elif model.structure.matrix:
-            more = *self._packed_axes, alpha, beta, np.empty(model.features.size)
-            kernels.own_matrix_squares(*own, *more, distances, logs)
+            kernels.own_matrix_squares(*own, *self._packed_axes, alpha, beta, *sums)
+            logs += np.log(factors)
         else:
-            more = self._precisions, alpha, beta, gamma
-            kernels.own_diagonal_squares(*own, *more, distances, logs)
+            kernels.own_diagonal_squares(*own, self._precisions, alpha, beta, gamma, *sums)
+            logs += np.log(np.abs(factors))
             gamma = np.zeros(len(X))
         replaced = self._downdated(removal, distances, logs, gamma, first)
-        if self._changes_all(growth):
+        change = self._relative_change(growth)
+        if change > _FIRST_ORDER or (change > ROUNDING and model.structure.matrix):
             scores = np.empty((model.classes.size, len(X)))
             for k in range(model.classes.size):
                 distances, logs = self._varied(X, k, np.ones(len(X)), growth)
@@ -255,8 +260,18 @@ class LeaveOneOut(PooledRemovals):
             return self._beside(X, codes, replaced)
         else:
             scores = model._relative_scores(X)
+            if change > ROUNDING:
+                scores += self._first_order(X) * growth
         kernels.place(replaced, codes, scores)
         return scores
+
+    def _first_order(self, X: np.ndarray) -> np.ndarray:
+        """Return the derivatives of scores by variances with respect to what is added to these."""
+        model, roots = self.model, self._precisions
+        out = np.empty((model.classes.size, len(X)))
+        terms = model._class_means, np.square(roots), 0.5, -0.5 * roots.sum(axis=1)
+        scoring.diagonal_scores(X, model._read_features, *terms, out, NO_LABELS)
+        return out
 
     def _varied(
         self, X: np.ndarray, k: int, alpha: np.ndarray, beta: np.ndarray
@@ -292,7 +307,7 @@ class LeaveOneOut(PooledRemovals):
         squares = model._to_means(X) * before
         kernels.pick(squares, codes, own)
         after = self._sphere(removal, own, growth, first)
-        if self._changes_all(growth):
+        if growth.any():
             variances = before + growth
             scores = d * np.log(variances / before) + squares / variances
         else:

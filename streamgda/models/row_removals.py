@@ -19,8 +19,6 @@ from streamgda.moments.variances import total_variance
 from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
 
-_ROUNDING = 1e-13  # share of a squared distance that rounding may change too
-
 
 @dataclass(frozen=True)
 class Removal:
@@ -35,6 +33,8 @@ class Removal:
     weights : ndarray
     empties : ndarray of bool
         True where nothing is left.
+    unit : bool
+        True if all weights are one.
     """
 
     codes: np.ndarray
@@ -42,6 +42,7 @@ class Removal:
     left: np.ndarray
     weights: np.ndarray
     empties: np.ndarray
+    unit: bool = False
 
     @property
     def factor(self) -> np.ndarray:
@@ -52,10 +53,6 @@ class Removal:
     def stretch(self) -> np.ndarray:
         """Squared distance to the own mean without the row, as a multiple of that with it."""
         return np.where(self.empties, 1.0, self.count / self.left) ** 2
-
-    def of(self, rows: np.ndarray) -> Removal:
-        """Return the removal of some of the rows."""
-        return Removal(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -174,8 +171,8 @@ class RowRemovals:
 
     @cached_property
     def _packed_axes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The `axes` of all groups in two arrays."""
-        return np.array([axes for axes, _ in self.axes]), np.array([r for _, r in self.axes])
+        """The `axes` of all groups, those of a group as columns, and their ridges."""
+        return np.array([axes.T for axes, _ in self.axes]), np.array([r for _, r in self.axes])
 
     @cached_property
     def _precisions(self) -> np.ndarray:
@@ -191,17 +188,14 @@ class RowRemovals:
 
     def _removal(self, codes: np.ndarray, weights: np.ndarray | None) -> Removal:
         codes = codes.astype(np.int64)
-        count = self.count[codes]
+        count, unit = self.count[codes], weights is None
         weights = np.ones(codes.size) if weights is None else weights
         left = count - weights
         empties = left <= LEAST * count
-        return Removal(codes, count, np.where(empties, 1.0, left), weights, empties)
+        return Removal(codes, count, np.where(empties, 1.0, left), weights, empties, unit)
 
     def _growth(self, X: np.ndarray, removal: Removal) -> np.ndarray:
-        """Return what smoothing adds to the variances without the rows, less what it adds now.
-
-        It is zero where it changes distances by less than rounding does.
-        """
+        """Return what smoothing adds to the variances without the rows, less what it adds now."""
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
             model, total, w = self.model, self.count.sum(), removal.weights
@@ -211,10 +205,10 @@ class RowRemovals:
             growth -= self._smoothing
         return growth
 
-    def _changes_all(self, growth: np.ndarray) -> bool:
-        """Return whether smoothing changes distances to other classes by more than rounding."""
+    def _relative_change(self, growth: np.ndarray) -> float:
+        """Return by which share, at most, smoothing changes distances to other classes."""
         most = float(np.abs(growth).max(initial=0.0))
-        return most > 0 and most * self._largest_precision > _ROUNDING
+        return most * self._largest_precision if most else 0.0
 
     @cached_property
     def _largest_precision(self) -> float:
@@ -222,6 +216,13 @@ class RowRemovals:
         if model.structure.matrix:
             return float(max(ridges.max() for _, ridges in self.axes))
         return float(model.roots.max())
+
+    @cached_property
+    def _unit_changes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The `_changes` by one row of weight one of each class."""
+        classes = np.arange(self.count.size)
+        single = self._removal(classes, np.where(self.count > 0, 1.0, 0.0))
+        return self._changes(single, np.zeros(classes.size))
 
     def _squares_to_own(self, X: np.ndarray, codes: np.ndarray) -> Any:
         """Return the squared lengths of rows less their class means, if there is shrinkage."""
@@ -245,8 +246,11 @@ class RowRemovals:
         `growth` is what smoothing adds to variances, and `squares` are the squared lengths of the
         rows less the means of their classes, which count if there is shrinkage.
         """
-        how, structure = self.how, self.model.structure
-        groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
+        how, structure, codes = self.how, self.model.structure, removal.codes
+        if removal.unit and not how.shrinkage:
+            alpha, beta, gamma = self._unit_changes
+            return alpha[codes], beta[codes] + growth, gamma[codes]
+        groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
         before = self._divisors[groups]
         # A class without rows also stops counting for `ddof`.
         lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
