@@ -334,6 +334,28 @@ def gaussian_classifier(
     return m.classes[joint.argmax(axis=1)], joint
 
 
+def leave_one_out(
+    X: np.ndarray,
+    y: np.ndarray,
+    left_out: np.ndarray,
+    covariance_type: str = "full",
+    *,
+    weights: np.ndarray | None = None,
+    **parameters: object,
+) -> np.ndarray:
+    """Posteriors of rows of the fit, each from a fit to all others; zero for absent classes."""
+    classes = np.unique(y)
+    out = np.zeros((len(left_out), len(classes)))
+    for i, row in enumerate(left_out):
+        kept = np.arange(len(y)) != row
+        w = None if weights is None else weights[kept]
+        labels = np.unique(y[kept])
+        fitted = X[kept], y[kept], X[row : row + 1], covariance_type
+        joint = gaussian_classifier(*fitted, weights=w, **parameters)[1]
+        out[i, np.isin(classes, labels)] = posterior(joint)[0]
+    return out
+
+
 # --- separability -----------------------------------------------------------------------------
 
 

@@ -37,14 +37,13 @@ class LeaveOneOutScores(MomentClassifier):
     ) -> Any:
         r"""Return the probability of each class by the model fitted without the row.
 
-        The result is the same as that of as many fits as there are rows, each without one of them,
-        to rounding; it takes one pass, about as long as `predict_proba`. Without a row x, the
-        scatter of its class is less by :math:`b\,\delta\delta^T`, with :math:`\delta = x - m`,
-        :math:`b = n/(n-1)`, and thus the squared distance of x to its own mean, for an unregularised
-        covariance C with the divisor n,
+        The result is that of as many fits as there are rows, each without one of them, to
+        rounding; it takes one pass over the rows. Without a row x, the scatter of its class of n
+        rows loses :math:`\frac{n}{n-1}\,\delta\delta^T`, with :math:`\delta = x - m`. The squared
+        distance of x to the mean of its class, by the covariance C of that class without
+        regularisation, :math:`q = \delta^T C^{-1} \delta`, becomes
 
-        .. math:: \left(\frac{n}{n-1}\right)^2 \frac{h}{1 - \gamma h}, \quad
-                  h = \frac{n-1}{n}\,\delta^T C^{-1} \delta, \quad \gamma = \frac{b}{n-1}
+        .. math:: \frac{n^2 q}{(n-1)^2} \cdot \frac{n-1}{n - n q / (n-1)}
 
         by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`.
 
@@ -74,26 +73,17 @@ class LeaveOneOutScores(MomentClassifier):
         SingularCovarianceError
             If a covariance is singular without one of the rows.
         UnsupportedError
-            Where a row changes the covariances in more than one direction: ``"auto"`` and other
-            rules for the shrinkage, `pooling`, regularisation with `standardize`, a
-            `covariance_estimator`, `priors` that weight covariances (solvers ``"lsqr"`` and
-            ``"eigen"``), dropped directions.
-
-        See Also
-        --------
-        leave_one_out_score : The share of rows that are classified correctly.
-        GaussianDiscriminantCV : Any model, with the folds of a cross-validation.
+            Where a row changes the covariances in more than one direction: rules for the
+            shrinkage, `pooling`, regularisation with `standardize`, a `covariance_estimator`,
+            `priors` that weight covariances (solvers ``"lsqr"`` and ``"eigen"``), dropped
+            directions.
 
         Notes
         -----
-        All of `reg_param`, `shrinkage` (a number), `var_smoothing`, `ddof` and `priors` are those
-        of a fit without the row: also the mean variance that shrinkage adds, and the largest
-        variance of a feature. The first call computes eigenvectors of the covariance matrices, if
-        these are regularised.
-
-        Rows of float32 are multiplied in float32, as they are by `predict_proba`. Where a row is
-        nearly the only one in some direction, :math:`1 - \gamma h` is small and divides that
-        rounding error; give float64 rows for such data.
+        Regularisation, `ddof` and priors are those of a fit without the row: also the mean variance
+        that shrinkage adds, and the largest one of `var_smoothing`. Rows of float32 are multiplied
+        in float32, as they are by `predict_proba`; for data with few rows in some direction, whose
+        removal divides that rounding error by a small number, give float64.
 
         References
         ----------
@@ -167,7 +157,7 @@ class LeaveOneOutScores(MomentClassifier):
         own = {"codes": codes} | ({} if weights is None else {"weights": weights})
         method = f"leave_one_out_{name}"
         scorer = Scorer(
-            method, partial(getattr(model, name), **own), self.model_, None, columns, own, method
+            method, partial(getattr(model, method), **own), self.model_, None, columns, own, method
         )
         scores = engine.score(
             scorer.function,
@@ -235,7 +225,7 @@ class LeaveOneOutScores(MomentClassifier):
         self._check_removable()
         settings = self._settings
         how, fixed = settings._regularisation(), settings.priors is not None
-        return LeaveOneOut.of(self.model_, self.moments_, how, fixed)
+        return LeaveOneOut.without_rows(self.model_, self.moments_, how, fixed)
 
     def _check_removable(self) -> None:
         """Raise `UnsupportedError` if removing a row changes what has no formula."""

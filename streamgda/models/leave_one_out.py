@@ -52,7 +52,7 @@ class LeaveOneOut(PooledRemovals):
 
     # --- scores of arrays -----------------------------------------------------------------------
 
-    def posterior(
+    def leave_one_out_posterior(
         self,
         X: Any,
         first_row: int = 0,
@@ -83,10 +83,10 @@ class LeaveOneOut(PooledRemovals):
         SingularCovarianceError
             If a covariance is singular without a row.
         """
-        out = np.empty((len(X), self.model.classes.size))
-        return self._score(X, first_row, codes, weights, posterior, out)
+        out = np.empty((len(X), self.classes.size))
+        return self._score_without(X, first_row, codes, weights, posterior, out)
 
-    def right(
+    def leave_one_out_right(
         self,
         X: Any,
         first_row: int = 0,
@@ -98,7 +98,7 @@ class LeaveOneOut(PooledRemovals):
 
         Parameters
         ----------
-        X, first_row, codes, weights : see `posterior`
+        X, first_row, codes, weights : see `leave_one_out_posterior`
             Rows of the fit, their classes and weights.
 
         Returns
@@ -117,7 +117,9 @@ class LeaveOneOut(PooledRemovals):
             scoring.largest(scores[:-1], found)
             out[...] = found == scores[-1]
 
-        return self._score(X, first_row, codes, weights, compare, np.empty(len(X)), beside=True)
+        return self._score_without(
+            X, first_row, codes, weights, compare, np.empty(len(X)), beside=True
+        )
 
     def emptied(self, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Return True for rows without which their class has none.
@@ -136,7 +138,7 @@ class LeaveOneOut(PooledRemovals):
         """
         return self._removal(codes, weights).empties
 
-    def _score(
+    def _score_without(
         self,
         X: Any,
         first_row: int,
@@ -147,17 +149,16 @@ class LeaveOneOut(PooledRemovals):
         beside: bool = False,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`; `beside` adds the classes."""
-        model = self.model
-        X = as_matrix(checked_names(X, model.feature_names), first_row)
-        check_width(X, model.n_features)
+        X = as_matrix(checked_names(X, self.feature_names), first_row)
+        check_width(X, self.n_features)
 
         def scores_of(rows: np.ndarray, first: int) -> np.ndarray:
             part = slice(first, first + len(rows))
             removal = self._removal(codes[part], None if weights is None else weights[part])
-            scores = self._scores(model._read(rows, first), removal, first)
+            scores = self._scores(self._read(rows, first), removal, first)
             return np.vstack([scores, removal.codes]) if beside else scores
 
-        return by_chunks(scores_of, finish, X, model.classes.size, out, first_row, model._by_blas)
+        return by_chunks(scores_of, finish, X, self.classes.size, out, first_row, self._by_blas)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
@@ -167,26 +168,26 @@ class LeaveOneOut(PooledRemovals):
             at = int(removal.empties.argmax())
             raise InvalidDataError(
                 f"row {first + at} is the only one of class "
-                f"{self.model.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
+                f"{self.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
                 f"without it. Leave out the class, or `priors`"
             )
         growth = self._growth(X, removal)
-        if not self.model.structure.per_class:
+        if not self.structure.per_class:
             return self._pooled(X, removal, growth, first)
-        if self.model.structure.kind == "spherical":
+        if self.structure.kind == "spherical":
             return self._spherical(X, removal, growth, first)
-        if self.model.structure.matrix and self._plain:
+        if self.structure.matrix and self._plain:
             return self._of_matrices(X, removal, growth, first)
         return self._ridged(X, removal, growth, first)
 
     @cached_property
     def _offsets(self) -> np.ndarray:
         """Scores of the classes at their means."""
-        return np.asarray(self.model._constants + self.model.log_priors)
+        return np.asarray(self._constants + self.log_priors)
 
     @property
     def _wide(self) -> bool:
-        return self.model.structure.matrix and self.model.features.size > MAX_FEATURES
+        return self.structure.matrix and self.features.size > MAX_FEATURES
 
     def _own_offsets(self, removal: Removal) -> np.ndarray:
         """Return the scores of the own classes at their means, with priors without the row."""
@@ -218,12 +219,12 @@ class LeaveOneOut(PooledRemovals):
             alpha, _, gamma = self._changes(removal, growth)
             with np.errstate(divide="ignore", invalid="ignore"):
                 distances = 2 * (self._offsets[removal.codes] - scores) / alpha
-                logs = self.model.features.size * np.log(alpha)
+                logs = self.features.size * np.log(alpha)
                 return self._downdated(removal, distances, logs, gamma, first)
 
         if self._wide:
             return self._beside(X, removal.codes, own_of)
-        scores, own = self.model._relative_scores(X), np.empty(len(X))
+        scores, own = self._relative_scores(X), np.empty(len(X))
         kernels.pick(scores, removal.codes, own)
         kernels.place(own_of(own), removal.codes, scores)
         return scores
@@ -232,17 +233,17 @@ class LeaveOneOut(PooledRemovals):
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> np.ndarray:
         """Return scores by regularised matrices or by variances."""
-        model, codes = self.model, removal.codes
+        codes = removal.codes
         alpha, beta, gamma = self._changes(removal, growth, self._squares_to_own(X, codes))
         distances, logs, factors = np.empty((3, len(X)))
-        own: Any = X, model._read_features, codes, model._class_means
-        sums = np.empty(model.features.size), distances, logs, factors
+        own: Any = X, self._read_features, codes, self._class_means
+        sums = np.empty(self.features.size), distances, logs, factors
         if self._wide:
             for k in np.unique(codes):
                 rows = np.flatnonzero(codes == k)
                 found = self._varied(X[rows], k, alpha[rows], beta[rows])
                 distances[rows], logs[rows] = found
-        elif model.structure.matrix:
+        elif self.structure.matrix:
             kernels.own_matrix_squares(*own, *self._packed_axes, alpha, beta, *sums)
             logs += np.log(factors)
         else:
@@ -251,15 +252,15 @@ class LeaveOneOut(PooledRemovals):
             gamma = np.zeros(len(X))
         replaced = self._downdated(removal, distances, logs, gamma, first)
         change = self._relative_change(growth)
-        if change > _FIRST_ORDER or (change > ROUNDING and model.structure.matrix):
-            scores = np.empty((model.classes.size, len(X)))
-            for k in range(model.classes.size):
+        if change > _FIRST_ORDER or (change > ROUNDING and self.structure.matrix):
+            scores = np.empty((self.classes.size, len(X)))
+            for k in range(self.classes.size):
                 distances, logs = self._varied(X, k, np.ones(len(X)), growth)
                 scores[k] = self._offsets[k] - 0.5 * (logs + distances)
         elif self._wide:
             return self._beside(X, codes, replaced)
         else:
-            scores = model._relative_scores(X)
+            scores = self._relative_scores(X)
             if change > ROUNDING:
                 scores += self._first_order(X) * growth
         kernels.place(replaced, codes, scores)
@@ -267,19 +268,19 @@ class LeaveOneOut(PooledRemovals):
 
     def _first_order(self, X: np.ndarray) -> np.ndarray:
         """Return the derivatives of scores by variances with respect to what is added to these."""
-        model, roots = self.model, self._precisions
-        out = np.empty((model.classes.size, len(X)))
-        terms = model._class_means, np.square(roots), 0.5, -0.5 * roots.sum(axis=1)
-        scoring.diagonal_scores(X, model._read_features, *terms, out, NO_LABELS)
+        roots = self._precisions
+        out = np.empty((self.classes.size, len(X)))
+        terms = self._class_means, np.square(roots), 0.5, -0.5 * roots.sum(axis=1)
+        scoring.diagonal_scores(X, self._read_features, *terms, out, NO_LABELS)
         return out
 
     def _varied(
         self, X: np.ndarray, k: int, alpha: np.ndarray, beta: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return squared distances to class k, and log-determinants less that of the model."""
-        model, d = self.model, self.model.features.size
-        centre, features = model._class_means[k], model._read_features
-        if model.structure.matrix:
+        d = self.features.size
+        centre, features = self._class_means[k], self._read_features
+        if self.structure.matrix:
             axes, ridges = self.axes[k]
             columns = linear_scores(X, features, centre, Rounded(axes), np.zeros(d))
             centre, precisions = np.zeros(d), np.ones(d)
@@ -293,18 +294,17 @@ class LeaveOneOut(PooledRemovals):
 
     def _beside(self, X: np.ndarray, codes: np.ndarray, own: Any) -> np.ndarray:
         """Return scores with those of the own classes, of which the others may fall short."""
-        model = self.model
-        scored = X, model._read_features, model._centres, -0.5, self._offsets, scoring.FAR
-        scores: np.ndarray = model._packed_roots.scores_beside(*scored, codes, own)
+        scored = X, self._read_features, self._centres, -0.5, self._offsets, scoring.FAR
+        scores: np.ndarray = self._packed_roots.scores_beside(*scored, codes, own)
         return scores
 
     def _spherical(
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> np.ndarray:
         """Return scores by one variance of each class."""
-        model, codes, own = self.model, removal.codes, np.empty(len(X))
-        d, before = model.features.size, 1 / model.roots[:, :1]
-        squares = model._to_means(X) * before
+        codes, own = removal.codes, np.empty(len(X))
+        d, before = self.features.size, 1 / self.roots[:, :1]
+        squares = self._to_means(X) * before
         kernels.pick(squares, codes, own)
         after = self._sphere(removal, own, growth, first)
         if growth.any():

@@ -24,7 +24,7 @@ class PooledRemovals(RowRemovals):
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> np.ndarray:
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
-        structure = self.model.structure
+        structure = self.structure
         if structure.kind == "spherical":
             scores, own = self._by_sphere(X, removal, growth, first)
         elif structure.matrix and self._plain:
@@ -32,7 +32,7 @@ class PooledRemovals(RowRemovals):
         else:
             scores, own = self._from_columns(X, removal, growth, first)
         own *= -0.5 * removal.stretch
-        own += self.model.log_priors[removal.codes]
+        own += self.log_priors[removal.codes]
         if not self.fixed_priors:
             own += np.log(removal.left / removal.count)
         own[removal.empties] = -np.inf
@@ -43,24 +43,23 @@ class PooledRemovals(RowRemovals):
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores by one variance, and squared distances to the own means."""
-        model = self.model
-        scores = model._to_means(X) / model.roots[0, 0]
+        scores = self._to_means(X) / self.roots[0, 0]
         own = np.empty(len(X))
         pick(scores, removal.codes, own)
         variances = self._sphere(removal, own, growth, first)
         scores *= -0.5 / variances
-        scores += model.log_priors[:, None]
+        scores += self.log_priors[:, None]
         return scores, own / variances
 
     def _from_linear(
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores, and squared distances to the own means, from linear scores."""
-        model, d, codes = self.model, self.model.features.size, removal.codes
-        linear = model._products(X, model._packed_coefficients, self._own_terms)
+        d, codes = self.features.size, removal.codes
+        linear = self._products(X, self._packed_coefficients, self._own_terms)
         at_zero = np.arange(d), np.zeros((1, d)), 1.0, np.zeros(1)
         centred = self._centred(X, codes)
-        own = model.structure.scores(model._packed_roots, centred, *at_zero)[0]
+        own = self.structure.scores(self._packed_roots, centred, *at_zero)[0]
         alpha, _, gamma = self._changes(removal, growth)
         with np.errstate(divide="ignore", invalid="ignore"):
             rest = self._rest(removal, own / alpha, gamma, first)
@@ -68,51 +67,50 @@ class PooledRemovals(RowRemovals):
         picked = np.empty(len(X))
         pick(linear, codes, picked)
         terms = linear, picked, codes, own, self._gaps, shrink, downdate
-        pooled_from_scores(*terms, model.log_priors, linear)
+        pooled_from_scores(*terms, self.log_priors, linear)
         return linear, own * shrink / rest
 
     @cached_property
     def _own_terms(self) -> np.ndarray:
         """Constant terms of the linear scores, without priors."""
-        model = self.model
-        gaps = np.nan_to_num((model.means - model.xbar)[:, model.features])
-        return np.asarray(-0.5 * (gaps * model.linear[0]).sum(axis=1))
+        gaps = np.nan_to_num((self.means - self.xbar)[:, self.features])
+        return np.asarray(-0.5 * (gaps * self.linear[0]).sum(axis=1))
 
     @cached_property
     def _gaps(self) -> np.ndarray:
         """Squared distances between the class means."""
-        white = self._white(self.model.roots[0])[1]
+        white = self._white(self.roots[0])[1]
         return np.array([np.square(white - mean).sum(axis=1) for mean in white])
 
     def _white(self, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a point between the class means, and these about it in other coordinates."""
-        middle = self.model._class_means.mean(axis=0)
-        return middle, np.ascontiguousarray((self.model._class_means - middle) @ axes.T)
+        middle = self._class_means.mean(axis=0)
+        return middle, np.ascontiguousarray((self._class_means - middle) @ axes.T)
 
     def _from_columns(
         self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores, and squared distances to the own means, in diagonal coordinates."""
-        model, d, codes = self.model, self.model.features.size, removal.codes
+        d, codes = self.features.size, removal.codes
         alpha, beta, gamma = self._changes(removal, growth, self._squares_to_own(X, codes))
-        scores, products, inner = np.empty((model.classes.size, len(X))), _NO_PRODUCTS, gamma
-        centres, precisions, ridges = model._class_means, self._precisions[0], self._precisions[0]
-        if model.structure.matrix:
+        scores, products, inner = np.empty((self.classes.size, len(X))), _NO_PRODUCTS, gamma
+        centres, precisions, ridges = self._class_means, self._precisions[0], self._precisions[0]
+        if self.structure.matrix:
             axes, ridges = self.axes[0]
             middle, centres = self._white(axes)
-            columns = linear_scores(X, model._read_features, middle, Rounded(axes), np.zeros(d))
+            columns = linear_scores(X, self._read_features, middle, Rounded(axes), np.zeros(d))
             products, inner, precisions = np.empty_like(scores), np.zeros(len(X)), np.ones(d)
         else:
-            columns = np.ascontiguousarray(X[:, model.features].T, np.float64)
+            columns = np.ascontiguousarray(X[:, self.features].T, np.float64)
         terms: Any = columns, codes, centres, precisions, ridges, alpha, beta, inner
         pooled_squares(*terms, scores, products)
         own = np.empty(len(X))
         pick(scores, codes, own)
         rest = self._rest(removal, own, gamma - inner, first)
-        if model.structure.matrix:
+        if self.structure.matrix:
             np.square(products, out=products)
             products *= gamma / rest
             scores += products
         scores *= -0.5
-        scores += model.log_priors[:, None]
+        scores += self.log_priors[:, None]
         return scores, own / rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
@@ -56,12 +56,11 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class RowRemovals:
-    """A model and the moments that it was estimated from, of which single rows are removed.
+class RowRemovals(GaussianModel):
+    """A model with what is needed of its moments to remove single rows from these.
 
     Parameters
     ----------
-    model : GaussianModel
     how : Regularisation
         Regularisation of its covariances, with no rule for the shrinkage and no pooling.
     count : ndarray of float64, shape (n_classes,)
@@ -73,16 +72,15 @@ class RowRemovals:
         The priors do not follow from the counts.
     """
 
-    model: GaussianModel
-    how: Regularisation
-    count: np.ndarray
-    traces: np.ndarray
-    mean: np.ndarray
-    squares: np.ndarray
-    fixed_priors: bool
+    how: Regularisation = field(kw_only=True)
+    count: np.ndarray = field(kw_only=True)
+    traces: np.ndarray = field(kw_only=True)
+    mean: np.ndarray = field(kw_only=True)
+    squares: np.ndarray = field(kw_only=True)
+    fixed_priors: bool = field(kw_only=True)
 
     @classmethod
-    def of(
+    def without_rows(
         cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, fixed_priors: bool
     ) -> Self:
         """Return the model with what is needed of its moments.
@@ -110,33 +108,31 @@ class RowRemovals:
         """
         structure, features = model.structure, model.features
         _check(model, how)
-        sums = held_sums(moments).without_products()
-        scatter = sums.scatter[:, features]
-        if structure.per_class < sums.structure.per_class:
+        held = held_sums(moments).without_products()
+        scatter = held.scatter[:, features]
+        if structure.per_class < held.structure.per_class:
             scatter = scatter.sum(axis=0, keepdims=True)
-        count = sums.count.astype(np.float64)
-        mean = (count / count.sum()) @ sums.mean[:, features]
-        squares = total_variance(sums)[features] * count.sum()
+        count = held.count.astype(np.float64)
+        mean = (count / count.sum()) @ held.mean[:, features]
+        squares = total_variance(held)[features] * count.sum()
         ridge = how.shrinkage or how.reg_param or how.var_smoothing
         own_ridge = how.shrinkage and structure.per_class
         if not ridge or own_ridge or structure.kind == "spherical":
-            _refuse_single_values(sums.mean[:, features], scatter.sum(axis=0), count, features)
-        return cls(model, how, count, scatter.sum(axis=1), mean, squares, fixed_priors)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without what is derived from them, which keeps pickles small."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+            _refuse_single_values(held.mean[:, features], scatter.sum(axis=0), count, features)
+        own = {f.name: getattr(model, f.name) for f in fields(GaussianModel)}
+        sums = {"count": count, "traces": scatter.sum(axis=1), "mean": mean, "squares": squares}
+        return cls(**own, **sums, how=how, fixed_priors=fixed_priors)
 
     # --- derived attributes -------------------------------------------------------------------
 
     @cached_property
     def _divisors(self) -> np.ndarray:
-        return self.model.structure.group_weights(self.count, self.how.ddof)
+        return self.structure.group_weights(self.count, self.how.ddof)
 
     @cached_property
     def _variances(self) -> np.ndarray:
         """Mean variances of the groups, before they are regularised."""
-        average = self.model.structure.n_averaged(self.model.features.size, self.model.n_features)
+        average = self.structure.n_averaged(self.features.size, self.n_features)
         weights = np.where(self._divisors > 0, self._divisors, np.inf)
         return np.asarray(self.traces / weights / average)
 
@@ -167,7 +163,7 @@ class RowRemovals:
             ridges, vectors = linalg.eigh(root @ root.T)
             return vectors.T @ root, ridges
 
-        return threads.run_serial_blas(axes_of, ((root,) for root in self.model.roots))
+        return threads.run_serial_blas(axes_of, ((root,) for root in self.roots))
 
     @cached_property
     def _packed_axes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +173,7 @@ class RowRemovals:
     @cached_property
     def _precisions(self) -> np.ndarray:
         """Roots that kernels may read: a read-only array would be compiled for again."""
-        return np.require(self.model.roots, requirements=("C", "W"))
+        return np.require(self.roots, requirements=("C", "W"))
 
     @cached_property
     def _order(self) -> np.ndarray:
@@ -198,9 +194,9 @@ class RowRemovals:
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
-            model, total, w = self.model, self.count.sum(), removal.weights
+            total, w = self.count.sum(), removal.weights
             given = self.mean, self.squares, self._order, total * w / (total - w), total - w
-            largest_without(X, model._read_features, *given, growth)
+            largest_without(X, self._read_features, *given, growth)
             growth *= self.how.var_smoothing
             growth -= self._smoothing
         return growth
@@ -212,10 +208,9 @@ class RowRemovals:
 
     @cached_property
     def _largest_precision(self) -> float:
-        model = self.model
-        if model.structure.matrix:
+        if self.structure.matrix:
             return float(max(ridges.max() for _, ridges in self.axes))
-        return float(model.roots.max())
+        return float(self.roots.max())
 
     @cached_property
     def _unit_changes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -233,9 +228,8 @@ class RowRemovals:
 
     def _centred(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return rows less the means of their classes, in the type in which they are multiplied."""
-        model = self.model
-        out = np.empty((len(X), model.features.size), row_type(X.dtype).floating)
-        centre_rows(X, model._read_features, codes, model._class_means, out)
+        out = np.empty((len(X), self.features.size), row_type(X.dtype).floating)
+        centre_rows(X, self._read_features, codes, self._class_means, out)
         return out
 
     def _changes(
@@ -246,7 +240,7 @@ class RowRemovals:
         `growth` is what smoothing adds to variances, and `squares` are the squared lengths of the
         rows less the means of their classes, which count if there is shrinkage.
         """
-        how, structure, codes = self.how, self.model.structure, removal.codes
+        how, structure, codes = self.how, self.structure, removal.codes
         if removal.unit and not how.shrinkage:
             alpha, beta, gamma = self._unit_changes
             return alpha[codes], beta[codes] + growth, gamma[codes]
@@ -259,7 +253,7 @@ class RowRemovals:
         after = np.where(usable, after, np.inf)
         alpha = np.where(usable, before, 0.0) / after
         share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
-        average = structure.n_averaged(self.model.features.size, self.model.n_features)
+        average = structure.n_averaged(self.features.size, self.n_features)
         traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
         ridges = self._ridge_of(traces / after / average) + self._smoothing + growth
         return alpha, ridges - alpha * self._ridges[groups], share * removal.factor / after
@@ -277,9 +271,9 @@ class RowRemovals:
         singular = ~(rest > max(self.how.tol**2, LEAST)) & ~removal.empties
         if singular.any():
             at = int(singular.argmax())
-            label = self.model.classes[removal.codes[at]]
+            label = self.classes[removal.codes[at]]
             row = first + (at if rows is None else int(rows[at]))
-            pooled = "" if self.model.structure.per_class else ", pooled with the others,"
+            pooled = "" if self.structure.per_class else ", pooled with the others,"
             raise SingularCovarianceError(
                 f"without row {row}, the covariance of its class {label!s}{pooled} is singular. "
                 f"{self.how.advice or 'Regularise (reg_param or shrinkage above 0)'}, leave out "
@@ -292,11 +286,11 @@ class RowRemovals:
         self, removal: Removal, squares: np.ndarray, growth: np.ndarray, first: int
     ) -> np.ndarray:
         """Return the variances of the own groups without the rows."""
-        how, structure = self.how, self.model.structure
+        how, structure = self.how, self.structure
         groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
         lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
         after = self._divisors[groups] - lost
-        d = self.model.features.size
+        d = self.features.size
         traces = self.traces[groups] - removal.factor * squares
         usable = (traces > LEAST * self.traces[groups]) & (after > 0)
         within = np.where(usable, traces, 0.0) / np.where(usable, after, 1.0) / d

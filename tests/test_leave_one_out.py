@@ -1,0 +1,314 @@
+"""Exact leave-one-out: the same posteriors as of a fit without each row."""
+
+import dask.array as da
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from grids import THOROUGH
+from samples import blobs
+from sklearn import datasets
+from sklearn.base import clone
+from sklearn.covariance import OAS
+
+from streamgda import (
+    BernoulliNB,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.errors import InvalidDataError, SingularCovarianceError, UnsupportedError
+from streamgda.kernels import scoring
+from streamgda.models import scores
+
+LOADERS = {
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+    "breast_cancer": datasets.load_breast_cancer,
+}
+EVERY_DATASET = pytest.mark.parametrize("dataset", LOADERS)
+EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+REGULARISATIONS = [
+    {},
+    {"ddof": 1},
+    {"reg_param": 0.1},
+    {"shrinkage": 0.2},
+    {"var_smoothing": 1e-3},
+    {"ddof": 1, "reg_param": 0.1, "shrinkage": 0.2, "var_smoothing": 1e-3},
+]
+CLOSE = {"rtol": 0, "atol": 1e-9}
+
+
+def thinned(y, step=5):
+    """Numbers of some rows; of all with STREAMGDA_TESTS=thorough."""
+    return np.arange(0, len(y), 1 if THOROUGH else step)
+
+
+def refitted(estimator, X, y, rows, weights=None):
+    out = []
+    for row in rows:
+        kept = np.arange(len(y)) != row
+        w = () if weights is None else (weights[kept],)
+        out.append(clone(estimator).fit(X[kept], y[kept], *w).predict_proba(X[row : row + 1])[0])
+    return np.array(out)
+
+
+# --- against fits without each row ----------------------------------------------------------------
+
+
+@EVERY_DATASET
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        QuadraticDiscriminantAnalysis(),
+        QuadraticDiscriminantAnalysis(reg_param=0.1),
+        LinearDiscriminantAnalysis(),
+        LinearDiscriminantAnalysis("lsqr", shrinkage=0.2),
+        GaussianNB(),
+    ],
+    ids=str,
+)
+def test_posteriors_are_those_of_fits_without_each_row(dataset, estimator):
+    X, y = LOADERS[dataset](return_X_y=True)
+    rows = thinned(y)
+    fitted = clone(estimator).fit(X, y)
+    found = fitted.leave_one_out_proba(X, y)
+    expected = refitted(estimator, X, y, rows)
+    np.testing.assert_allclose(found[rows], expected, **CLOSE)
+    assert np.abs(fitted.predict_proba(X)[rows] - expected).max() > 1e-4
+
+
+@EVERY_DATASET
+@EVERY_TYPE
+def test_every_covariance_type_and_regularisation(dataset, covariance_type):
+    X, y = LOADERS[dataset](return_X_y=True)
+    for parameters in REGULARISATIONS:
+        estimator = GaussianDiscriminantAnalysis(covariance_type, **parameters)
+        rows = thinned(y, 29)
+        found = clone(estimator).fit(X, y).leave_one_out_proba(X[rows], y[rows])
+        expected = refitted(estimator, X, y, rows)
+        np.testing.assert_allclose(found, expected, err_msg=str(parameters), **CLOSE)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("regularisation", REGULARISATIONS, ids=str)
+@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]], ids=["counts", "fixed"])
+def test_posteriors_are_those_of_the_oracle(covariance_type, regularisation, priors):
+    X, y = blobs(120)
+    rows = np.arange(0, 120, 12)
+    parameters = {**regularisation, "priors": priors}
+    gda = GaussianDiscriminantAnalysis(covariance_type, **parameters).fit(X, y)
+    expected = naive.leave_one_out(X, y, rows, covariance_type, **parameters)
+    np.testing.assert_allclose(gda.leave_one_out_proba(X, y)[rows], expected, **CLOSE)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("regularisation", REGULARISATIONS[1:], ids=str)
+def test_rows_are_removed_with_their_weights(covariance_type, regularisation):
+    X, y = blobs(120)
+    weights = np.random.default_rng(1).integers(0, 4, len(y)) / 2
+    rows = np.arange(0, 120, 12)
+    gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation).fit(X, y, weights)
+    expected = naive.leave_one_out(X, y, rows, covariance_type, weights=weights, **regularisation)
+    found = gda.leave_one_out_proba(X, y, weights)
+    np.testing.assert_allclose(found[rows], expected, **CLOSE)
+    without = np.flatnonzero(weights == 0)
+    plain = gda.predict_proba(X[without])
+    np.testing.assert_allclose(found[without], plain, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("regularisation", [{}, {"reg_param": 0.2}, {"var_smoothing": 0.2}])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_many_features(covariance_type, regularisation):
+    rng = np.random.default_rng(0)
+    d = scoring.BLOCK + 5
+    X, y = rng.normal(size=(480, d)), np.repeat([0, 1, 2], 160)
+    X += rng.normal(size=(3, d))[y] * 0.2
+    rows = np.arange(0, 480, 80)
+    gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation).fit(X, y)
+    expected = naive.leave_one_out(X, y, rows, covariance_type, **regularisation)
+    np.testing.assert_allclose(gda.leave_one_out_proba(X, y)[rows], expected, **CLOSE)
+    single = gda.leave_one_out_proba(X.astype(np.float32), y)[rows]
+    np.testing.assert_allclose(single, expected, atol=1e-3)
+    right = gda.leave_one_out_proba(X, y).argmax(axis=1) == y
+    assert gda.leave_one_out_score(X, y) == right.mean() < gda.score(X, y)
+
+
+def test_smoothing_by_the_variance_of_few_rows():
+    """The largest variance changes by so much that no series would do."""
+    X, y = blobs(60)
+    X[7] += 1e3
+    for estimator in (GaussianNB(var_smoothing=1e-3), GaussianNB(var_smoothing=1e-12)):
+        found = clone(estimator).fit(X, y).leave_one_out_proba(X, y)
+        np.testing.assert_allclose(found, refitted(estimator, X, y, range(60)), **CLOSE)
+
+
+# --- rows that the fit cannot do without ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", ["tied", "tied_diag", "tied_spherical", "full"])
+def test_the_only_row_of_a_class_has_probability_zero_of_it(covariance_type):
+    X, y = blobs(60)
+    X, y = np.vstack([X, X[:1] + 2]), np.append(y, 3)
+    how = {"reg_param": 0.1} if covariance_type == "full" else {"ddof": 1}
+    gda = GaussianDiscriminantAnalysis(covariance_type, **how).fit(X, y)
+    found = gda.leave_one_out_proba(X, y)
+    rows = np.array([0, 30, 60])
+    expected = naive.leave_one_out(X, y, rows, covariance_type, **how)
+    np.testing.assert_allclose(found[rows], expected, **CLOSE)
+    assert found[60, 3] == 0
+    fixed = GaussianDiscriminantAnalysis(covariance_type, priors=[0.25] * 4, **how).fit(X, y)
+    with pytest.raises(InvalidDataError, match="row 60 is the only one of class 3"):
+        fixed.leave_one_out_proba(X, y)
+
+
+def test_too_few_classes_without_a_row():
+    X, y = np.array([[0.0], [1.0], [3.0], [9.0]]), [0, 0, 0, 1]
+    with pytest.raises(InvalidDataError, match="row 3 is the only one of class 1"):
+        GaussianDiscriminantAnalysis("tied").fit(X, y).leave_one_out_proba(X, y)
+    assert GaussianNB(var_smoothing=0.1).fit(X, y).leave_one_out_proba(X, y)[3].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_covariances_that_are_singular_without_a_row(covariance_type):
+    X, y = blobs(60, 2)
+    X[y == 0] = X[y == 0][0]
+    at = np.flatnonzero(y == 0)
+    if covariance_type == "spherical":
+        X[at[1], 0] += 1
+    elif covariance_type == "diag":
+        X[at[1]] += 1
+    else:
+        X[at, 0] += np.arange(at.size)
+        X[at[1], 1] += 1
+        if covariance_type == "tied":
+            X, y = X[at], np.arange(at.size) % 2
+            at = np.arange(at.size)
+    gda = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
+    with pytest.raises((SingularCovarianceError, UnsupportedError), match=f"row {at[1]}|one value"):
+        gda.leave_one_out_proba(X, y)
+
+
+def test_a_feature_with_one_other_value():
+    X, y = blobs(60)
+    X = np.column_stack([X, np.arange(60) == 5])
+    for gda in (
+        GaussianDiscriminantAnalysis("full", shrinkage=0.1),
+        GaussianDiscriminantAnalysis("spherical"),
+        GaussianDiscriminantAnalysis("tied"),
+    ):
+        with pytest.raises(UnsupportedError, match="feature 4 has one value"):
+            gda.fit(X, y).leave_one_out_proba(X, y)
+    kept = GaussianDiscriminantAnalysis("diag", var_smoothing=0.1)
+    found = clone(kept).fit(X, y).leave_one_out_proba(X, y)
+    with pytest.warns(UserWarning, match="constant"):
+        expected = refitted(kept, X, y, [5])
+    np.testing.assert_allclose(found[[5]], expected, **CLOSE)
+
+
+# --- rows, labels and models ----------------------------------------------------------------------
+
+
+def test_containers(tmp_path):
+    X, y = blobs(200)
+    names = np.array(["ant", "bee", "cow"])[y]
+    qda = QuadraticDiscriminantAnalysis().fit(X, names)
+    expected = qda.leave_one_out_proba(X, names)
+    stored = zarr.create_array(tmp_path / "X.zarr", data=X, chunks=(30, 2))
+    mapped = np.memmap(tmp_path / "X.bin", X.dtype, "w+", shape=X.shape)
+    mapped[...] = X
+    for rows in (X.tolist(), stored, mapped, np.asfortranarray(X)):
+        np.testing.assert_array_equal(qda.leave_one_out_proba(rows, names), expected)
+    framed = QuadraticDiscriminantAnalysis().fit(pd.DataFrame(X, columns=list("abcd")), names)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    found = framed.leave_one_out_proba(frame, pd.Series(names))
+    np.testing.assert_array_equal(found, expected)
+    lazy = qda.leave_one_out_proba(da.from_array(X, chunks=(70, 4)), names)
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-12)
+    out = qda.leave_one_out_proba(stored, names, out=tmp_path / "out.zarr")
+    np.testing.assert_array_equal(out[:], expected)
+    share = (expected.argmax(axis=1) == y).mean()
+    labels = da.from_array(names, chunks=50)
+    for rows in (X, stored, da.from_array(X, chunks=(70, 4))):
+        assert qda.leave_one_out_score(rows, labels) == share
+    assert qda.leave_one_out_score(X, names, np.ones(200)) == share
+
+
+def test_numbers_of_rows_do_not_matter(use_threads, monkeypatch):
+    X, y = blobs(2000)
+    gda = GaussianDiscriminantAnalysis("tied", reg_param=0.1).fit(X, y)
+    expected = gda.leave_one_out_proba(X, y)
+    use_threads(3)
+    monkeypatch.setattr(scores, "_CHUNK_ELEMENTS", 1)
+    np.testing.assert_allclose(gda.leave_one_out_proba(X, y), expected, rtol=1e-9, atol=1e-15)
+
+
+def test_estimators_from_files_and_moments(tmp_path):
+    X, y = blobs(100)
+    qda = QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, y)
+    expected = qda.leave_one_out_proba(X, y)
+    qda.save(tmp_path / "qda.zip")
+    loaded = QuadraticDiscriminantAnalysis.load(tmp_path / "qda.zip")
+    np.testing.assert_allclose(loaded.leave_one_out_proba(X, y), expected, rtol=1e-12)
+    gda = GaussianDiscriminantAnalysis.from_moments(qda.moments_, reg_param=0.1)
+    np.testing.assert_allclose(gda.leave_one_out_proba(X, y), expected, rtol=1e-12)
+    tied = GaussianDiscriminantAnalysis("tied_diag").fit(X, y)
+    again = GaussianDiscriminantAnalysis.from_moments(qda.moments_, covariance_type="tied_diag")
+    expected = tied.leave_one_out_proba(X, y)
+    np.testing.assert_allclose(again.leave_one_out_proba(X, y), expected, rtol=1e-9, atol=1e-15)
+
+
+def test_rows_that_are_not_those_of_the_fit():
+    X, y = blobs(50)
+    qda = QuadraticDiscriminantAnalysis().fit(X, y)
+    with pytest.raises(InvalidDataError, match=r"y\[0\] is 7, which is not a class"):
+        qda.leave_one_out_proba(X, y + 7)
+    with pytest.raises(InvalidDataError, match="class 0 has a weight of"):
+        qda.leave_one_out_proba(X, np.zeros(50, int))
+    with pytest.raises(InvalidDataError, match="50"):
+        qda.leave_one_out_proba(X[:20], y)
+    unknown = da.from_array(X, chunks=(25, 4))
+    unknown = unknown[unknown[:, 0] > -np.inf]
+    with pytest.raises(InvalidDataError, match="compute_chunk_sizes"):
+        qda.leave_one_out_proba(unknown, y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "named"),
+    [
+        (GaussianDiscriminantAnalysis(shrinkage="oas"), "shrinkage='oas'"),
+        (GaussianDiscriminantAnalysis(shrinkage="auto"), "shrinkage='auto'"),
+        (GaussianDiscriminantAnalysis(pooling=0.5), "pooling=0.5"),
+        (GaussianDiscriminantAnalysis(standardize=True, reg_param=0.1), "standardize"),
+        (LinearDiscriminantAnalysis("lsqr", priors=[0.2, 0.3, 0.5]), "priors"),
+        (LinearDiscriminantAnalysis("lsqr", covariance_estimator=OAS()), "covariance_estimator"),
+    ],
+    ids=str,
+)
+def test_models_without_a_formula(estimator, named):
+    X, y = blobs(100)
+    with pytest.raises(UnsupportedError, match=named):
+        estimator.fit(X, y).leave_one_out_proba(X, y)
+
+
+def test_dropped_directions_have_no_formula():
+    X, y = blobs(100)
+    lda = LinearDiscriminantAnalysis()
+    with pytest.warns(UserWarning, match="dropped"):
+        lda.fit(np.column_stack([X, X[:, 0]]), y)
+    with pytest.raises(UnsupportedError, match="rank 4 of 5"):
+        lda.leave_one_out_proba(np.column_stack([X, X[:, 0]]), y)
+    means = np.array([[0.0, 0], [1, 0], [2, 0]])[y]
+    X = X[:, :2] - np.array([X[y == k, :2].mean(axis=0) for k in range(3)])[y] + means
+    with pytest.raises(UnsupportedError, match="fewer directions"):
+        lda.fit(X, y).leave_one_out_proba(X, y)
+    lsqr = LinearDiscriminantAnalysis("lsqr")
+    found = clone(lsqr).fit(X, y).leave_one_out_proba(X, y)
+    np.testing.assert_allclose(found[::9], refitted(lsqr, X, y, range(0, 100, 9)), **CLOSE)
+
+
+def test_bernoulli_has_none():
+    assert not hasattr(BernoulliNB(), "leave_one_out_proba")
