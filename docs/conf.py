@@ -68,7 +68,10 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-html_sidebars = {"index": [], "start": []}
+# Pages without others below them.
+html_sidebars = dict.fromkeys(
+    ["index", "start", "commands", "mathematics", "documents", "architecture"], []
+)
 
 
 def write_commands(app: Sphinx) -> None:
