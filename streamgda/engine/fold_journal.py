@@ -86,6 +86,6 @@ class FoldJournal(RowJournal):
 
     def keep(self) -> None:
         """Write moments and sums, unless an update of them was interrupted."""
-        if self._sound and self.done:
+        if self._sound and self.done != self._written:
             moments = {str(number): part for number, part in enumerate(self.parts)}
             self._write(self.seen.as_json(), moments)

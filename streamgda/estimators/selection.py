@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.fold_journal import FoldJournal
@@ -15,21 +17,22 @@ from streamgda.engine.folds import FoldedRows
 from streamgda.engine.samples import TestSamples
 from streamgda.engine.splits import added
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.candidates import (
-    ACCURACY,
-    GRID,
-    LIKELIHOOD,
-    SCORINGS,
-    CandidateScores,
+from streamgda.estimators.candidates import SUMS, CandidateScores, all_candidates, kept_by_all
+from streamgda.estimators.cv_results import (
+    TIMES,
+    best_of,
     check_scores,
-    kept_by_all,
+    n_splits_in,
     results_of,
     scores_in,
+    times_of,
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.learning import NO_ROWS, check_one_pass, kept_by
+from streamgda.estimators.held_out import HeldOutScores
+from streamgda.estimators.learning import NO_ROWS
 from streamgda.estimators.saving import describe, plain
 from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Scorer, scorer_of
+from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, SCORINGS, Scoring, as_scoring
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
@@ -37,11 +40,12 @@ from streamgda.moments import name_features
 from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
-from streamgda.storage.checks import check_whole
+from streamgda.runtime.parameters import as_flag, as_integer, as_number, shown
+from streamgda.storage.checks import check_array, check_whole
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
+_LEARNT = ("best_estimator_", "best_index_", "refit_time_", "feature_names_in_")  # not always
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 
 
@@ -50,9 +54,10 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
     moments of all folds; the candidates of each split follow from the sum of the moments of the
-    other folds. With ``scoring="joint_log_likelihood"`` that is all: the mean of ln p(x, y) over
-    the rows held out follows from their moments exactly. Otherwise one further pass scores all
-    candidates; if their models exceed half of `max_memory`, it takes several passes.
+    other folds, also of hundreds of groups. With ``scoring="joint_log_likelihood"`` that is all:
+    the mean of ln p(x, y) over the rows held out follows from their moments exactly. Otherwise one
+    further pass scores all candidates; if their models, or the test sets that a function scores,
+    exceed half of `max_memory`, it takes several passes.
 
     If `cv` is an integer, the fold of a row is a hash of its number and of `random_state`: it does
     not depend on how the rows are stored or read, and neighbouring rows are in different folds.
@@ -67,15 +72,20 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         covariances without regularisation, with `reg_param` and `var_smoothing`, and with
         shrinkage and pooling of standardised features, whose units make no difference. Of
         candidates with equal scores the first is chosen, and simpler ones come first by default.
-    cv : int, splitter or iterable of (train, test)
+    cv : int, splitter, array of int or iterable of (train, test)
         Number of folds, at least 2; or a splitter as in `sklearn.model_selection`, such as
-        ``StratifiedKFold(5)``; or numbers (or masks) of the rows of each training and test set. A
+        ``StratifiedKFold(5)`` or ``LeaveOneGroupOut()``; or the fold of each row, -1 for rows that
+        are never held out; or numbers (or masks) of the rows of each training and test set. A
         splitter gets the labels, and the rows if they are in memory: those of scikit-learn need
         only their number.
-    scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
-        Score to maximise, averaged over the folds. If classes are not Gaussian, the three choose
-        different candidates: the log-loss prefers less confident models, and the likelihood those
-        that fit the distribution best, even if others classify more rows correctly.
+    scoring : str, callable, list or dict; default "accuracy"
+        Score to maximise, averaged over the folds. ``"accuracy"``, ``"neg_log_loss"`` and
+        ``"joint_log_likelihood"`` are computed block by block. If classes are not Gaussian, the
+        three choose different candidates: the log-loss prefers less confident models, and the
+        likelihood those that fit the distribution best, even if others classify more rows
+        correctly. Any other name of `sklearn.metrics.get_scorer_names`, or a function
+        ``scorer(estimator, X, y)``, gets all rows of a test set at once. A list of names, or a dict
+        of names to names or functions, computes several scores, and `refit` chooses by one.
     random_state : int
         Non-negative seed of the folds, if `cv` is an integer, and of `score_sample`.
     max_memory : int or str, optional
@@ -86,31 +96,45 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         Number of rows held out, or share of them, to score; by default all. They are drawn at
         random by `random_state`, of each split in proportion to its test set. All rows are learnt
         from in any case, and the joint log-likelihood, which needs no scores, is that of all rows.
+    refit : bool, str or callable
+        With several scores, the name of the one that decides. With False no candidate is fitted to
+        all rows, and the search does not predict. A function gets `cv_results_` and returns the
+        number of the best candidate.
 
     Attributes
     ----------
     best_estimator_ : GaussianDiscriminantAnalysis
-        The best candidate, fitted to all rows.
+        The best candidate, fitted to all rows; not with ``refit=False``.
     best_params_ : dict
         Its parameters.
     best_score_ : float
-        Its mean score over the splits.
+        Its mean score over the splits; none if `refit` is a function.
     best_index_ : int
         Its number in `cv_results_`.
     cv_results_ : dict of str to list or ndarray
         An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
         ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
         ``rank_test_score``; and the same for the other scores that were computed, by their names.
-        NaN (with one `FitFailedWarning`) if covariances are singular, or if a split has no rows
-        to compare.
+        NaN (with one `FitFailedWarning`) if covariances are singular, if a function fails, or if
+        a split has no rows to compare. ``mean_fit_time`` is the seconds of computing a model of a
+        split from moments, and an equal share of the pass that all models come from;
+        ``mean_score_time`` is the seconds of scoring on one thread.
     n_splits_ : int
         Number of splits.
+    scorer_ : callable, or dict of str to callable
+        Functions that compute the scores, by name if there are several.
+    multimetric_ : bool
+        True if `scoring` is a list or a dict.
+    refit_time_ : float
+        Seconds of computing `best_estimator_` from the moments of all rows.
     classes_, n_features_in_, feature_names_in_
 
     Notes
     -----
     Held-out rows of a class that the training set of their split does not have are left out of
-    scores, for no candidate could predict it.
+    scores, for no candidate could predict it. Weights of rows count in training, in scores by name,
+    and in functions that take a ``sample_weight``. `score` returns the accuracy, whatever
+    `scoring` is.
 
     A ``"full"`` candidate has a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
     little up to a hundred features, but 98 MB for 784 pixels and ten digits, times five folds.
@@ -149,11 +173,12 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         | None = None,
         *,
         cv: Any = 5,
-        scoring: str = ACCURACY,
+        scoring: Any = ACCURACY,
         random_state: int = 0,
         max_memory: int | str | None = None,
         verbose: bool = False,
         score_sample: float | None = None,
+        refit: Any = True,
     ) -> None:
         self.param_grid = param_grid
         self.cv = cv
@@ -162,6 +187,7 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         self.max_memory = max_memory
         self.verbose = verbose
         self.score_sample = score_sample
+        self.refit = refit
 
     def fit(
         self,
@@ -221,6 +247,7 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         {'covariance_type': 'tied'}
         """
         candidates = self._candidates()
+        scoring = self._scoring()
         split = splitting(self.cv, self.random_state, groups)
         template = GaussianDiscriminantAnalysis()
         X, nodata = as_rows(X, features, nodata)
@@ -228,89 +255,95 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         X, y = validate_labelled(template, X, y, reset=True, rule=rule)
         allowed = allowed_bytes(self.max_memory)
         rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)
-        sample = self._sample(rows)
-        journal = rows.journal(
-            *(checkpoint, checkpoint_every),
-            **kept_by_all(candidates),
-            scores=(3, len(candidates), len(rows.splits.tests)),
-            candidates=repr([plain(params) for params in candidates]),
-            score_sample=f"{self.score_sample}"
-            + (f" of seed {self.random_state}" if sample else ""),
-        )
+        sample = self._sample(rows, scoring)
+        kept = checkpoint, checkpoint_every
+        journal = self._journal(kept, candidates, rows, scoring, sample)
         journal.name_features(names_in(template))
+        kind = HeldOutScores if scoring.functions else CandidateScores
         with journal:
+            started = time.perf_counter()
             rows.accumulate(**kept_by_all(candidates), journal=journal)
-            return self._choose(candidates, rows, journal, sample, template)
+            splits = kind(candidates, rows, journal, scoring, sample)
+            return self._choose(splits, template, started)
 
-    def _sample(self, rows: FoldedRows) -> TestSamples | None:
+    def _journal(
+        self,
+        kept: tuple[Any, float],
+        candidates: list[dict[str, Any]],
+        rows: FoldedRows,
+        scoring: Scoring,
+        sample: TestSamples | None,
+    ) -> FoldJournal:
+        """Return the journal of a search, kept in a file every so many seconds."""
+        seed = f" of seed {self.random_state}" if sample else ""
+        return rows.journal(
+            *kept,
+            **kept_by_all(candidates),
+            scores=(SUMS + len(scoring.functions), len(candidates), len(rows.splits.tests)),
+            candidates=repr([plain(params) for params in candidates]),
+            score_sample=f"{self.score_sample}{seed}",
+            scoring=scoring.description,
+        )
+
+    def _scoring(self) -> Scoring:
+        """Return the scores to compute; refuse a `refit` that does not choose by them."""
+        scoring = as_scoring(self.scoring)
+        scoring.refit_column(self.refit)
+        return scoring
+
+    def _sample(self, rows: FoldedRows, scoring: Scoring) -> TestSamples | None:
         """Return the rows of the test sets that are scored; None for all of them."""
         size = self.score_sample
-        if size is None or self.scoring == LIKELIHOOD:
+        if size is None or set(scoring.scores.values()) == {LIKELIHOOD}:
             return None
         return TestSamples(rows.splits, int(rows.rows.n_rows), size, self.random_state)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Return all combinations of the grids; refuse invalid ones."""
-        from sklearn.model_selection import ParameterGrid  # noqa: PLC0415  (slow to import)
-
         as_integer("random_state", self.random_state, "an integer >= 0", 0, _MOST)
         as_flag("verbose", self.verbose)
         if isinstance(self.score_sample, float):
             as_number("score_sample", self.score_sample, _SAMPLE, sys.float_info.min, 1.0)
         elif self.score_sample is not None:
             as_integer("score_sample", self.score_sample, _SAMPLE, 1)
-        if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
-            raise refuse("scoring", self.scoring, f"one of {', '.join(SCORINGS)}")
-        try:
-            candidates = list(
-                ParameterGrid(list(GRID) if self.param_grid is None else self.param_grid)
-            )
-            for params in candidates:
-                candidate = GaussianDiscriminantAnalysis(**params)
-                kept_by(candidate)
-                check_one_pass(candidate)
-        except InvalidParameterError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"param_grid={shown(self.param_grid)} is not parameters of "
-                f"GaussianDiscriminantAnalysis with lists of values to try: {error}"
-            ) from None
-        if not candidates:
-            raise InvalidParameterError("param_grid is empty; give at least one candidate")
-        return candidates
+        return all_candidates(self.param_grid)
 
     def _choose(
-        self,
-        candidates: list[dict[str, Any]],
-        rows: FoldedRows,
-        journal: FoldJournal,
-        sample: TestSamples | None,
-        template: GaussianDiscriminantAnalysis,
+        self, splits: CandidateScores, template: GaussianDiscriminantAnalysis, started: float
     ) -> Self:
-        total = added(journal.parts, rows.splits.everything)
+        """Score the candidates, and fit the best to all rows."""
+        candidates, rows, scoring = splits.candidates, splits.rows, splits.scoring
+        total = added(splits.journal.parts, rows.splits.everything)
         if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
         check_classes(total.classes, total.class_count, least=2)
         name_features(total, names_in(template))
-        splits = CandidateScores(candidates, rows, journal, sample)
-        splits.score(total, self.scoring)
-        results = results_of(candidates, splits.scores, self.scoring)
-        mean = results["mean_test_score"]
-        if np.isnan(mean).all():
-            raise next(iter(splits.failures.values()), None) or InvalidDataError(
+        shared = (time.perf_counter() - started) / splits.fit_times.size  # of the pass for moments
+        splits.score(total)
+        times = times_of(splits.fit_times + shared, splits.score_times)
+        results = results_of(candidates, splits.tables(), times)
+        column = scoring.refit_column(self.refit)
+        decisive = list(scoring.scores) if column is None else [column]
+        if np.isnan([results[f"mean_test_{name}"] for name in decisive]).all():
+            raise splits.failure() or InvalidDataError(
                 f"no row can be held out of {len(rows.splits.tests)} folds: at least two classes "
                 f"need rows in at least two folds; give more rows, or a smaller cv"
             )
         splits.warn()
-        best = int(np.nanargmax(mean))
-        chosen = GaussianDiscriminantAnalysis.from_moments(total, **candidates[best])
-        learnt = {"best_estimator_": chosen, "cv_results_": results, "best_index_": best}
-        learnt["n_features_in_"] = template.n_features_in_
-        state = dict(vars(self))
-        state.pop("feature_names_in_", None)
+        learnt = {"cv_results_": results, "n_features_in_": template.n_features_in_}
+        learnt |= {"scorer_": scoring.scorers, "multimetric_": scoring.several}
+        learnt["_best_column"] = column
+        best = best_of(results, column, self.refit)
+        if best is not None:
+            learnt["best_index_"] = best
+        if best is not None and self.refit:
+            started = time.perf_counter()
+            chosen = GaussianDiscriminantAnalysis.from_moments(total, **candidates[best])
+            learnt["best_estimator_"] = chosen
+            learnt["refit_time_"] = time.perf_counter() - started
         if hasattr(template, "feature_names_in_"):
             learnt["feature_names_in_"] = template.feature_names_in_
+        state = {name: value for name, value in vars(self).items() if name not in _LEARNT}
         self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
         return self
 
@@ -319,16 +352,21 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
     def _state(self) -> State:
         check_is_fitted(self, "best_estimator_")
         self._check_saved()
-        scores = scores_in(self.cv_results_)
+        results = self.cv_results_
+        scores = scores_in(results)
+        if isinstance(self.scoring, str) and self.scoring in SCORINGS:
+            del scores["score"]  # which is one of the others
         state, arrays = nested({"best_estimator": self.best_estimator_})
         attributes = {
             **describe(self),
             **state,
-            "candidates": plain(self.cv_results_["params"]),
+            "candidates": plain(results["params"]),
             "best_index": self.best_index_,
             "scores": list(scores),
+            "refit_time": self.refit_time_,
         }
-        return attributes, {f"scores/{name}": table for name, table in scores.items()} | arrays
+        arrays |= {f"scores/{name}": table for name, table in scores.items()}
+        return attributes, arrays | {f"times/{name}": results[name] for name in TIMES}
 
     def _check_saved(self) -> None:
         """Raise `InvalidParameterError` for parameters that cannot be saved and loaded."""
@@ -336,6 +374,18 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
             raise InvalidParameterError(
                 f"a search with cv={shown(self.cv)} cannot be saved, as its type is not one of "
                 f"this package; save best_estimator_, or use pickle or joblib"
+            )
+        scoring = self._scoring()
+        functions = not all(isinstance(score, str) for score in scoring.scores.values())
+        if functions or callable(self.refit):
+            raise InvalidParameterError(
+                "a search with functions as scoring or refit cannot be saved; save "
+                "best_estimator_, or use pickle or joblib"
+            )
+        if any("/" in column for column in scoring.scores):
+            raise InvalidParameterError(
+                f"scoring={shown(self.scoring)} has a name with a slash, with which a search "
+                f"cannot be saved"
             )
         self._candidates()
         splitting(self.cv, self.random_state, None)
@@ -353,7 +403,18 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         candidates = list(attributes["candidates"])
         scores = arrays_within(arrays, "scores")
         check_scores(candidates, scores, attributes["scores"])
-        search.cv_results_ = results_of(candidates, scores, search.scoring)
+        scoring = search._scoring()
+        if not scoring.several and "score" not in scores:
+            scores = {"score": scores[scoring.scores["score"]], **scores}
+        unknown = np.full(len(candidates), np.nan)
+        times = arrays_within(arrays, "times")
+        times = {name: times.get(name, unknown) for name in TIMES}
+        for name, column in times.items():
+            check_array(name, np.nan_to_num(column), (len(candidates),), "f8")
+        search.cv_results_ = results_of(candidates, scores, times)
+        search.scorer_, search.multimetric_ = scoring.scorers, scoring.several
+        search._best_column = scoring.refit_column(search.refit)
+        search.refit_time_ = float(attributes.get("refit_time", np.nan))
         most = len(candidates) - 1
         search.best_index_ = check_whole("best_index", attributes["best_index"], 0, most)
         search.best_estimator_, search.n_features_in_ = best, best.n_features_in_
@@ -376,13 +437,15 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
     def best_score_(self) -> float:
         """Mean score of the best candidate over the splits."""
         check_is_fitted(self, "cv_results_")
-        return float(self.cv_results_["mean_test_score"][self.best_index_])
+        if self._best_column is None:
+            raise AttributeError("there is no best_score_, as refit names none of the scores")
+        return float(self.cv_results_[f"mean_test_{self._best_column}"][self.best_index_])
 
     @property
     def n_splits_(self) -> int:
         """Number of splits."""
         check_is_fitted(self, "cv_results_")
-        return sum(name.endswith("_test_score") for name in self.cv_results_) - 3
+        return n_splits_in(self.cv_results_)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -391,6 +454,11 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
 
     @property
     def _best(self) -> GaussianDiscriminantAnalysis:
+        if hasattr(self, "cv_results_") and not hasattr(self, "best_estimator_"):
+            raise NotFittedError(
+                "this search was fitted with refit=False, and has no best_estimator_ to predict "
+                "with; fit it with refit=True, or with the score that decides"
+            )
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
