@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streamgda.models.gaussian import GaussianModel
     from streamgda.models.means_tests import MeansTest, means_test
     from streamgda.models.separability import separability
-    from streamgda.moments import ClassMoments, PairwiseMoments, SlidingWindow
+    from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
 
     __version__: str
@@ -49,6 +49,7 @@ __all__ = [
     "GaussianDiscriminantCV",
     "GaussianModel",
     "GaussianNB",
+    "GroupedMoments",
     "LinearDiscriminantAnalysis",
     "LinearDiscriminants",
     "MeansTest",
@@ -79,6 +80,7 @@ _MODULES = {
     "DriftReport": "models.drift",
     "FisherDiscriminant": "models.fisher",
     "GaussianModel": "models.gaussian",
+    "GroupedMoments": "moments",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.means_tests",
     "PairwiseMoments": "moments",

@@ -22,6 +22,7 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
     This is one long function because each that a kernel calls takes long to compile.
     """
     n_classes, d = mean.shape
+    shared = n_classes // scatter.shape[0]  # number of classes that share a scatter
     numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
     starts, order = np.empty(n_classes, np.intp), np.empty(min(block_rows, X.shape[0]), np.intp)
     width = d if rows.shape[0] > FEW_ROWS else 0
@@ -40,9 +41,8 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
             order[starts[k]] = r
             starts[k] += 1  # in the end, one past the last row of the class
         for g in range(scatter.shape[0]):
-            q, stop, k, last_class = 0, last - first, 0, n_classes
-            if scatter.shape[0] > 1:
-                q, stop, k, last_class = starts[g - 1] if g > 0 else 0, starts[g], g, g + 1
+            k, last_class = g * shared, (g + 1) * shared
+            q, stop = starts[k - 1] if k > 0 else 0, starts[last_class - 1]
             while q < stop or k < last_class:
                 n = 0
                 for j in range(d):
@@ -72,11 +72,11 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
 
 @kernel
 def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
-    """Add rows as `add_centred` does, to sums of squares, of each class or of all."""
+    """Add rows as `add_centred` does, to sums of squares of each group of classes."""
     n_classes, d = mean.shape
     numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
     starts = np.empty(n_classes, np.intp)
-    last_group = scatter.shape[0] - 1
+    group = group_of_class(n_classes, scatter.shape[0])
     for first in range(0, X.shape[0], block_rows):
         last = min(first + block_rows, X.shape[0])
         block = X, codes, weights, first, last
@@ -84,14 +84,14 @@ def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mea
             return False
         for r in range(first, last):
             k = np.uint64(codes[r])
-            g = min(k, np.uint64(last_group))
+            g = np.uint64(group[k])
             w = weights[r] if weights.shape[0] > 0 else 1.0
             for j in range(d):
                 t = (X[r, j] - vectors[0, k, j]) - vectors[1, k, j]
                 scatter[g, j] += w * (t * t)
         for k in range(n_classes):
             for j in range(d if numbers[k] > 0 else 0):
-                scatter[min(k, last_group), j] += numbers[k] * vectors[2, k, j] ** 2
+                scatter[group[k], j] += numbers[k] * vectors[2, k, j] ** 2
     return True
 
 
@@ -170,10 +170,10 @@ def add_squared_weights(codes, weights, squares):
 
 @inline_kernel
 def group_of_class(n_classes, n_groups):
-    """Return the index of each class's scatter, which is its own or the only one."""
+    """Return the index of each class's scatter, which as many successive classes share."""
     group = np.empty(n_classes, np.intp)
     for k in range(n_classes):
-        group[k] = min(k, n_groups - 1)
+        group[k] = k // (n_classes // n_groups)
     return group
 
 
@@ -183,8 +183,8 @@ def rows_by_group(codes, n_classes, n_groups):
     order = np.empty(codes.shape[0], np.intp)
     starts = np.empty(n_classes + 1, np.intp)
     group_rows(codes, order, starts)
-    if n_groups < n_classes:  # one group holds the rows of all classes
-        starts[1] = codes.shape[0]
+    for g in range(1, n_groups + 1 if n_groups < n_classes else 0):
+        starts[g] = starts[g * (n_classes // n_groups)]
     return order, starts[: n_groups + 1]
 
 

@@ -20,7 +20,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
-    shared = n_classes - n_groups + 1  # number of classes that share a scatter: one, or all
+    shared = n_classes // n_groups  # number of classes that share a scatter
     totals, numbers = np.empty(n_classes), np.empty(n_classes)
     vectors, products = np.empty((3, n_classes, width)), np.empty((n_groups, width, width))
     buckets = empty_buckets(n_classes, width, min(X.shape[0], block_rows))
@@ -48,13 +48,13 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
             for g in range(n_groups):
                 for j in range(d if times == 0 else 0):
                     square = products[g, j, j]
-                    for k in range(g, g + shared):
+                    for k in range(g * shared, (g + 1) * shared):
                         if totals[k] > 0:
                             part = vectors[1, k, j] / (totals[k] + count[k])
                             square -= vectors[1, k, j] * part
                     again |= square < products[g, j, j] / 64
             for k in range(0 if again else n_classes):
-                g = min(k, n_groups - 1)
+                g = k // shared
                 inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
                 for i in range(d if totals[k] > 0 else 0):
                     row = inverse * vectors[1, k, i]  # its square may not overflow
@@ -70,7 +70,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
             if not again:
                 break
         for k in range(n_classes):
-            g = min(k, n_groups - 1)
+            g = k // shared
             for i in range(d if numbers[k] > 0 else 0):
                 for j in range(i + 1):
                     products[g, i, j] += numbers[k] * (vectors[2, k, i] * vectors[2, k, j])

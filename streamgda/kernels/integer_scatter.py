@@ -14,6 +14,7 @@ the values: ``sum (u - o)(v - p) = sum u v - p sum u - o sum (v - p)``.
 import numpy as np
 
 from streamgda.kernels import inline_kernel, kernel
+from streamgda.kernels.accumulate import group_of_class
 from streamgda.kernels.integer_tiles import (
     COLUMNS,
     DEPTH,
@@ -54,10 +55,10 @@ def _add_values(row, size, sign, offset, sums):
 @kernel
 def add_integer_squares(rows, codes, size, sign, offset, count, total, squares):
     """Add rows to counts, and to sums and sums of squares about the origin."""
-    per_class = squares.shape[0] > 1
+    group = group_of_class(total.shape[0], squares.shape[0])
     for r in range(rows.shape[0]):
         k = np.uint64(codes[r])
-        row, sums, own = rows[r], total[k], squares[k if per_class else np.uint64(0)]
+        row, sums, own = rows[r], total[k], squares[np.uint64(group[k])]
         count[k] += 1
         for j in range(sums.shape[0]):
             value = np.int64(row[j] ^ sign)

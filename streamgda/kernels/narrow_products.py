@@ -66,7 +66,7 @@ def add_narrow_products(block, buckets, totals, vectors, products):
 
     They are of a block: all rows, their classes, their weights, and the first row and one past
     the last. For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a matrix of
-    products for each class or for all. All matrices except the rows are padded. Products are
+    products for each group of as many successive classes. All matrices except the rows are padded. Products are
     computed below the diagonal, and some above it.
     """
     X, codes, weights, first, last = block
@@ -125,7 +125,7 @@ def _add_bucket(rows, roots, k, n, vectors, products):
     """Add the sums and products of the first n rows of bucket k."""
     t = rows[k, :n]
     vectors[1, k] += roots[k, :n] @ t
-    products[min(k, len(products) - 1)] += (t[:, :, None] * t[:, None, :]).sum(axis=0)
+    products[k // (len(rows) // len(products))] += (t[:, :, None] * t[:, None, :]).sum(axis=0)
 
 
 @intrinsic
@@ -162,9 +162,7 @@ def _add_in_registers(typing, rows, roots, k, n, vectors, products):
         rows, roots, k, n, vectors, products = _arrays(context, builder, signature, arguments)
         n_classes, size, width = cgutils.unpack_tuple(builder, rows.shape)
         n_groups, _, _ = cgutils.unpack_tuple(builder, products.shape)
-        last_group = builder.sub(n_groups, n.type(1))
-        one = builder.icmp_signed("<", last_group, k)
-        group = builder.select(one, last_group, k)
+        group = builder.udiv(k, builder.udiv(n_classes, n_groups))
         start = builder.mul(k, size)
         bucket = [
             builder.gep(rows.data, [builder.mul(start, width)]),

@@ -28,16 +28,16 @@ def _nearest_quotient(product, n):
 def centre_scatter(count, total, quotient, remainder, square, features, first, last, scatter):
     """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
 
-    There is one group for each class, or one for all of them. Only some features are centred, given
+    As many successive classes make each group. Only some features are centred, given
     in rising order, to which all arguments but `square` are limited already. Rows ``first:last`` of
     each triangle are written.
     """
     n_groups, d, _ = scatter.shape
-    per_class = n_groups == count.shape[0]
+    shared = count.shape[0] // max(n_groups, 1)
     whole, part, taken = np.empty(d, np.int64), np.empty(d), np.empty(d)
     rest = remainder.astype(np.float64)
     for g in range(n_groups):
-        classes = range(g, g + 1) if per_class else range(count.shape[0])
+        classes = range(g * shared, (g + 1) * shared)
         for i in range(first, last):
             for j in range(i + 1):
                 whole[j], part[j], taken[j] = square[g, features[i], features[j]], 0.0, 0.0
@@ -69,9 +69,9 @@ def centre_scatter(count, total, quotient, remainder, square, features, first, l
 def centre_squares(count, total, quotient, remainder, square, scatter):
     """Centre int64 `square` (groups, d) into float64 `scatter`, as `centre_scatter` does."""
     n_groups, d = square.shape
-    per_class = n_groups == count.shape[0]
+    shared = count.shape[0] // max(n_groups, 1)
     for g in range(n_groups):
-        classes = range(g, g + 1) if per_class else range(count.shape[0])
+        classes = range(g * shared, (g + 1) * shared)
         for j in range(d):
             whole = square[g, j]
             part = 0.0

@@ -15,7 +15,7 @@ from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.few_rows import FewRows
 from streamgda.moments.norms import norms_of_rows
-from streamgda.moments.structures import structure_of
+from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.sums import scratch_bytes
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
@@ -146,7 +146,7 @@ class ClassMoments(Views):
                 if not y.size:
                     self._n_skipped = n_skipped
                     return self if decay is None else self.__imul__(decay)
-            codes, classes = label_codes.encode(y, self._classes)
+            codes, classes = self._encoded(y)
             if expected is not None and classes is not self._classes:
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
@@ -165,6 +165,10 @@ class ClassMoments(Views):
             self._classes, self._sums, self._norms = classes, sums, norms
             self._n_skipped, self._feature_names = n_skipped, names
         return self
+
+    def _encoded(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the codes of labels, and the classes that these number."""
+        return label_codes.encode(y, self._classes)
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -268,7 +272,7 @@ class ClassMoments(Views):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        structure = structure_of(attributes["covariance_type"])
+        structure = cls._saved_structure(attributes)
         classes = storage.unpack_labels(attributes["classes"])
         norms = check_flag("norms", attributes.get("norms", False))
         moments = cls(structure.name, norms=norms)
@@ -298,6 +302,10 @@ class ClassMoments(Views):
         moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped, named)
         keep_fourth(moments, scaled)
         return moments
+
+    @classmethod
+    def _saved_structure(cls, attributes: Mapping[str, Any]) -> Structure:
+        return structure_of(attributes["covariance_type"])
 
 
 def add_at_once(moments: ClassMoments, X: np.ndarray, y: np.ndarray) -> bool:

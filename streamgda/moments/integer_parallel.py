@@ -47,11 +47,10 @@ def add_integers(
     n_threads : int
     """
     n_groups = len(scatter)
-    # In order of classes even if one group holds all of them: more features are zero in a block.
+    # In order of classes even if a group holds several: more features are zero in a block.
     order, starts = np.empty(codes.size, np.intp), np.empty(count.size + 1, np.intp)
     group_rows(codes, order, starts)
-    if n_groups < count.size:
-        starts = starts[[0, -1]]
+    starts = np.ascontiguousarray(starts[:: count.size // n_groups])
     state = *form, count, total, scatter
     if n_threads == 1:
         integer_scatter.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)

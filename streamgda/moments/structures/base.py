@@ -17,7 +17,8 @@ class Structure(ABC):
     r"""Structure of the covariances of a covariance type.
 
     Two independent choices make a covariance type. The *groups* of classes that share a covariance
-    are handled here: each class is a group, or all of them are one (pooled, "tied"). The *kind* of
+    are handled here: each class is a group, or all of them are one (pooled, "tied"), or as many
+    successive classes make each group (`GroupedMoments` of a pooled type). The *kind* of
     covariance is a subclass: what is kept of a group's scatter, and how rows are added to it,
     inverted and scored.
 
@@ -38,11 +39,14 @@ class Structure(ABC):
         Kinds that determine this one.
     matrix : bool
         Covariances between features are kept.
+    sharing : int
+        Number of successive classes that share a pooled covariance; 0 if all do.
     """
 
     name: str
     per_class: bool
     simpler: tuple[str, ...] = ()
+    sharing: int = 0
 
     kind: ClassVar[str]
     sources: ClassVar[frozenset[str]]
@@ -52,7 +56,9 @@ class Structure(ABC):
 
     def groups(self, n_classes: int) -> np.ndarray:
         """Return the group of each class."""
-        return np.arange(n_classes) if self.per_class else np.zeros(n_classes, np.int64)
+        if self.per_class:
+            return np.arange(n_classes)
+        return np.arange(n_classes) // (self.sharing or max(n_classes, 1))
 
     def group(self, number: int) -> int:
         """Return the group of one class."""
@@ -60,7 +66,11 @@ class Structure(ABC):
 
     def group_sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sums over the classes of each group, from one entry a class."""
-        return values if self.per_class else values.sum(axis=0, keepdims=True)
+        if self.per_class:
+            return values
+        if not self.sharing:
+            return values.sum(axis=0, keepdims=True)
+        return values.reshape(-1, self.sharing, *values.shape[1:]).sum(axis=1)
 
     def group_weights(self, count: np.ndarray, ddof: float) -> np.ndarray:
         """Return the count of each group, less `ddof` for each of its classes with rows."""
@@ -72,11 +82,15 @@ class Structure(ABC):
 
     def add_groups(self, scatter: np.ndarray, other: np.ndarray, at: np.ndarray, sign: int) -> None:
         """Add to `scatter`, or subtract, that of other rows, whose class k is class ``at[k]``."""
-        if not self.per_class or np.array_equal(at, np.arange(len(scatter))):
+        groups = at
+        if not self.per_class:  # those of the first class of each group
+            first = at[:: max(1, at.size // max(1, len(other)))]
+            groups = first // self.sharing if self.sharing else np.zeros(len(other), np.int64)
+        if np.array_equal(groups, np.arange(len(scatter))):
             add = np.add if sign > 0 else np.subtract
             add(scatter, other, out=scatter)
         else:
-            for k, g in enumerate(at):
+            for k, g in enumerate(groups):
                 scatter[g] += sign * other[k]
 
     def select_classes(self, scatter: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -85,12 +99,17 @@ class Structure(ABC):
 
     def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         """Return the shape of the scatter of all groups."""
-        return n_classes if self.per_class else 1, *self.shape(n_features)
+        return self._n_groups(n_classes), *self.shape(n_features)
 
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""
-        n_groups = n_classes if self.per_class else 1
-        return 8 * n_classes * (1 + 2 * n_features) + n_groups * self.group_bytes(n_features)
+        scatter = self._n_groups(n_classes) * self.group_bytes(n_features)
+        return 8 * n_classes * (1 + 2 * n_features) + scatter
+
+    def _n_groups(self, n_classes: int) -> int:
+        if self.per_class:
+            return n_classes
+        return n_classes // self.sharing if self.sharing else 1
 
     # --- the scatter of a group ---------------------------------------------------------------
 

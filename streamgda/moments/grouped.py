@@ -1,0 +1,601 @@
+"""`GroupedMoments`: class moments of each group of rows, such as a site, a subject or a day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda import storage
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.moments.base import Moments, add_rows, planned_bytes
+from streamgda.moments.cells import Cells, grid
+from streamgda.moments.class_moments import ClassMoments
+from streamgda.rows.codes import CodedLabels
+from streamgda.rows.labels import (
+    Labels,
+    as_labels,
+    as_maskable_labels,
+    encode,
+    find,
+    join_labels,
+    without_mask,
+)
+from streamgda.rows.masked import is_masked
+from streamgda.rows.names import Names
+from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
+from streamgda.runtime.parameters import check_type, shown
+from streamgda.storage.saved import State, arrays_within, nested, restore
+
+_NONE = np.empty(0, np.int64)
+_GROUPS_EXPECTED = 10
+_CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
+
+
+@dataclass
+class _Held:
+    """The moments of all groups, and the labels of groups and classes, which are sorted.
+
+    Attributes
+    ----------
+    groups, classes : ndarray
+    cells : Cells
+        Moments of groups x classes.
+    total : list of ClassMoments
+        Those of all rows, once they are known.
+    """
+
+    groups: np.ndarray
+    classes: np.ndarray
+    cells: Cells
+    total: list[ClassMoments] = field(default_factory=list)
+
+    def widened(self, groups: np.ndarray, classes: np.ndarray) -> _Held:
+        """Return the same moments among more groups and classes."""
+        if groups.size == self.groups.size and classes.size == self.classes.size:
+            return _Held(groups, classes, self.cells)
+        at = find(self.groups, groups), find(self.classes, classes)
+        return _Held(groups, classes, self.cells.renumbered(*at, groups.size, classes.size))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
+        return self.cells.counts(self.groups.size, self.classes.size)
+
+    def pruned(self, kept_classes: np.ndarray) -> _Held:
+        """Return the moments without groups and classes that have no rows; some classes stay."""
+        seen = self.counts > 0
+        groups = seen.any(axis=1)
+        classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
+        if groups.all() and classes.all():
+            return self
+        cells = self.cells.on_grid().selected(groups, classes)
+        return _Held(self.groups[groups], self.classes[classes], cells)
+
+
+class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
+    r"""Class moments of each group of rows: a mapping of groups to `ClassMoments`.
+
+    A group is a site, a subject, a day, a tile: anything that rows belong to besides their class.
+    ``accumulate(X, y, groups=g)`` computes the moments of all groups in one pass. Those of several
+    groups follow by addition, and those of all groups but one by subtraction; see `ClassMoments`
+    for the formulas.
+
+    All groups share the classes: a class of which a group has no rows has a count of zero there.
+    Groups and classes may appear at any time. What a method returns is a copy: the moments change
+    by `update` and ``+=`` only.
+
+    Parameters
+    ----------
+    covariance_type, norms : str, bool
+        The scatter and norms that are kept of each group; see `ClassMoments`. ``"tied"`` is one
+        matrix for each group.
+
+    Raises
+    ------
+    InvalidParameterError
+        For an unknown covariance type, or `norms` with a type other than ``"full"``.
+
+    Examples
+    --------
+    >>> from streamgda import GroupedMoments
+    >>> X, y = [[1.0], [3.0], [4.0], [8.0]], ["ant", "ant", "ant", "bee"]
+    >>> grouped = GroupedMoments().update(X, y, ["north", "north", "south", "south"])
+    >>> list(grouped), grouped.counts
+    (['north', 'south'], array([[2, 0],
+           [1, 1]]))
+    >>> grouped["south"].classes, grouped["south"].class_count
+    (array(['ant', 'bee'], dtype='<U3'), array([1, 1]))
+    >>> grouped.without("north").means
+    array([[4.],
+           [8.]])
+    """
+
+    _kind = "grouped"
+
+    __eq__ = object.__eq__  # a mapping compares its values, which are copies
+    __hash__ = object.__hash__
+
+    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+        super().__init__()
+        self._held = _Held(_NONE, _NONE, Cells(covariance_type, norms=norms))
+
+    # --- properties ---------------------------------------------------------------------------
+
+    @property
+    def covariance_type(self) -> str:
+        """Covariance type of the moments."""
+        return self._held.cells.covariance_type
+
+    @property
+    def norms(self) -> bool:
+        """True if the norms of the rows are kept."""
+        return self._held.cells.norms
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Labels of the groups, sorted, shape (n_groups,)."""
+        return self._held.groups
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels of all groups, sorted, shape (n_classes,)."""
+        return self._held.classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class in all groups, or their total weight, shape (n_classes,)."""
+        return np.asarray(self._held.counts.sum(axis=0))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
+        return self._held.counts
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+        return self._held.cells.n_features
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows of all groups that were left out as invalid (``on_invalid="skip"``)."""
+        return self._held.cells.n_skipped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments of all groups."""
+        return self._held.cells.nbytes
+
+    @property
+    def exact(self) -> bool:
+        """True if the moments are integer sums without any rounding."""
+        return self._held.cells.exact
+
+    @property
+    def _feature_names(self) -> Names | None:  # type: ignore[override]
+        return self._held.cells._feature_names
+
+    @_feature_names.setter
+    def _feature_names(self, names: Names | None) -> None:
+        self._held.cells._feature_names = names
+        self._held.total.clear()
+
+    def __repr__(self) -> str:
+        if self.n_features is None:
+            return f"GroupedMoments({self.covariance_type!r}): empty"
+        skipped = f", {self.n_skipped} invalid rows left out" if self.n_skipped else ""
+        return (
+            f"GroupedMoments({self.covariance_type!r}): {self.class_count.sum():g} rows x "
+            f"{self.n_features} features in {self.groups.size} groups and {self.classes.size} "
+            f"classes, {self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
+        )
+
+    # --- the mapping --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return int(self.groups.size)
+
+    def __bool__(self) -> bool:
+        return True  # moments without rows are moments
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.groups.tolist())
+
+    def __contains__(self, group: object) -> bool:
+        return _number(group, self.groups) >= 0
+
+    def __getitem__(self, group: Any) -> ClassMoments:
+        """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
+        with self._lock:
+            held = self._held
+            return held.cells.group(_checked_number(group, held.groups, KeyError), held.classes)
+
+    def total(self) -> ClassMoments:
+        """Return the moments of the rows of all groups: the sum of those of each.
+
+        Returns
+        -------
+        ClassMoments
+            As if there were no groups: to the bit for exact moments, otherwise to rounding.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0], [5.0]], [0, 0, 1], ["a", "b", "b"])
+        >>> grouped.total().class_count, grouped.total().means.ravel()
+        (array([2, 1]), array([2., 5.]))
+        """
+        return self._total().copy()
+
+    def _total(self) -> ClassMoments:
+        """Return the moments of all rows, which must not be modified."""
+        with self._lock:
+            held = self._held
+            if not held.total:
+                held.total.append(held.cells.total(held.classes))
+            return held.total[0]
+
+    def without(self, group: Any) -> ClassMoments:
+        r"""Return the moments of the rows of all groups but one: the total less that group.
+
+        Chan, Golub and LeVeque's formula is solved for the other part, so that no row is read: the
+        result is exact to the bit for exact moments, and to rounding otherwise. The total is
+        computed once for all groups.
+
+        Parameters
+        ----------
+        group : label
+            One of the groups.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of the rows of the other groups, with all classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For any other label.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0], [8.0]], [0, 0, 0], ["a", "b", "c"])
+        >>> {group: float(grouped.without(group).means[0, 0]) for group in grouped}
+        {'a': 5.5, 'b': 4.5, 'c': 2.0}
+        """
+        with self._lock:
+            held = self._held
+            number = _checked_number(group, held.groups, InvalidParameterError)
+            left = self._total() - held.cells.group(number, held.classes)
+            return left.declare(held.classes)
+
+    def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
+        """Return the moments of larger groups, which are sums of these.
+
+        Parameters
+        ----------
+        to : dict or callable
+            The new group of each group, as a dict, in which those not named keep their label; or
+            as a function, called with the label of each group.
+
+        Returns
+        -------
+        GroupedMoments
+            Moments of the new groups.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the groups.
+        InvalidDataError
+            For new labels of different kinds, or missing ones.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> X, y, days = [[1.0], [3.0], [8.0]], [0, 0, 0], ["2024-05", "2024-06", "2025-05"]
+        >>> grouped = GroupedMoments().update(X, y, days)
+        >>> years = grouped.roll_up(lambda day: day[:4])
+        >>> years.groups, years["2024"].means
+        (array(['2024', '2025'], dtype='<U4'), array([[2.]]))
+        >>> list(grouped.roll_up({"2024-06": "summer"}))
+        ['2024-05', '2025-05', 'summer']
+        """
+        with self._lock:
+            held = self._held
+            new = held.groups.tolist()
+            if callable(to):
+                new = [to(group) for group in new]
+            else:
+                check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
+                for group in to:
+                    new[_checked_number(group, held.groups, InvalidParameterError)] = to[group]
+            if not new:
+                return self.copy()
+            labels = np.asarray(group_labels(new, what="new groups"))
+            groups, at = np.unique(labels, return_inverse=True)
+            cells = held.cells.merged_groups(at, groups.size, held.classes.size)
+            return self._made(_Held(groups, held.classes, cells))
+
+    def _made(self, held: _Held) -> Self:
+        made = type(self)(self.covariance_type, norms=self.norms)
+        made._held = held
+        return made
+
+    # --- adding rows --------------------------------------------------------------------------
+
+    def update(  # type: ignore[override]  # groups are not optional
+        self, X: Any, y: Any, groups: Any, sample_weight: Any = None
+    ) -> Self:
+        """Add rows.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices,
+            too, for covariance types without covariances between features.
+        y : array-like, shape (n_rows,)
+            Class labels; new labels become classes.
+        groups : array-like, shape (n_rows,)
+            Group of each row: a whole number, a string, a boolean or a date; new ones may appear.
+        sample_weight : array-like of float, shape (n_rows,), optional
+            Weights, not negative; rows of weight zero are ignored.
+
+        Returns
+        -------
+        GroupedMoments
+            The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels, groups or weights that cannot be used. The moments stay as they were.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0]], [0, 0], ["a", "b"])
+        >>> grouped.update([[5.0], [9.0]], [1, 0], ["a", "c"]).counts
+        array([[1, 1],
+               [1, 0],
+               [1, 0]])
+        """
+        return self._update_groups(X, y, groups, sample_weight)
+
+    def _update(self, *_: Any, **__: Any) -> Self:
+        raise InvalidDataError("groups are missing: call update(X, y, groups)")
+
+    def _update_groups(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any,
+        sample_weight: Any = None,
+        first_row: int = 0,
+        rule: RowRule = CHECK_SUMS,
+        expected: np.ndarray | None = None,
+    ) -> Self:
+        labels, of_rows = rule.as_labels(y, first_row), group_labels(groups, first_row)
+        if of_rows.shape != labels.shape:
+            raise InvalidDataError(
+                f"y has {labels.shape[0]} labels but there are {of_rows.shape[0]} groups "
+                f"(inconsistent numbers of samples); give one group a row"
+            )
+        with self._lock:
+            before = self._held
+            group_codes, all_groups = encode(of_rows, before.groups)
+            class_codes, classes = _encoded(labels, before.classes)
+            if expected is not None and (find(classes, expected) < 0).any():
+                check = ClassMoments("diag")  # maybe rows with such labels do not count
+                more: Any = {"first_row": first_row, "rule": rule, "expected": expected}
+                add_rows(check, X, y, sample_weight, **more)
+            held = before.widened(all_groups, classes)
+            cells = grid(all_groups.size, classes.size)
+            codes = group_codes * classes.size
+            codes += class_codes
+            values: Any = CodedLabels(cells, codes)
+            if is_masked(labels):
+                values = np.ma.array(cells[codes] if cells.size else codes, mask=labels.mask)
+            unlabelled = None
+            if rule.unlabelled is not None:
+                found = np.tile(find(classes, rule.unlabelled) >= 0, all_groups.size)
+                unlabelled = cells[found] if found.any() else None
+            rule = row_rule(rule.action, rule.nodata, unlabelled)
+            before.total.clear()  # large moments change in place
+            held.cells._update(X, values, sample_weight, first_row, rule)
+            self._held = held.pruned(before.classes)
+        return self
+
+    def declare(self, classes: Any) -> Self:
+        """Add classes that have no rows yet; there must be rows of at least one other class.
+
+        Parameters
+        ----------
+        classes : array-like, shape (n_labels,)
+            Labels; those that are classes already stay as they are.
+
+        Returns
+        -------
+        GroupedMoments
+            The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows, or the labels are of another kind than the classes.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0]], [0, 0], ["a", "b"]).declare([1])
+        >>> grouped["b"].class_count
+        array([1, 0])
+        """
+        labels = np.unique(as_labels(classes, "classes"))
+        with self._lock:
+            if self.n_features is None:
+                self._refuse_empty()
+            held = self._held
+            held = held.widened(held.groups, join_labels(held.classes, labels))
+            held.cells = held.cells.on_grid()
+            self._held = held
+        return self
+
+    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+        return planned_group_bytes(self, _GROUPS_EXPECTED, n_classes, n_features)
+
+    def _scratch_bytes(self, n_features: int) -> int:
+        return self._held.cells._scratch_bytes(n_features)
+
+    # --- algebra ------------------------------------------------------------------------------
+
+    def __iadd__(self, other: Self) -> Self:
+        if not isinstance(other, GroupedMoments):
+            return NotImplemented
+        with self._lock:
+            mine, theirs = self._held, other._held
+            labels = (
+                join_labels(mine.groups, theirs.groups),
+                join_labels(mine.classes, theirs.classes),
+            )
+            sums = mine.widened(*labels)
+            mine.total.clear()  # large moments change in place
+            sums.cells += theirs.widened(*labels).cells.on_grid()
+            sums.cells = sums.cells.on_grid()
+            self._held = sums
+        return self
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the moments without the rows of `other`, group by group.
+
+        Groups and classes left without rows are dropped.
+
+        Raises
+        ------
+        MergeError
+            If the features or the covariance types differ, or `other` holds rows that these
+            moments do not.
+        """
+        if not isinstance(other, GroupedMoments):
+            return NotImplemented
+        held, theirs = self._held, other._held.pruned(_NONE)
+        labels = (
+            join_labels(held.groups, theirs.groups),
+            join_labels(held.classes, theirs.classes),
+        )
+        wide, subtracted = held.widened(*labels), theirs.widened(*labels)
+        lacking = np.argwhere(subtracted.counts > wide.counts * (1 + 1e-9))
+        if lacking.size:
+            g, k = lacking[0]
+            raise MergeError(
+                f"subtracting {subtracted.counts[g, k]:g} rows of class "
+                f"{labels[1][k].item()!r} in group {labels[0][g].item()!r} from moments that hold "
+                f"{wide.counts[g, k]:g} of them: only rows that were added can be subtracted"
+            )
+        left = wide.cells.on_grid() - subtracted.cells.on_grid()
+        return self._made(_Held(*labels, left).pruned(_NONE))
+
+    def copy(self) -> Self:
+        """Return independent moments with the same values.
+
+        Returns
+        -------
+        GroupedMoments
+            The copy.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0]], [0], ["a"])
+        >>> before = grouped.copy()
+        >>> _ = grouped.update([[8.0]], [0], ["b"])
+        >>> list(before), list(grouped)
+        (['a'], ['a', 'b'])
+        """
+        with self._lock:
+            held = self._held
+            return self._made(_Held(held.groups, held.classes, held.cells.copy()))
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        held = self._held
+        states, arrays = nested({"cells": held.cells})
+        labels = {
+            "groups": storage.pack_labels(held.groups),
+            "classes": storage.pack_labels(held.classes),
+        }
+        return labels | states, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        groups = storage.unpack_labels(attributes["groups"])
+        classes = storage.unpack_labels(attributes["classes"])
+        cells = restore(Cells, attributes["cells"], arrays_within(arrays, "cells"))
+        cells.check(groups.size, classes.size)
+        grouped = cls(cells.covariance_type, norms=cells.norms)
+        grouped._held = _Held(groups, classes, cells)
+        return grouped
+
+
+def add_groups(
+    moments: GroupedMoments, X: Any, y: Any, groups: Any, *sample_weight: Any, **options: Any
+) -> None:
+    """Add rows of a larger array to the moments of their groups; `options` as for `add_rows`."""
+    moments._update_groups(X, y, groups, *sample_weight, **options)
+
+
+def planned_group_bytes(
+    moments: GroupedMoments, n_groups: int, n_classes: int, n_features: int
+) -> tuple[int, int]:
+    """Return the bytes of such moments, and of all that is held while rows are added to them."""
+    cells = Cells(moments.covariance_type, norms=moments.norms)
+    cells = cells.renumbered(_NONE, _NONE, 0, n_classes)
+    state, adding = planned_bytes(cells, n_groups * n_classes, n_features)
+    return state, adding + _CELL_BYTES * n_groups * n_classes
+
+
+def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Labels:
+    """Return the groups of rows as labels; by their codes if there are many.
+
+    Raises
+    ------
+    InvalidDataError
+        If a group is missing, or for labels that classes cannot have either.
+    """
+    labels = as_maskable_labels(groups, what, first_row)
+    if is_masked(labels):
+        row = first_row + int(np.ma.getmaskarray(labels).argmax())
+        raise InvalidDataError(
+            f"{what}[{row}] is missing (None, NaN or masked), and every row needs a group: give "
+            f"rows of unknown origin a group of their own, such as 'unknown', or leave them out",
+            *(what, row),
+        )
+    return labels
+
+
+def _encoded(labels: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes of labels, and the classes; some number for labels that are missing."""
+    if is_masked(labels) and labels.mask.all():
+        return np.zeros(labels.size, np.int64), classes
+    return encode(without_mask(labels), classes)
+
+
+def _number(group: object, groups: np.ndarray) -> int:
+    """Return the number of a group, -1 if it is none of them."""
+    try:
+        label = as_labels([group], "group")
+    except InvalidDataError:
+        return -1
+    return int(find(label, groups)[0])
+
+
+def _checked_number(group: object, groups: np.ndarray, error: type[Exception]) -> int:
+    number = _number(group, groups)
+    if number < 0:
+        raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
+    return number
