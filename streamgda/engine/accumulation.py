@@ -45,6 +45,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.moments import (
     ClassMoments,
     FourthMoments,
+    GroupedMoments,
     Moments,
     PairwiseMoments,
     add_and_decay,
@@ -69,8 +70,24 @@ def accumulate(
 
 @overload
 def accumulate(
-    X: Any, y: Any = ..., *, on_invalid: Literal["raise", "skip"] = ..., **options: Any
+    X: Any,
+    y: Any = ...,
+    *,
+    on_invalid: Literal["raise", "skip"] = ...,
+    groups: None = ...,
+    **options: Any,
 ) -> ClassMoments: ...
+
+
+@overload
+def accumulate(
+    X: Any,
+    y: Any = ...,
+    *,
+    groups: Any,
+    on_invalid: Literal["raise", "skip"] = ...,
+    **options: Any,
+) -> GroupedMoments: ...
 
 
 def accumulate(  # type: ignore[misc]  # the overloads name only what distinguishes them
@@ -89,6 +106,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     unlabelled: Any = None,
     features: Any = None,
     columns: Any = None,
+    groups: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> Any:
@@ -120,12 +138,14 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Value that marks missing measurements, and labels of rows that do not count at all.
     features, columns : str; tuple of names; optional
         Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
+    groups : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
+        Group of each row, such as its site, subject or day; see `GroupedMoments`.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
 
     Returns
     -------
-    ClassMoments, or PairwiseMoments with ``on_invalid="pairwise"``
+    ClassMoments, GroupedMoments with groups, or PairwiseMoments with ``on_invalid="pairwise"``
         Moments of the rows.
 
     Raises
@@ -148,9 +168,15 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
         *(for_model, progress, checkpoint),
         checkpoint_every=checkpoint_every,
+        grouped=groups is not None,
     )
     if columns is None and y is not None:
-        return asked.declared(_accumulated(asked, X, y, sample_weight))
+        return asked.declared(_accumulated(asked, X, y, sample_weight, groups))
+    if groups is not None:
+        raise refuse(
+            *("groups", groups),
+            "None, because X holds batches: call GroupedMoments().update(X, y, groups) for each",
+        )
     return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
 
 
@@ -233,10 +259,12 @@ def accumulate_again(
     again.keep(moments)
 
 
-def _accumulated(asked: Accumulation, X: Any, y: Any, sample_weight: Any) -> Moments:
+def _accumulated(
+    asked: Accumulation, X: Any, y: Any, sample_weight: Any, groups: Any = None
+) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments = asked.empty()
-    sources = as_sources(X, y, sample_weight)
+    sources = as_sources(X, y, sample_weight, groups)
     asked = replace(asked, feature_names=sources[0].feature_names)
     if any(source.executor == "dask" for source in sources):
         return on_dask().accumulate(asked, *sources)

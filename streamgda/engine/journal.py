@@ -28,14 +28,21 @@ from streamgda.errors import (
     InvalidParameterError,
     MergeError,
 )
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments, name_features
+from streamgda.moments import (
+    ClassMoments,
+    GroupedMoments,
+    Moments,
+    PairwiseMoments,
+    name_features,
+)
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.replacing import remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 KIND = "checkpoint"
-_MOMENTS: dict[str, type[Moments]] = {k.__name__: k for k in (ClassMoments, PairwiseMoments)}
+_KINDS: tuple[type[Moments], ...] = (ClassMoments, GroupedMoments, PairwiseMoments)
+_MOMENTS = {kind.__name__: kind for kind in _KINDS}
 
 
 def as_file(path: Any) -> Path:

@@ -11,7 +11,14 @@ import numpy as np
 
 from streamgda.errors import MemoryBudgetError
 from streamgda.models import scores
-from streamgda.moments import Moments, planned_bytes, planned_scratch
+from streamgda.moments import (
+    GroupedMoments,
+    Moments,
+    group_labels,
+    planned_bytes,
+    planned_group_bytes,
+    planned_scratch,
+)
 from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
@@ -129,11 +136,12 @@ def plan_moments(
     """Cut rows to be accumulated into slabs.
 
     Labels are counted first, unless any number of classes would fit. If they need little memory,
-    they are then kept, and need not be read again.
+    they are then kept, and need not be read again. Groups are always counted.
 
     Parameters
     ----------
     rows, labels, *weights : RowSource
+        For moments of groups, these come before the weights.
     moments : Moments
         Moments of the kind to which rows will be added.
     allowed : int
@@ -156,20 +164,35 @@ def plan_moments(
     """
 
     def plan(n_classes: int, labels: RowSource, labels_held: int = 0) -> Slabs:
-        state, held = planned_bytes(moments, n_classes, rows.shape[1])
-        least = held if model is None else _model_bytes(model, state, rows.shape[1])
+        sizes = n_classes, rows.shape[1]
+        if isinstance(moments, GroupedMoments):
+            state, held = planned_group_bytes(moments, n_groups, *sizes)
+        else:
+            state, held = planned_bytes(moments, *sizes)
+        least = held
+        if model is not None:  # of all groups together
+            least = max(held, _model_bytes(model, state // max(1, n_groups), rows.shape[1]))
         beside, held = (labels, *weights), held + labels_held
         more = {"copies": int(rule.selects), "least": least, "scratch": scratch}
-        return plan_rows(rows, allowed, held, beside=beside, **more)
+        try:
+            return plan_rows(rows, allowed, held, beside=beside, **more)
+        except MemoryBudgetError as error:
+            if not n_groups:
+                raise
+            raise MemoryBudgetError(
+                f"{error}. These are the moments of {n_groups} groups x {n_classes} classes: or "
+                f"pass larger groups, such as regions instead of sites"
+            ) from None
 
+    n_groups = count_groups(weights[0]) if isinstance(moments, GroupedMoments) else 0
     scratch = planned_scratch(moments, rows.shape[1])
 
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
         most = min(most, 256)
     with contextlib.suppress(MemoryBudgetError):
-        best = plan(most, labels)
-        if best.n_rows == _wanted(rows)[1]:
+        best = None if n_groups else plan(most, labels)
+        if best is not None and best.n_rows == _wanted(rows)[1]:
             return best, labels
     size = labels.n_rows * labels.row_bytes
     if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
@@ -210,6 +233,14 @@ def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
 def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
     """Return the number of different labels of rows that may count; all of them are read."""
     return int(distinct_labels(labels, rule).size)
+
+
+def count_groups(groups: RowSource) -> int:
+    """Return the number of different groups of rows; all of them are read."""
+    found = np.empty(0, np.int64)
+    for start, (block,) in Slabs(_LABELS).read(groups):
+        found = encode(group_labels(block, start), found)[1]
+    return int(found.size)
 
 
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:

@@ -14,8 +14,10 @@ from streamgda.errors import InvalidParameterError
 from streamgda.moments import (
     ClassMoments,
     FourthMoments,
+    GroupedMoments,
     Moments,
     PairwiseMoments,
+    add_groups,
     add_rows,
     name_features,
 )
@@ -45,6 +47,8 @@ class Accumulation:
         Sums without rows, to which the rows are added in a second pass over them.
     feature_names : tuple of str, optional
         Names of the features of the rows.
+    grouped : bool
+        The rows have groups, which follow the labels.
     """
 
     covariance_type: str = "full"
@@ -58,6 +62,7 @@ class Accumulation:
     checkpoint_every: float = 60.0
     again: FourthMoments | None = None
     feature_names: tuple[str, ...] | None = None
+    grouped: bool = False
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
@@ -68,6 +73,13 @@ class Accumulation:
         """Return moments without rows, of the requested kind."""
         if self.again is not None:
             return self.again.copy()
+        if self.grouped and self.rule.action == "pairwise":
+            raise InvalidParameterError(
+                "on_invalid='pairwise' keeps no moments of groups; use 'skip' with groups, or call "
+                "accumulate for the rows of each group"
+            )
+        if self.grouped:
+            return GroupedMoments(self.covariance_type, norms=self.norms)
         if self.rule.action != "pairwise":
             return ClassMoments(self.covariance_type, norms=self.norms)
         if self.covariance_type != "full" or self.norms:
@@ -78,14 +90,16 @@ class Accumulation:
             )
         return PairwiseMoments()
 
-    def add(self, moments: Moments, X: Any, y: Any, *weight: Any, first_row: int = 0) -> None:
-        """Add rows to moments; they are numbered from `first_row` in errors."""
-        add_rows(
-            *(moments, X, y, *weight),
-            first_row=first_row,
-            rule=self.rule,
-            expected=self.expected,
-        )
+    def add(self, moments: Moments, X: Any, y: Any, *columns: Any, first_row: int = 0) -> None:
+        """Add rows to moments; they are numbered from `first_row` in errors.
+
+        The columns are groups, if the moments are of groups, and perhaps weights.
+        """
+        options: Any = {"first_row": first_row, "rule": self.rule, "expected": self.expected}
+        if isinstance(moments, GroupedMoments):
+            add_groups(moments, X, y, *columns, **options)
+        else:
+            add_rows(moments, X, y, *columns, **options)
         name_features(moments, self.feature_names)
 
     def declared(self, moments: Moments) -> Moments:

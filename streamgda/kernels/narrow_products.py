@@ -66,8 +66,8 @@ def add_narrow_products(block, buckets, totals, vectors, products):
 
     They are of a block: all rows, their classes, their weights, and the first row and one past
     the last. For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a matrix of
-    products for each group of as many successive classes. All matrices except the rows are padded. Products are
-    computed below the diagonal, and some above it.
+    products for each group, of as many successive classes. All matrices except the rows are padded.
+    Products are computed below the diagonal, and some above it.
     """
     X, codes, weights, first, last = block
     rows, roots, ends = buckets

@@ -1,10 +1,13 @@
-"""`Cells`: the moments of groups x classes in one state, to which rows are added in one pass."""
+"""`Cells`: the moments of groups x classes in one state, to which rows are added in one pass.
+
+`Held` has the labels of the groups and classes besides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -14,6 +17,7 @@ from streamgda.moments.class_state import from_sums
 from streamgda.moments.norms import merge_norms
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.codes import CodedLabels
+from streamgda.rows.labels import find
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import State
 
@@ -125,9 +129,7 @@ class Cells(ClassMoments):
         cells = groups[of_group] << _SHIFT | of_class
         classes = grid(n_groups, n_classes) if self.pooled else np.unique(cells)
         merged = self._merged(Cells, classes, np.searchsorted(classes, cells), n_classes)
-        return merged.renumbered(
-            np.arange(n_groups), np.arange(n_classes), n_groups, n_classes
-        )
+        return merged.renumbered(np.arange(n_groups), np.arange(n_classes), n_groups, n_classes)
 
     def total(self, classes: np.ndarray) -> ClassMoments:
         """Return the moments of all groups together; `classes` are the labels of all classes."""
@@ -200,3 +202,44 @@ class Cells(ClassMoments):
 
     def _keep(self, kept: np.ndarray) -> Self:
         return self if self.pooled else super()._keep(kept)
+
+
+@dataclass
+class Held:
+    """The moments of all groups, and the labels of groups and classes, which are sorted.
+
+    Attributes
+    ----------
+    groups, classes : ndarray
+    cells : Cells
+        Moments of groups x classes.
+    total : list of ClassMoments
+        Those of all rows, once they are known.
+    """
+
+    groups: np.ndarray
+    classes: np.ndarray
+    cells: Cells
+    total: list[ClassMoments] = field(default_factory=list)
+
+    def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
+        """Return the same moments among more groups and classes."""
+        if groups.size == self.groups.size and classes.size == self.classes.size:
+            return Held(groups, classes, self.cells)
+        at = find(self.groups, groups), find(self.classes, classes)
+        return Held(groups, classes, self.cells.renumbered(*at, groups.size, classes.size))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
+        return self.cells.counts(self.groups.size, self.classes.size)
+
+    def pruned(self, kept_classes: np.ndarray) -> Held:
+        """Return the moments without groups and classes that have no rows; some classes stay."""
+        seen = self.counts > 0
+        groups = np.asarray(seen.any(axis=1))
+        classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
+        if groups.all() and classes.all():
+            return self
+        cells = self.cells.on_grid().selected(groups, classes)
+        return Held(self.groups[groups], self.classes[classes], cells)

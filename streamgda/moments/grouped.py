@@ -2,80 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.moments.base import Moments, add_rows, planned_bytes
-from streamgda.moments.cells import Cells, grid
+from streamgda.errors import InvalidDataError, MergeError
+from streamgda.moments.base import add_rows, planned_bytes
+from streamgda.moments.cells import Cells, Held, grid
 from streamgda.moments.class_moments import ClassMoments
+from streamgda.moments.group_labels import encoded, group_labels
+from streamgda.moments.group_views import NONE, GroupViews
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.labels import (
-    Labels,
-    as_labels,
-    as_maskable_labels,
-    encode,
-    find,
-    join_labels,
-    without_mask,
-)
+from streamgda.rows.labels import as_labels, encode, find, join_labels
 from streamgda.rows.masked import is_masked
-from streamgda.rows.names import Names
 from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
-from streamgda.runtime.parameters import check_type, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
-_NONE = np.empty(0, np.int64)
 _GROUPS_EXPECTED = 10
 _CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
 
 
-@dataclass
-class _Held:
-    """The moments of all groups, and the labels of groups and classes, which are sorted.
-
-    Attributes
-    ----------
-    groups, classes : ndarray
-    cells : Cells
-        Moments of groups x classes.
-    total : list of ClassMoments
-        Those of all rows, once they are known.
-    """
-
-    groups: np.ndarray
-    classes: np.ndarray
-    cells: Cells
-    total: list[ClassMoments] = field(default_factory=list)
-
-    def widened(self, groups: np.ndarray, classes: np.ndarray) -> _Held:
-        """Return the same moments among more groups and classes."""
-        if groups.size == self.groups.size and classes.size == self.classes.size:
-            return _Held(groups, classes, self.cells)
-        at = find(self.groups, groups), find(self.classes, classes)
-        return _Held(groups, classes, self.cells.renumbered(*at, groups.size, classes.size))
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
-        return self.cells.counts(self.groups.size, self.classes.size)
-
-    def pruned(self, kept_classes: np.ndarray) -> _Held:
-        """Return the moments without groups and classes that have no rows; some classes stay."""
-        seen = self.counts > 0
-        groups = seen.any(axis=1)
-        classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
-        if groups.all() and classes.all():
-            return self
-        cells = self.cells.on_grid().selected(groups, classes)
-        return _Held(self.groups[groups], self.classes[classes], cells)
-
-
-class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
+class GroupedMoments(GroupViews):
     r"""Class moments of each group of rows: a mapping of groups to `ClassMoments`.
 
     A group is a site, a subject, a day, a tile: anything that rows belong to besides their class.
@@ -114,217 +63,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     """
 
     _kind = "grouped"
-
-    __eq__ = object.__eq__  # a mapping compares its values, which are copies
-    __hash__ = object.__hash__
-
-    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
-        super().__init__()
-        self._held = _Held(_NONE, _NONE, Cells(covariance_type, norms=norms))
-
-    # --- properties ---------------------------------------------------------------------------
-
-    @property
-    def covariance_type(self) -> str:
-        """Covariance type of the moments."""
-        return self._held.cells.covariance_type
-
-    @property
-    def norms(self) -> bool:
-        """True if the norms of the rows are kept."""
-        return self._held.cells.norms
-
-    @property
-    def groups(self) -> np.ndarray:
-        """Labels of the groups, sorted, shape (n_groups,)."""
-        return self._held.groups
-
-    @property
-    def classes(self) -> np.ndarray:
-        """Class labels of all groups, sorted, shape (n_classes,)."""
-        return self._held.classes
-
-    @property
-    def class_count(self) -> np.ndarray:
-        """Rows of each class in all groups, or their total weight, shape (n_classes,)."""
-        return np.asarray(self._held.counts.sum(axis=0))
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
-        return self._held.counts
-
-    @property
-    def n_features(self) -> int | None:
-        """Number of features; None before the first row."""
-        return self._held.cells.n_features
-
-    @property
-    def n_skipped(self) -> int:
-        """Rows of all groups that were left out as invalid (``on_invalid="skip"``)."""
-        return self._held.cells.n_skipped
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments of all groups."""
-        return self._held.cells.nbytes
-
-    @property
-    def exact(self) -> bool:
-        """True if the moments are integer sums without any rounding."""
-        return self._held.cells.exact
-
-    @property
-    def _feature_names(self) -> Names | None:  # type: ignore[override]
-        return self._held.cells._feature_names
-
-    @_feature_names.setter
-    def _feature_names(self, names: Names | None) -> None:
-        self._held.cells._feature_names = names
-        self._held.total.clear()
-
-    def __repr__(self) -> str:
-        if self.n_features is None:
-            return f"GroupedMoments({self.covariance_type!r}): empty"
-        skipped = f", {self.n_skipped} invalid rows left out" if self.n_skipped else ""
-        return (
-            f"GroupedMoments({self.covariance_type!r}): {self.class_count.sum():g} rows x "
-            f"{self.n_features} features in {self.groups.size} groups and {self.classes.size} "
-            f"classes, {self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
-        )
-
-    # --- the mapping --------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return int(self.groups.size)
-
-    def __bool__(self) -> bool:
-        return True  # moments without rows are moments
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.groups.tolist())
-
-    def __contains__(self, group: object) -> bool:
-        return _number(group, self.groups) >= 0
-
-    def __getitem__(self, group: Any) -> ClassMoments:
-        """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
-        with self._lock:
-            held = self._held
-            return held.cells.group(_checked_number(group, held.groups, KeyError), held.classes)
-
-    def total(self) -> ClassMoments:
-        """Return the moments of the rows of all groups: the sum of those of each.
-
-        Returns
-        -------
-        ClassMoments
-            As if there were no groups: to the bit for exact moments, otherwise to rounding.
-
-        Examples
-        --------
-        >>> from streamgda import GroupedMoments
-        >>> grouped = GroupedMoments().update([[1.0], [3.0], [5.0]], [0, 0, 1], ["a", "b", "b"])
-        >>> grouped.total().class_count, grouped.total().means.ravel()
-        (array([2, 1]), array([2., 5.]))
-        """
-        return self._total().copy()
-
-    def _total(self) -> ClassMoments:
-        """Return the moments of all rows, which must not be modified."""
-        with self._lock:
-            held = self._held
-            if not held.total:
-                held.total.append(held.cells.total(held.classes))
-            return held.total[0]
-
-    def without(self, group: Any) -> ClassMoments:
-        r"""Return the moments of the rows of all groups but one: the total less that group.
-
-        Chan, Golub and LeVeque's formula is solved for the other part, so that no row is read: the
-        result is exact to the bit for exact moments, and to rounding otherwise. The total is
-        computed once for all groups.
-
-        Parameters
-        ----------
-        group : label
-            One of the groups.
-
-        Returns
-        -------
-        ClassMoments
-            Moments of the rows of the other groups, with all classes.
-
-        Raises
-        ------
-        InvalidParameterError
-            For any other label.
-
-        Examples
-        --------
-        >>> from streamgda import GroupedMoments
-        >>> grouped = GroupedMoments().update([[1.0], [3.0], [8.0]], [0, 0, 0], ["a", "b", "c"])
-        >>> {group: float(grouped.without(group).means[0, 0]) for group in grouped}
-        {'a': 5.5, 'b': 4.5, 'c': 2.0}
-        """
-        with self._lock:
-            held = self._held
-            number = _checked_number(group, held.groups, InvalidParameterError)
-            left = self._total() - held.cells.group(number, held.classes)
-            return left.declare(held.classes)
-
-    def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
-        """Return the moments of larger groups, which are sums of these.
-
-        Parameters
-        ----------
-        to : dict or callable
-            The new group of each group, as a dict, in which those not named keep their label; or
-            as a function, called with the label of each group.
-
-        Returns
-        -------
-        GroupedMoments
-            Moments of the new groups.
-
-        Raises
-        ------
-        InvalidParameterError
-            For labels that are not among the groups.
-        InvalidDataError
-            For new labels of different kinds, or missing ones.
-
-        Examples
-        --------
-        >>> from streamgda import GroupedMoments
-        >>> X, y, days = [[1.0], [3.0], [8.0]], [0, 0, 0], ["2024-05", "2024-06", "2025-05"]
-        >>> grouped = GroupedMoments().update(X, y, days)
-        >>> years = grouped.roll_up(lambda day: day[:4])
-        >>> years.groups, years["2024"].means
-        (array(['2024', '2025'], dtype='<U4'), array([[2.]]))
-        >>> list(grouped.roll_up({"2024-06": "summer"}))
-        ['2024-05', '2025-05', 'summer']
-        """
-        with self._lock:
-            held = self._held
-            new = held.groups.tolist()
-            if callable(to):
-                new = [to(group) for group in new]
-            else:
-                check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
-                for group in to:
-                    new[_checked_number(group, held.groups, InvalidParameterError)] = to[group]
-            if not new:
-                return self.copy()
-            labels = np.asarray(group_labels(new, what="new groups"))
-            groups, at = np.unique(labels, return_inverse=True)
-            cells = held.cells.merged_groups(at, groups.size, held.classes.size)
-            return self._made(_Held(groups, held.classes, cells))
-
-    def _made(self, held: _Held) -> Self:
-        made = type(self)(self.covariance_type, norms=self.norms)
-        made._held = held
-        return made
 
     # --- adding rows --------------------------------------------------------------------------
 
@@ -388,7 +126,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         with self._lock:
             before = self._held
             group_codes, all_groups = encode(of_rows, before.groups)
-            class_codes, classes = _encoded(labels, before.classes)
+            class_codes, classes = encoded(labels, before.classes)
             if expected is not None and (find(classes, expected) < 0).any():
                 check = ClassMoments("diag")  # maybe rows with such labels do not count
                 more: Any = {"first_row": first_row, "rule": rule, "expected": expected}
@@ -482,7 +220,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         if not isinstance(other, GroupedMoments):
             return NotImplemented
-        held, theirs = self._held, other._held.pruned(_NONE)
+        held, theirs = self._held, other._held.pruned(NONE)
         labels = (
             join_labels(held.groups, theirs.groups),
             join_labels(held.classes, theirs.classes),
@@ -497,7 +235,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 f"{wide.counts[g, k]:g} of them: only rows that were added can be subtracted"
             )
         left = wide.cells.on_grid() - subtracted.cells.on_grid()
-        return self._made(_Held(*labels, left).pruned(_NONE))
+        return self._made(Held(*labels, left).pruned(NONE))
 
     def copy(self) -> Self:
         """Return independent moments with the same values.
@@ -518,7 +256,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         with self._lock:
             held = self._held
-            return self._made(_Held(held.groups, held.classes, held.cells.copy()))
+            return self._made(Held(held.groups, held.classes, held.cells.copy()))
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -538,7 +276,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         cells = restore(Cells, attributes["cells"], arrays_within(arrays, "cells"))
         cells.check(groups.size, classes.size)
         grouped = cls(cells.covariance_type, norms=cells.norms)
-        grouped._held = _Held(groups, classes, cells)
+        grouped._held = Held(groups, classes, cells)
         return grouped
 
 
@@ -554,48 +292,6 @@ def planned_group_bytes(
 ) -> tuple[int, int]:
     """Return the bytes of such moments, and of all that is held while rows are added to them."""
     cells = Cells(moments.covariance_type, norms=moments.norms)
-    cells = cells.renumbered(_NONE, _NONE, 0, n_classes)
+    cells = cells.renumbered(NONE, NONE, 0, n_classes)
     state, adding = planned_bytes(cells, n_groups * n_classes, n_features)
     return state, adding + _CELL_BYTES * n_groups * n_classes
-
-
-def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Labels:
-    """Return the groups of rows as labels; by their codes if there are many.
-
-    Raises
-    ------
-    InvalidDataError
-        If a group is missing, or for labels that classes cannot have either.
-    """
-    labels = as_maskable_labels(groups, what, first_row)
-    if is_masked(labels):
-        row = first_row + int(np.ma.getmaskarray(labels).argmax())
-        raise InvalidDataError(
-            f"{what}[{row}] is missing (None, NaN or masked), and every row needs a group: give "
-            f"rows of unknown origin a group of their own, such as 'unknown', or leave them out",
-            *(what, row),
-        )
-    return labels
-
-
-def _encoded(labels: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of labels, and the classes; some number for labels that are missing."""
-    if is_masked(labels) and labels.mask.all():
-        return np.zeros(labels.size, np.int64), classes
-    return encode(without_mask(labels), classes)
-
-
-def _number(group: object, groups: np.ndarray) -> int:
-    """Return the number of a group, -1 if it is none of them."""
-    try:
-        label = as_labels([group], "group")
-    except InvalidDataError:
-        return -1
-    return int(find(label, groups)[0])
-
-
-def _checked_number(group: object, groups: np.ndarray, error: type[Exception]) -> int:
-    number = _number(group, groups)
-    if number < 0:
-        raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
-    return number

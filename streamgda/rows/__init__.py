@@ -118,26 +118,35 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     return named_rows(X)[1]
 
 
-def as_sources(X: Any, y: Any, sample_weight: Any = None) -> list[RowSource]:
-    """Return sources of rows, labels and, if they are given, weights."""
+def as_sources(X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[RowSource]:
+    """Return sources of rows, labels and, if they are given, groups and weights."""
     rows = as_source(X)
-    if isinstance(y, list | tuple):
-        labels: Any = as_maskable_labels(y)
-        if is_masked(labels):
-            y = np.array(y, object)
-        else:  # dask cuts arrays of numpy
-            y = labels if rows.executor == "process" else np.asarray(labels)
-    sources = [rows, as_source(rows.laid_out(y, "y"), "y")]
+    names = ["X", "y"]
+    sources = [rows, _label_source(rows, y, "y")]
+    if groups is not None:
+        names.append("groups")
+        sources.append(_label_source(rows, groups, "groups"))
     if sample_weight is not None:
+        names.append("sample_weight")
         if np.isscalar(sample_weight):
             sample_weight = np.broadcast_to(sample_weight, rows.n_rows)
         weights = rows.laid_out(sample_weight, "sample_weight")
         sources.append(as_source(weights, "sample_weight"))
-    names = ("X", "y", "sample_weight")  # columns that were opened as labels may be weights
-    return [
+    return [  # columns that were opened as labels may be weights
         source if source.name == name else replace(source, name=name)
-        for source, name in zip(sources, names, strict=False)
+        for source, name in zip(sources, names, strict=True)
     ]
+
+
+def _label_source(rows: RowSource, y: Any, name: str) -> RowSource:
+    """Return a source of labels, or of groups."""
+    if isinstance(y, list | tuple):
+        labels: Any = as_maskable_labels(y, name)
+        if is_masked(labels):
+            y = np.array(y, object)
+        else:  # dask cuts arrays of numpy
+            y = labels if rows.executor == "process" else np.asarray(labels)
+    return as_source(rows.laid_out(y, name), name)
 
 
 def as_batches(

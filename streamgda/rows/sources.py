@@ -16,6 +16,7 @@ from streamgda.rows.grids import Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import shown
 
+_PLURALS = {"y": "labels", "sample_weight": "weights"}
 _OBJECT_BYTES = 64  # of a label that is a separate Python object
 _CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
 
@@ -303,7 +304,8 @@ def check_lengths(rows: RowSource, *companions: RowSource) -> None:
                 f"{source.name} has row chunks of unknown size; call "
                 f"{source.name}.compute_chunk_sizes() first"
             )
-    for companion, name in zip(companions, ("labels", "weights"), strict=False):
+    for companion in companions:
+        name = _PLURALS.get(companion.name, companion.name)
         if len(companion.shape) != 1:
             raise InvalidDataError(
                 f"{name} have shape {companion.shape}; expected one entry for each row"

@@ -67,7 +67,7 @@ def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
     ----------
     asked : Accumulation
     *sources : RowSource
-        Rows, labels and perhaps weights, at least one of them a dask collection. If chunk sizes
+        Rows, labels and perhaps groups and weights, at least one a dask collection. If chunk sizes
         are unknown, all are collections with the same blocks.
 
     Returns
@@ -92,7 +92,8 @@ def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
     parts = _parts_of_blocks("block", blocks, list(X.chunks[0]), row_bytes, state)
     merged = _accumulate_blocks(asked, parts, described)
     # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
-    if merged.n_features is None and len(sources) < 3 and not asked.rule.selects:
+    weighted = sources[-1].name == "sample_weight"
+    if merged.n_features is None and not weighted and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
 
