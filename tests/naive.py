@@ -80,6 +80,25 @@ def _of_type(
     return S[0] if is_tied(covariance_type) else S
 
 
+def grouped(groups: np.ndarray, weights: np.ndarray | None = None) -> dict[object, np.ndarray]:
+    """Which rows each group has, by its label; groups without weight are none."""
+    seen = groups if weights is None else groups[weights > 0]
+    return {group: groups == group for group in np.unique(seen).tolist()}
+
+
+def group_counts(
+    y: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """The weight of each class in each group, counted row by row."""
+    w = np.ones(len(y)) if weights is None else weights
+    classes = np.unique(y[w > 0]).tolist()
+    counts = {group: dict.fromkeys(classes, 0.0) for group in grouped(groups, weights)}
+    for label, group, weight in zip(y.tolist(), groups.tolist(), w.tolist(), strict=True):
+        if weight > 0:
+            counts[group][label] += weight
+    return np.array([[*own.values()] for own in counts.values()])
+
+
 # --- moments without rounding -----------------------------------------------------------------
 
 

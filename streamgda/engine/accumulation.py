@@ -41,7 +41,7 @@ from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import reading
 from streamgda.engine.requests import Accumulation
 from streamgda.engine.resuming import resume
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import (
     ClassMoments,
     FourthMoments,
@@ -121,8 +121,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Class labels.
     covariance_type, norms : str, bool
         The scatter and norms that are kept; see `ClassMoments`.
-    sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
-        Non-negative weights.
+    sample_weight, groups : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
+        Non-negative weights; sites, subjects, days or other groups that `GroupedMoments` keep.
     classes : array-like, shape (n_classes,), optional
         All labels that may occur; they become classes even without rows.
     max_memory : int or str, optional
@@ -138,8 +138,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Value that marks missing measurements, and labels of rows that do not count at all.
     features, columns : str; tuple of names; optional
         Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
-    groups : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
-        Group of each row, such as its site, subject or day; see `GroupedMoments`.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
 
@@ -166,17 +164,11 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     asked = Accumulation(
         *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
-        *(for_model, progress, checkpoint),
-        checkpoint_every=checkpoint_every,
+        *(for_model, progress, checkpoint, checkpoint_every),
         grouped=groups is not None,
     )
     if columns is None and y is not None:
         return asked.declared(_accumulated(asked, X, y, sample_weight, groups))
-    if groups is not None:
-        raise refuse(
-            *("groups", groups),
-            "None, because X holds batches: call GroupedMoments().update(X, y, groups) for each",
-        )
     return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
 
 
@@ -289,6 +281,11 @@ def _accumulated(
 def _accumulated_batches(
     asked: Accumulation, X: Any, y: Any, sample_weight: Any, features: Any, columns: Any
 ) -> Moments:
+    if asked.grouped:
+        raise InvalidParameterError(
+            "groups are given, and X holds batches: call GroupedMoments().update(X, y, groups) for "
+            "each of them"
+        )
     if y is not None:
         raise refuse("columns", columns, "None, because y is given, and X holds no batches")
     batches = as_batches(X, sample_weight, features=features, columns=columns)

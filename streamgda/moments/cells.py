@@ -88,8 +88,9 @@ class Cells(ClassMoments):
         """Return a copy of the cells of some groups and classes, given as boolean arrays."""
         of_group, of_class = self.numbers
         kept = np.flatnonzero(groups[of_group] & classes[of_class])
-        chosen = copy(self)
-        if self._sums is not None:
+        chosen = type(self)(self.covariance_type, norms=self.norms)
+        chosen._n_skipped = self._n_skipped
+        if self._sums is not None and kept.size:
             scatter = self._sums.scatter[groups if self.pooled else kept].copy()
             sums = self._sums.with_classes(kept, scatter)
             chosen = self._with_sums(
@@ -162,11 +163,14 @@ class Cells(ClassMoments):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        cells = super()._from_state(attributes, arrays)
-        cells._structure, cells._grid = cls._saved_structure(attributes), cells._classes
-        if cells._sums is not None:
-            cells._sums.structure = cells._structure
-        return cells
+        return super()._from_state(attributes, arrays)._of(cls._saved_structure(attributes))
+
+    def _of(self, structure: Structure) -> Self:
+        """Return these moments, whose sums are of a structure and have all cells."""
+        self._structure, self._grid = structure, self._classes
+        if self._sums is not None:
+            self._sums.structure = structure
+        return self
 
     @classmethod
     def _saved_structure(cls, attributes: Mapping[str, Any]) -> Structure:

@@ -1,0 +1,309 @@
+"""Moments of groups: those of each group's rows, however they came, and what follows from them."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moment_checks import TYPES, assert_close, assert_moments, batches, sample, snapshot, take_path
+from sklearn.datasets import load_iris
+
+from streamgda import (
+    ClassMoments,
+    GaussianNB,
+    GroupedMoments,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
+from streamgda.storage.saved import restore, state_of
+
+EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
+X, Y = sample(400, 4, 3)
+GROUPS = np.random.default_rng(1).choice(["east", "north", "south", "west"], 400)
+GROUPS[Y == 2] = np.where(GROUPS[Y == 2] == "west", "east", GROUPS[Y == 2])  # one empty cell
+WEIGHTS = np.random.default_rng(2).gamma(1, size=400)
+BYTES = sample(400, 4, 3, dtype="uint8")[0]
+
+
+def assert_grouped(grouped, X, y, groups, weights=None):
+    """Check the moments of each group, of all, and of all but each, against the oracle."""
+    expected = naive.grouped(groups, weights)
+    assert list(grouped) == grouped.groups.tolist() == [*expected]
+    assert grouped.classes.tolist() == np.unique(y if weights is None else y[weights > 0]).tolist()
+    np.testing.assert_allclose(
+        grouped.counts, naive.group_counts(y, groups, weights), rtol=1e-13, atol=0
+    )
+    for group, rows in expected.items():
+        own = None if weights is None else weights[rows]
+        found = grouped[group]
+        assert found.classes.tolist() == grouped.classes.tolist()
+        some = found.class_count > 0
+        assert_moments(with_rows(found), X[rows], y[rows], own, 1e-11)
+        assert np.isnan(found.means[~some]).all()
+        if len(expected) > 1:
+            others = ~rows if weights is None else ~rows & (weights > 0)
+            own = None if weights is None else weights[others]
+            reference = ClassMoments(grouped.covariance_type).update(X[others], y[others], own)
+            assert_close(with_rows(grouped.without(group)), reference, 1e-7)
+    assert_moments(with_rows(grouped.total()), X, y, weights, 1e-10)
+
+
+def with_rows(moments):
+    """The same moments without the classes that have no rows."""
+    some = moments.class_count > 0
+    return moments if some.all() else moments._keep(some)
+
+
+# --- adding rows ------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weighted"])
+def test_moments_are_those_of_each_group(covariance_type, weights):
+    grouped = GroupedMoments(covariance_type)
+    for rows in (slice(0, 7), slice(7, 300), slice(300, 400)):  # groups and classes appear late
+        own = None if weights is None else weights[rows]
+        grouped.update(X[rows], Y[rows], GROUPS[rows], own)
+    assert_grouped(grouped, X, Y, GROUPS, weights)
+
+
+@EVERY_TYPE
+def test_integers_are_exact(covariance_type):
+    parts = [slice(0, 150), slice(150, 151), slice(151, 400)]
+    grouped = GroupedMoments(covariance_type)
+    for rows in parts:
+        grouped.update(BYTES[rows], Y[rows], GROUPS[rows])
+    assert grouped.exact
+    for group in grouped:
+        rows = group == GROUPS
+        for found, kept in ((grouped[group], rows), (grouped.without(group), ~rows)):
+            alone = ClassMoments(covariance_type).update(BYTES[kept], Y[kept])
+            assert snapshot(with_rows(found)) == snapshot(alone)
+    assert snapshot(grouped.total()) == snapshot(ClassMoments(covariance_type).update(BYTES, Y))
+    assert snapshot(grouped) == snapshot(
+        sum(GroupedMoments(covariance_type).update(BYTES[p], Y[p], GROUPS[p]) for p in parts[::-1])
+    )
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+def test_large_moments_change_in_place(covariance_type, dtype, monkeypatch):
+    take_path("large in pieces", monkeypatch)
+    rows, y = sample(700, 20, 3, dtype=dtype)
+    groups = np.arange(700) % 7
+    grouped = GroupedMoments(covariance_type).update(rows[:600], y[:600], groups[:600])
+    grouped.update(rows[600:], y[600:], groups[600:])
+    for group in grouped:
+        own = groups == group
+        reference = ClassMoments(covariance_type).update(rows[own], y[own])
+        assert_close(grouped[group], reference, 1e-4 if dtype == "float32" else 1e-10)
+
+
+@given(batches(), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_chunks_and_order_do_not_matter(case, n_groups, random):
+    covariance_type, parts = case
+    owners = [np.array([random.randrange(n_groups) for _ in y], int) for _, y, _ in parts]
+    whole, merged = GroupedMoments(covariance_type), GroupedMoments(covariance_type)
+    sums = []
+    for (rows, y, weights), groups in zip(parts, owners, strict=True):
+        whole.update(rows, y, groups, weights)
+        sums.append(GroupedMoments(covariance_type).update(rows, y, groups, weights))
+    random.shuffle(sums)
+    for part in sums:
+        merged += part
+    for grouped in (whole, merged):
+        rows, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        weighted = parts[0][2] is not None
+        weights = np.concatenate([part[2] for part in parts]) if weighted else np.ones(len(y))
+        seen = np.concatenate(owners)[weights > 0]
+        assert list(grouped) == np.unique(seen).tolist()
+        total = ClassMoments(covariance_type).update(rows, y, weights if weighted else None)
+        assert_close(grouped.total(), total, 1e-8)
+        for group in grouped:
+            own = np.concatenate(owners) == group
+            weight = weights[own] if weighted else None
+            alone = ClassMoments(covariance_type).update(rows[own], y[own], weight)
+            assert_close(with_rows(grouped[group]), alone, 1e-8)
+
+
+def test_norms_are_kept_of_each_group():
+    grouped = GroupedMoments(norms=True).update(X, Y, GROUPS)
+    for group in grouped:
+        own = group == GROUPS
+        for found, rows in ((grouped[group], own), (grouped.without(group), ~own)):
+            alone = ClassMoments(norms=True).update(X[rows], Y[rows])
+            np.testing.assert_allclose(with_rows(found).fourth, alone.fourth, rtol=1e-9)
+
+
+def test_a_failed_update_changes_nothing():
+    grouped = GroupedMoments("tied").update(X, Y, GROUPS)
+    before = snapshot(grouped)
+    bad = X.copy()
+    bad[399, 2] = np.inf
+    missing = GROUPS.astype(object)
+    missing[3] = None
+    for rows, y, groups, message in (
+        (bad, Y + 3, np.arange(400).astype(str), "row 399"),
+        (X, Y, missing, r"groups\[3\] is missing .*'unknown'"),
+        (X, Y, np.where(np.arange(400) == 5, np.nan, 1.0), r"groups\[5\] is missing"),
+        (X, Y, GROUPS[:7], "400 labels but there are 7 groups"),
+        (X[:, :2], Y, GROUPS, "features"),
+        (X, Y, np.arange(400), "do not mix"),
+        (X, Y.astype(str), GROUPS, "do not mix"),
+    ):
+        with pytest.raises(InvalidDataError, match=message):
+            grouped.update(rows, y, groups)
+        assert snapshot(grouped) == before
+    with pytest.raises(InvalidDataError, match=r"update\(X, y, groups\)"):
+        grouped._update(X, Y)
+
+
+def test_rows_that_do_not_count_make_no_groups():
+    weights = np.ones(400)
+    weights[GROUPS == "north"] = 0
+    weights[Y == 1] = 0
+    grouped = GroupedMoments("tied").update(X, Y, GROUPS, weights)
+    assert list(grouped) == ["east", "south", "west"]
+    assert grouped.classes.tolist() == [0, 2]
+    assert_grouped(grouped, X[weights > 0], Y[weights > 0], GROUPS[weights > 0])
+
+
+# --- algebra ----------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+def test_sums_and_differences(covariance_type):
+    first, second = GROUPS < "s", Y > 0
+    a = GroupedMoments(covariance_type).update(X[first], Y[first], GROUPS[first])
+    b = GroupedMoments(covariance_type).update(X[second], Y[second], GROUPS[second])
+    both = a + b
+    rows = np.concatenate([np.flatnonzero(first), np.flatnonzero(second)])
+    assert_grouped(both, X[rows], Y[rows], GROUPS[rows])
+    left = both - b
+    assert list(left) == list(a)
+    assert left.classes.tolist() == a.classes.tolist()
+    for group in a:
+        assert_close(with_rows(left[group]), with_rows(a[group]), 1e-9)
+    nothing = a - a
+    assert list(nothing) == []
+    assert nothing.classes.size == 0
+    for group in a + nothing:
+        assert_close((nothing + a)[group], a[group])
+    assert list(GroupedMoments(covariance_type) + a) == list(a)
+    assert a["north"].class_count.sum() == (first & (GROUPS == "north")).sum()
+
+
+def test_what_does_not_combine():
+    a = GroupedMoments().update(X, Y, GROUPS)
+    for other, message in (
+        (GroupedMoments("diag").update(X, Y, GROUPS), "do not combine"),
+        (GroupedMoments().update(X[:, :2], Y, GROUPS), "features"),
+        (GroupedMoments(norms=True).update(X, Y, GROUPS), "norms"),
+    ):
+        before = snapshot(a)
+        for combine in (lambda other=other: a + other, lambda other=other: a - other):
+            with pytest.raises(MergeError, match=message):
+                combine()
+        assert snapshot(a) == before
+    for groups in (GROUPS, np.full(400, "elsewhere")):
+        with pytest.raises(MergeError, match="only rows that were added"):
+            a - GroupedMoments().update(np.vstack([X, X]), [*Y, *Y], [*groups, *groups])
+    with pytest.raises(TypeError):
+        a + ClassMoments()
+
+
+@EVERY_TYPE
+def test_roll_up(covariance_type):
+    grouped = GroupedMoments(covariance_type).update(X, Y, GROUPS)
+    to = {"north": "upper", "south": "lower", "west": "lower"}
+    new = np.array([to.get(group, group) for group in GROUPS.tolist()])
+    assert_grouped(grouped.roll_up(to), X, Y, new)
+    rolled = grouped.roll_up(len)
+    assert_grouped(rolled, X, Y, np.char.str_len(GROUPS))
+    rolled.update(X, Y, np.full(400, 9))
+    assert 9 not in grouped
+    assert rolled[9].class_count.sum() == 400
+    assert len(GroupedMoments().roll_up({})) == 0
+    with pytest.raises(InvalidParameterError, match="'up' is not among the groups"):
+        grouped.roll_up({"up": "upper"})
+    with pytest.raises(InvalidDataError, match="missing"):
+        grouped.roll_up({}.get)
+    with pytest.raises(TypeError):
+        grouped.roll_up(["north"])
+
+
+# --- the mapping ------------------------------------------------------------------------------
+
+
+def test_it_is_a_mapping_of_copies():
+    grouped = GroupedMoments().update(X, Y, GROUPS).declare([5])
+    assert len(grouped) == 4
+    assert "north" in grouped
+    assert 3 not in grouped
+    assert [*grouped.keys()] == grouped.groups.tolist()
+    assert grouped.get("nowhere") is None
+    for _, moments in grouped.items():
+        moments.update(X, Y)
+    grouped.total().update(X, Y)
+    assert grouped.class_count.tolist() == [*np.bincount(Y), 0]
+    assert grouped["west"].class_count[-1] == grouped.without("west").class_count[-1] == 0
+    with pytest.raises(KeyError, match="'nowhere' is not among the groups"):
+        grouped["nowhere"]
+    with pytest.raises(InvalidParameterError, match="'nowhere' is not among the groups"):
+        grouped.without("nowhere")
+    assert "empty" in repr(GroupedMoments())
+    assert "4 groups and 4 classes" in repr(grouped)
+    with pytest.raises(InvalidDataError):
+        GroupedMoments().declare([1])
+
+
+def test_dates_and_numbers_are_groups():
+    days = np.datetime64("2024-01-01") + np.arange(400) % 3
+    grouped = GroupedMoments("diag").update(X, Y, days)
+    assert grouped[days[1]].class_count.sum() == 133
+    assert grouped.roll_up(lambda day: day.month)[1].class_count.sum() == 400
+    assert GroupedMoments("diag").update(X, Y, Y * 2.0)[2].class_count.sum() == (Y == 1).sum()
+
+
+def test_estimators_leave_one_group_out():
+    data, y = load_iris(return_X_y=True)
+    groups = np.arange(150) % 5
+    for estimator in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB):
+        grouped = GroupedMoments().update(data, y, groups)
+        for group in grouped:
+            others = groups != group
+            fitted = estimator.from_moments(grouped.without(group))
+            refitted = estimator().fit(data[others], y[others])
+            found, expected = (e.predict_proba(data[~others]) for e in (fitted, refitted))
+            np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+# --- saving -----------------------------------------------------------------------------------
+
+
+@EVERY_TYPE
+def test_saved_moments_are_the_same(covariance_type, tmp_path):
+    for rows, weights in ((X, WEIGHTS), (BYTES, None)):
+        grouped = GroupedMoments(covariance_type).update(rows, Y, GROUPS, weights).declare([7])
+        grouped.save(tmp_path / "grouped.zip")
+        loaded = GroupedMoments.load(tmp_path / "grouped.zip")
+        assert snapshot(loaded) == snapshot(grouped)
+        more = rows[:50], Y[:50] + 5, np.full(50, "above")
+        assert snapshot(loaded.update(*more)) == snapshot(grouped.update(*more))
+    assert GroupedMoments.from_bytes(GroupedMoments(covariance_type).to_bytes()).n_features is None
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_damaged_states_are_refused(covariance_type):
+    attributes, arrays = state_of(GroupedMoments(covariance_type).update(X, Y, GROUPS))
+    cells = attributes["cells"]
+    for damage in (
+        {"groups": {"dtype": "<i8", "values": [0, 1]}},
+        {"classes": {"dtype": "<i8", "values": [0]}},
+        {"cells": cells | {"sharing": 2}},
+        {"cells": cells | {"covariance_type": "diag"}},
+        {"cells": {}},
+    ):
+        with pytest.raises(FormatError):
+            restore(GroupedMoments, attributes | damage, arrays)

@@ -1,0 +1,223 @@
+"""Passes over rows that have groups: containers, memory, checkpoints, dask, and rows left out."""
+
+import tracemalloc
+
+import dask.array as da
+import naive
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import zarr
+from dask_rows import use_parts_of
+from moment_checks import assert_close, sample, snapshot
+
+from streamgda import GroupedMoments, accumulate
+from streamgda.engine import plan
+from streamgda.errors import (
+    CheckpointError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    ReadError,
+)
+from streamgda.moments import planned_group_bytes
+
+N = 300
+X, CODES = sample(N, 3, 3)
+Y = np.array(["ant", "bee", "wasp"])[CODES]
+SITES = np.array(["east", "north", "south"])
+NUMBERS = np.random.default_rng(0).integers(0, 3, N)
+GROUPS = SITES[NUMBERS]
+WEIGHTS = np.random.default_rng(1).gamma(1, size=N)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y, site=GROUPS, w=WEIGHTS)
+POLARS = pl.DataFrame(FRAME.to_dict("list"))
+FEATURES = ["a", "b", "c"]
+
+
+def stored(values, rows=40):
+    return zarr.array(values, chunks=(rows, *values.shape[1:]))
+
+
+def blocks(values, rows=50):
+    return da.from_array(values, chunks=(rows, *values.shape[1:]))
+
+
+CONTAINERS = {
+    "numpy": (X, Y, GROUPS, WEIGHTS),
+    "lists": (X.tolist(), Y.tolist(), GROUPS.tolist(), WEIGHTS.tolist()),
+    "pandas": (FRAME[FEATURES], FRAME["y"], FRAME["site"], FRAME["w"]),
+    "categories": (FRAME[FEATURES], FRAME["y"], FRAME["site"].astype("category"), FRAME["w"]),
+    "polars": (POLARS[FEATURES], POLARS["y"], POLARS["site"], POLARS["w"]),
+    "zarr": (stored(X), Y, stored(GROUPS.astype(np.dtypes.StringDType())), stored(WEIGHTS)),
+    "dask": (blocks(X), blocks(Y), blocks(GROUPS), blocks(WEIGHTS)),
+    "dask, other blocks": (blocks(X), Y, blocks(GROUPS, 70), WEIGHTS),
+    "dask, lists": (blocks(X), Y.tolist(), GROUPS.tolist(), WEIGHTS),
+}
+
+
+def assert_same(found, expected, rtol=1e-10):
+    assert list(found) == list(expected)
+    assert found.classes.tolist() == expected.classes.tolist()
+    for group in expected:
+        assert_close(found[group], expected[group], rtol)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_any_container_holds_groups(container, covariance_type):
+    rows, y, groups, weights = CONTAINERS[container]
+    for sample_weight in (None, weights):
+        given = None if sample_weight is None else WEIGHTS
+        expected = GroupedMoments(covariance_type).update(X, Y, GROUPS, given)
+        options = {"covariance_type": covariance_type, "sample_weight": sample_weight}
+        found = accumulate(rows, y, groups=groups, **options)
+        assert_same(found, expected)
+        if container in ("pandas", "polars"):
+            assert found.feature_names == found["north"].feature_names == tuple(FEATURES)
+            assert found.total().feature_names == found.without("east").feature_names
+
+
+def test_blocks_of_unknown_size():
+    rows = blocks(X)[blocks(X)[:, 0] < np.inf]
+    y, groups = (blocks(values)[blocks(X)[:, 0] < np.inf] for values in (Y, GROUPS))
+    assert_same(accumulate(rows, y, groups=groups), GroupedMoments().update(X, Y, GROUPS))
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
+def test_parts_on_dask_give_the_same_bits(monkeypatch, covariance_type):
+    use_parts_of(monkeypatch, 1)
+    rows = (50 + 10 * X).astype(np.uint8)
+    expected = GroupedMoments(covariance_type).update(rows, Y, GROUPS)
+    for chunk in (7, 110):
+        given = (blocks(values, chunk) for values in (rows, Y, GROUPS))
+        a, b, c = given
+        found = accumulate(a, b, groups=c, covariance_type=covariance_type)
+        assert snapshot(found) == snapshot(expected)
+
+
+# --- rows that do not count -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_invalid_and_unlabelled_rows_are_left_out(covariance_type):
+    rows, y = X.copy(), Y.astype(object)
+    rows[::7, 1] = np.nan
+    y[::5] = None
+    groups = GROUPS.copy().astype("U9")
+    groups[70] = "gone"  # whose only row is invalid
+    options = {"covariance_type": covariance_type}
+    found = accumulate(rows, y, groups=groups, on_invalid="skip", **options)
+    kept = (np.arange(N) % 7 > 0) & (np.arange(N) % 5 > 0)
+    assert_same(found, accumulate(X[kept], Y[kept], groups=GROUPS[kept], **options))
+    assert found.n_skipped == found.total().n_skipped == N - kept.sum()
+    found = accumulate(X, Y, groups=GROUPS, unlabelled="bee", **options)
+    kept = Y != "bee"
+    assert_same(found, accumulate(X[kept], Y[kept], groups=GROUPS[kept], **options))
+    found = accumulate(X, Y, groups=GROUPS, unlabelled=["ant", "bee", "wasp"], **options)
+    assert list(found) == []
+    assert found.n_features is None
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_expected_classes(covariance_type):
+    classes = ["ant", "bee", "cat", "wasp"]
+    options = {"groups": GROUPS, "covariance_type": covariance_type}
+    found = accumulate(X, Y, classes=classes, **options)
+    assert found.classes.tolist() == classes
+    np.testing.assert_array_equal(np.delete(found.counts, 2, axis=1), naive.group_counts(Y, GROUPS))
+    row = int(np.argmax(Y == "bee"))
+    with pytest.raises(InvalidDataError, match=rf"y\[{row}\] is bee, .* expected"):
+        accumulate(X, Y, classes=["ant", "wasp"], **options)
+    kept = accumulate(X, Y, classes=["ant", "wasp"], sample_weight=Y != "bee", **options)
+    assert kept.classes.tolist() == ["ant", "wasp"]
+
+
+def test_refusals_say_what_to_do():
+    missing = GROUPS.astype(object)
+    missing[9] = None
+    for rows in (X, stored(X), blocks(X)):
+        with pytest.raises(InvalidDataError, match=r"groups\[9\] is missing .*'unknown'"):
+            accumulate(rows, Y, groups=missing)
+        with pytest.raises(InvalidDataError, match=r"300 rows but .* 299"):
+            accumulate(rows, Y, groups=GROUPS[1:])
+    with pytest.raises(InvalidParameterError, match=r"GroupedMoments\(\)\.update\(X, y, groups\)"):
+        accumulate([(X, Y)], groups=GROUPS)
+    with pytest.raises(InvalidParameterError, match="'pairwise' keeps no moments of groups"):
+        accumulate(X, Y, groups=GROUPS, on_invalid="pairwise")
+    bad = X.copy()
+    bad[250, 1] = np.inf
+    with pytest.raises(InvalidDataError, match="row 250, column 1"):
+        accumulate(stored(bad), Y, groups=GROUPS)
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+def test_planned_bytes_hold(covariance_type):
+    rows, y = sample(4000, 60, 4)
+    groups = np.arange(4000) // 4 % 20
+    grouped = GroupedMoments(covariance_type).update(rows, y, groups)
+    state, adding = planned_group_bytes(grouped, 20, 4, 60)
+    assert grouped.nbytes == state
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    GroupedMoments(covariance_type).update(rows, y, groups)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert peak < adding + 2 * rows.nbytes
+
+
+def test_too_many_groups_are_refused_before_the_pass():
+    class Unread:
+        shape, chunks, dtype = (5000, 300), (100, 300), np.dtype("f8")
+
+        def __getitem__(self, _):
+            raise AssertionError("a row was read")
+
+    y, groups = np.arange(5000) % 2, np.arange(5000) // 2
+    options = {"groups": groups, "max_memory": "900MB"}
+    with pytest.raises(MemoryBudgetError, match=r"2500 groups x 2 classes: .* larger groups"):
+        accumulate(Unread(), y, **options)
+    with pytest.raises(ReadError, match="a row was read"):
+        accumulate(Unread(), y, covariance_type="diag", **options)
+
+
+# --- checkpoints ------------------------------------------------------------------------------
+
+
+def stop(*arrays, at, **options):
+    def progress(done, total):
+        if done >= at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        accumulate(*arrays, progress=progress, checkpoint_every=0, **options)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_a_resumed_pass_has_the_same_bits(tmp_path, monkeypatch, covariance_type):
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 30 * X[0].nbytes)
+    path = tmp_path / "pass.zip"
+    options = {"groups": GROUPS, "sample_weight": WEIGHTS, "covariance_type": covariance_type}
+    expected = accumulate(X, Y, **options)
+    stop(X, Y, at=100, checkpoint=path, **options)
+    stop(X, Y, at=200, checkpoint=path, **options)
+    moved = np.roll(GROUPS, 1)
+    with pytest.raises(CheckpointError, match="other labels or weights"):
+        accumulate(X, Y, checkpoint=path, **(options | {"groups": moved}))
+    with pytest.raises(CheckpointError, match="moments"):
+        accumulate(X, Y, checkpoint=path, covariance_type=covariance_type)
+    assert snapshot(accumulate(X, Y, checkpoint=path, **options)) == snapshot(expected)
+    assert snapshot(accumulate(X, Y, checkpoint=path, **options)) == snapshot(expected)
+
+
+def test_a_resumed_pass_on_dask_has_the_same_bits(tmp_path, monkeypatch):
+    use_parts_of(monkeypatch, 1)
+    rows, y, groups = blocks(X, 20), blocks(Y, 20), blocks(GROUPS, 20)
+    path = tmp_path / "dask.zip"
+    expected = accumulate(rows, y, groups=groups)
+    stop(rows, y, at=100, groups=groups, checkpoint=path)
+    found = accumulate(rows, y, groups=groups, checkpoint=path)
+    assert snapshot(found) == snapshot(expected)
