@@ -97,6 +97,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     covariance_type: str = "full",
     norms: bool = False,
     sample_weight: Any = None,
+    groups: Any = None,
     classes: Any = None,
     max_memory: int | str | None = None,
     for_model: bool = False,
@@ -106,7 +107,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     unlabelled: Any = None,
     features: Any = None,
     columns: Any = None,
-    groups: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> Any:
