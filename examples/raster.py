@@ -3,8 +3,10 @@
 
 ``python examples/raster.py [size] [folder]``
 
-The scene is synthetic: six bands of noise around the reflectances of five invented land covers.
-It is written, read, classified and written again line of blocks by line of blocks.
+The scene is synthetic: six bands of noise around the reflectances of five invented land covers. It
+is written, read, classified and written again line of blocks by line of blocks, so that memory
+holds a few lines of blocks at a time. A tenth of the pixels has a label, as fields have that
+somebody has visited.
 """
 
 import os
@@ -14,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+import rasterio.transform
+import rasterio.windows
 
 from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
 
@@ -53,12 +57,41 @@ def main(size: int, folder: Path) -> None:
     model = QuadraticDiscriminantAnalysis.from_moments(moments)
     classes = model.predict(X, out=folder / "classes.tif")
     print(f"synthetic scene: {moments.class_count.sum():,} labelled pixels of {X.n_rows:,}")
-    print(f"classes of all pixels: {folder / 'classes.tif'}, {classes.shape}")
+    print(f"classes of all pixels: classes.tif, {classes.shape}")
+    show(model, folder)
+
+
+def show(model: QuadraticDiscriminantAnalysis, folder: Path) -> None:
+    """Draw a corner of the scene, of the labels and of the classes, and the model."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         return
-    plt.imsave(folder / "classes.png", classes[0, ::8, ::8].values)
+    from streamgda.plots import plot_decision_boundary
+
+    corner = rasterio.windows.Window(0, 0, BLOCK, BLOCK)
+    pictures = {}
+    for name in ("scene", "fields", "classes"):
+        with rasterio.open(folder / f"{name}.tif") as file:
+            pictures[name] = file.read(window=corner)
+    figure, axes = plt.subplots(1, 4, figsize=(15, 4), layout="constrained")
+    bands = pictures["scene"][:3].transpose(1, 2, 0).astype(float)
+    axes[0].imshow(((bands - bands.min()) / (bands.max() - bands.min())).clip(0, 1))
+    axes[0].set_title("three of six bands")
+    colours = plt.matplotlib.colors.ListedColormap(
+        ["white", *plt.color_sequences["petroff10"][: model.classes_.size]]
+    )
+    for ax, name, title in zip(
+        axes[1:], ("fields", "classes"), ("labels of some pixels", "classes of all"), strict=False
+    ):
+        image = pictures[name][0]
+        ax.imshow(image, cmap=colours, vmin=-0.5, vmax=colours.N - 0.5, interpolation="nearest")
+        ax.set_title(title)
+    for ax in axes[:3]:
+        ax.set(xticks=[], yticks=[])
+    plot_decision_boundary(model, ax=axes[3])
+    axes[3].set_title("land covers in the model")
+    figure.savefig(folder / "classes.png")
 
 
 if __name__ == "__main__":

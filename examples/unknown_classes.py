@@ -1,7 +1,12 @@
-"""Find rows of unknown classes
-============================
+"""Deep features: 1,000 classes, and rows of none of them
+=====================================================
 
 ``python examples/unknown_classes.py [n_classes] [n_features]``
+
+The last layer of a deep network but one gives a row of features for each image. One Gaussian a
+class with a common covariance tells whether a row belongs to any class that is known (Lee et al.,
+2018). The relative Mahalanobis distance (Ren et al., 2021) subtracts the distance to the Gaussian
+of all rows, and finds unknown classes that are near the known ones.
 
 The rows are synthetic, but like features of a deep network. Class means are in a subspace of few
 dimensions. All classes share the noise about them: its variance falls from direction to direction,
@@ -15,12 +20,13 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, roc_curve
 
 from streamgda import GaussianDiscriminantAnalysis, accumulate
 
 BATCH = 5000  # rows
 SIZES = [100, 64] if os.environ.get("STREAMGDA_EXAMPLES") == "small" else [1000, 512]
+MEASURES = ("-log density", "Mahalanobis distance", "relative Mahalanobis distance")
 SEPARATION = 1.25  # standard deviation of class means, in units of the noise
 
 
@@ -70,14 +76,42 @@ def main(n_classes: int, n_features: int, n_rows: int = 100) -> tuple[float, flo
     new = features.random.integers(n_classes, n_classes + unknown, n_held_out)
     held_out = np.append(features.random.integers(n_classes, size=n_held_out), new)
     scores = [
-        (gda.mahalanobis(X).min(axis=1), gda.relative_mahalanobis(X).min(axis=1))
+        (
+            -gda.score_samples(X),
+            gda.mahalanobis(X).min(axis=1),
+            gda.relative_mahalanobis(X).min(axis=1),
+        )
         for X, _ in features.stream(held_out)
     ]
-    plain, relative = np.concatenate(scores, axis=1)
-    found = [float(roc_auc_score(held_out >= n_classes, s)) for s in (plain, relative)]
-    print(f"{held_out.size:,} rows scored twice in {time.perf_counter() - started:.1f} s")
-    print(f"AUROC of the Mahalanobis distance: {found[0]:.3f}, of the relative one: {found[1]:.3f}")
-    return found[0], found[1]
+    measures = dict(zip(MEASURES, np.concatenate(scores, axis=1), strict=True))
+    unknowns = held_out >= n_classes
+    _, plain, relative = found = [float(roc_auc_score(unknowns, s)) for s in measures.values()]
+    print(f"{held_out.size:,} rows scored three times in {time.perf_counter() - started:.1f} s")
+    print(f"AUROC of the density: {found[0]:.3f}")
+    print(f"AUROC of the Mahalanobis distance: {plain:.3f}, of the relative one: {relative:.3f}")
+    show(measures, unknowns)
+    return plain, relative
+
+
+def show(measures: dict[str, np.ndarray], unknowns: np.ndarray) -> None:
+    """Draw how measures separate rows of unknown classes from others, and the ROC curves."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return
+    _, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
+    for ax, (name, score) in zip(axes, measures.items(), strict=False):
+        bins = np.linspace(*np.quantile(score, [0.001, 0.999]), 50).tolist()
+        for which, label in ((~unknowns, "known classes"), (unknowns, "unknown classes")):
+            ax.hist(score[which], bins, alpha=0.6, label=label)
+        ax.set(title=name, yticks=[])
+        false, true, _ = roc_curve(unknowns, score)
+        axes[3].plot(false, true, label=f"{name}: {roc_auc_score(unknowns, score):.3f}")
+    axes[0].legend()
+    axes[3].plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1)
+    axes[3].set(xlabel="known rows that are refused", ylabel="unknown rows that are found")
+    axes[3].set_title("ROC curves and their areas")
+    axes[3].legend(loc="lower right")
 
 
 if __name__ == "__main__":
