@@ -20,7 +20,7 @@ from streamgda.plots import plot_decision_boundary
 
 SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
 HOSPITALS = ("north", "east", "south", "west", "island")
-SIZES = np.array([8000, 5000, 3000, 1500, 120]) * (1 if SMALL else 40)
+SIZES = [8000, 5000, 3000, 1500, 70] if SMALL else [320_000, 200_000, 120_000, 400, 70]
 DIAGNOSES = np.array(["healthy", "acute", "chronic"])
 MEASURED = ("glucose", "pressure", "pulse", "sodium", "age", "creatinine")
 random = np.random.default_rng(0)
@@ -32,13 +32,13 @@ random = np.random.default_rng(0)
 centres = np.array(
     [[95, 120, 70, 140, 45, 80], [140, 128, 92, 136, 52, 105], [118, 142, 78, 139, 66, 130]]
 )
-mixing = np.linalg.qr(random.normal(size=(6, 6)))[0] * [14, 12, 9, 4, 11, 16]
+mixing = np.linalg.qr(random.normal(size=(6, 6)))[0] * [22, 20, 15, 6, 17, 26]
 rows, labels = {}, {}
 for name, size in zip(HOSPITALS, SIZES, strict=True):
     share = random.dirichlet([6, 2, 3])  # other diagnoses prevail elsewhere
     code = random.choice(3, size, p=share)
     noise = random.normal(size=(size, 6)) @ mixing.T
-    bias = random.normal(scale=2.0, size=6)  # of the instruments
+    bias = random.normal(scale=3.0, size=6)  # of the instruments
     rows[name] = np.rint(centres[code] + noise + bias).clip(0, 255).astype(np.uint8)
     labels[name] = DIAGNOSES[code]
 
@@ -130,7 +130,7 @@ rest = [ClassMoments.from_bytes(messages[name]) for name in HOSPITALS if name !=
 assert (without.means == sum(rest).means).all()
 print(f"without the island: {without.class_count.sum():,.0f} rows")
 
-LEAST = 30
+LEAST = 20
 own = ClassMoments.from_bytes(messages["island"])
 sent = own.select_classes(own.classes[own.class_count >= LEAST])
 print(f"the island sends {', '.join(sent.classes)}: each has {LEAST} rows or more")

@@ -135,32 +135,31 @@ plot_decision_boundary(model, test, truth)
 # Can its probabilities be believed?
 # ----------------------------------
 #
-# On the left, the share of correct predictions among those of similar confidence: on the diagonal,
-# the probabilities would be right. Pixels are not Gaussian, so that QDA is much too sure of itself.
+# On the left, images in ten groups by their probability of an error (one minus that of the
+# predicted digit), and the share of errors in each group. On the diagonal, the probabilities would
+# be right. Pixels are not Gaussian, and the model counts them as more independent than they are: it
+# is much too sure of itself.
 #
-# A model that may refuse is right more often. On the right, images are refused that are farther
-# from the mean of their digit than all but a given share of a Gaussian's rows, by ``predict(X,
-# reject=...)``.
+# The order of the probabilities is right all the same. On the right, the images with the lowest
+# probability are refused: the model is right more often about the rest. Refusing images with a low
+# density, which are unlike all digits, helps less.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-edges = np.quantile(confidence, np.linspace(0, 1, 11))
-bins = np.searchsorted(edges[1:-1], confidence)
-for number in np.unique(bins):
-    own = bins == number
-    left.plot(confidence[own].mean(), (predicted == truth)[own].mean(), "o", color="C0")
-left.plot([0, 1], [0, 1], color="grey", linestyle="--")
-left.set(xlabel="mean probability of the predicted digit", ylabel="share that is right")
-left.set(title="calibration, ten groups of one size")
-
-shares, correct = [], []
-for reject in (0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5):
-    kept = model.predict(test, reject=reject, reject_label=-1) if reject else predicted
-    some = kept != -1
-    if some.sum() > 50:
-        shares.append(100 * (1 - some.mean()))
-        correct.append(100 * (kept == truth)[some].mean())
-right.plot(shares, correct, "o-")
-right.set(xlabel="refused images, %", ylabel="correct among the rest, %", title="rejection")
+doubt = 1 - confidence
+wrong_share = []
+for group in np.array_split(np.argsort(doubt, kind="stable"), 10):
+    wrong_share.append((doubt[group].mean(), (predicted != truth)[group].mean()))
+claimed, found = np.maximum(np.array(wrong_share).T, 1e-6)
+left.loglog(claimed, found, "o", label="groups of images")
+left.plot([1e-6, 1], [1e-6, 1], color="grey", linestyle="--", label="right probabilities")
+left.set(xlabel="mean probability of an error", ylabel="share of errors", title="calibration")
+left.legend(loc="lower right")
+for name, score in {"probability": confidence, "density": model.score_samples(test)}.items():
+    correct = (predicted == truth)[np.argsort(-score, kind="stable")]
+    kept = np.arange(len(test) // 2, len(test) + 1)
+    right.plot(100 - 100 * kept / len(test), 100 * correct.cumsum()[kept - 1] / kept, label=name)
+right.set(xlabel="refused images, %", ylabel="correct among the rest, %", title="rejection by")
+right.legend()
 
 # %%
 # The report
