@@ -21,11 +21,11 @@ from streamgda.datasets import GaussianStream
 from streamgda.plots import plot_confusion_matrix, plot_decision_boundary
 
 SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
-N_ROWS, D, K = (2000, 16, 8) if SMALL else (4000, 40, 8)
+N_ROWS, D, K = (400, 16, 8) if SMALL else (800, 40, 8)
 
 stream = GaussianStream(D, K, seed=5, separation=2.5)
 X, y = stream.rows(0, N_ROWS)
-test, truth = stream.rows(N_ROWS, 5 * N_ROWS)
+test, truth = stream.rows(N_ROWS, 11 * N_ROWS)
 
 # %%
 # Fifty candidates
@@ -35,8 +35,8 @@ test, truth = stream.rows(N_ROWS, 5 * N_ROWS)
 # five amounts (Friedman's regularised discriminant analysis); common covariances, and diagonal
 # ones.
 
-shrinkages = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.9]
-poolings = [0.05, 0.1, 0.2, 0.4, 0.8]
+shrinkages = [0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8]
+poolings = [0.01, 0.05, 0.1, 0.3, 0.8]
 smoothing = [1e-9, 1e-3, 1e-2, 1e-1, 1.0]
 grid = [
     {"covariance_type": ["full"], "shrinkage": shrinkages, "pooling": poolings},
