@@ -1,5 +1,5 @@
 """Deep features: 1,000 classes, and rows of none of them
-=====================================================
+======================================================
 
 ``python examples/unknown_classes.py [n_classes] [n_features]``
 
