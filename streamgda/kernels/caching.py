@@ -120,15 +120,27 @@ def compile_or_load(kernel: Any, compile_: Callable[[Types], Any], signature: Ty
         compile_(writable)
     compiled = kernel.overloads[writable]
     if writable != signature:
+        with global_compiler_lock:
+            _let_call(kernel, signature, compiled)
+    return compiled.entry_point
+
+
+def _let_call(kernel: Any, signature: Types, compiled: Any) -> None:
+    """Let calls from Python with these types find compiled code, which is for writable arrays.
+
+    Two threads may get here with the same types. They must not be added twice: calls would find
+    two codes that are equally good, choose neither, and get here each time.
+    """
+    known = vars(kernel).setdefault("known_signatures", set())
+    if signature not in known:
         alias = SimpleNamespace(
             signature=compiled.signature.replace(args=signature),
             entry_point=compiled.entry_point,
             objectmode=False,
         )
         kernel.add_overload(alias)
-        # Only calls from Python know it. Another thread may have removed it already.
-        kernel.overloads.pop(signature, None)
-    return compiled.entry_point
+        known.add(signature)
+        del kernel.overloads[signature]  # kernels that call this one need more than an entry point
 
 
 @contextlib.contextmanager
