@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import streamgda
 from bench import data, limits
-from bench.measure import Plan, Row, compare, faster
+from bench.measure import Plan, Row, compare, faster, of_its_time
 
 CALLS = (
     "each of the 500 covariances (32 x 32) is inverted separately, and most of that time is the "
@@ -61,6 +61,34 @@ def run(plan: Plan) -> Iterator[Row]:
             ).fit(X, y),
         },
     )
+    yield from groups(plan)
+
+
+def groups(plan: Plan) -> Iterator[Row]:
+    """Time passes with groups and passes over as many classes, which hold the same moments."""
+    for most, d, covariance_type in (
+        (2_000_000, 8, "full"),
+        (400_000, 64, "full"),
+        (400_000, 64, "diag"),
+    ):
+        n = plan.rows(most)
+        X, y = data.rows(n, d, 10, "float64")
+        sites = np.random.default_rng(1).integers(0, 100, n)
+        cells = 10 * sites + y
+        yield from compare(
+            plan,
+            f"{n:,} x {d} float64, {covariance_type} moments of 100 groups x 10 classes",
+            limits.fit(X, y, 1000, covariance_type),
+            lambda X=X, y=y, sites=sites, kind=covariance_type: streamgda.accumulate(
+                X, y, groups=sites, covariance_type=kind
+            ),
+            {
+                "streamgda, 1000 classes": lambda X=X, y=cells, kind=covariance_type: (
+                    streamgda.accumulate(X, y, covariance_type=kind)
+                )
+            },
+            {"streamgda": of_its_time(1.3)},
+        )
 
 
 def from_one_pass(X: np.ndarray, y: np.ndarray) -> list[Any]:

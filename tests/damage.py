@@ -37,7 +37,14 @@ from uses import use
 from zarr.buffer.cpu import Buffer
 
 import streamgda
-from streamgda import ClassMoments, GaussianModel, PairwiseMoments, SlidingWindow, storage
+from streamgda import (
+    ClassMoments,
+    GaussianModel,
+    GroupedMoments,
+    PairwiseMoments,
+    SlidingWindow,
+    storage,
+)
 from streamgda.engine.journal import CheckpointContents
 from streamgda.errors import FormatError, SourceNotFoundError
 from streamgda.models.bernoulli import BernoulliModel
@@ -48,6 +55,7 @@ LOADERS = {
     "bernoulli": BernoulliModel.load,
     "checkpoint": CheckpointContents.load,
     "estimator": streamgda.load,
+    "grouped": GroupedMoments.load,
     "model": GaussianModel.load,
     "moments": ClassMoments.load,
     "pairwise": PairwiseMoments.load,

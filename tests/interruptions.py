@@ -42,6 +42,7 @@ from streamgda import (
     ClassMoments,
     GaussianDiscriminantCV,
     GaussianNB,
+    GroupedMoments,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
@@ -181,6 +182,15 @@ def cases(large: bool) -> Iterator[Case]:
     window = SlidingWindow(3)
     for i in range(4):
         window.update(X[i * 9 : i * 9 + 9], y[i * 9 : i * 9 + 9])
+    for name in ("full", "tied"):
+        sites = np.arange(len(y)) % 2
+        start = GroupedMoments(name).update(X[first], y[first], sites[first])
+        more = X[second], y[second], sites[second]
+        yield Case(f"{size} {name} groups", start, lambda m, r=more: m.update(*r))
+        later = *more[:2], sites[second] + 1
+        yield Case(f"{size} {name} new group", start, lambda m, r=later: m.update(*r))
+        other = GroupedMoments(name).update(*later)
+        yield Case(f"{size} {name} groups +=", start, lambda m, o=other: m.__iadd__(o))
     yield Case(f"{size} window", window, lambda s: s.update(X[second], y[second]))
     yield from estimator_cases(size, X, y, w, wide)
 

@@ -262,6 +262,11 @@ def test_info_tells_saved_things_from_rows(
     streamgda.SlidingWindow(3).update(X, y).save(tmp_path / "window")
     window = described(tmp_path / "window")
     assert (window["kind"], window["blocks"], window["rows"]) == ("sliding window", "1 of 3", 240)
+    sites = np.where(np.arange(len(X)) < 200, "north", "south")
+    streamgda.GroupedMoments("tied").update(X, y, sites).save(tmp_path / "grouped")
+    grouped = described(tmp_path / "grouped")
+    assert (grouped["kind"], grouped["rows"]) == ("moments of groups", 240)
+    assert grouped["groups"] == [{"label": "north", "rows": 200}, {"label": "south", "rows": 40}]
     model = described(tmp_path / "model.zip")
     assert [entry["prior"] for entry in model["classes"]] == pytest.approx(np.divide(counts, 240))
     store = described(data / "rows.zarr")

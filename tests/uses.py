@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from streamgda import ClassMoments, GaussianModel, SlidingWindow, accumulate
+from streamgda import ClassMoments, GaussianModel, GroupedMoments, SlidingWindow, accumulate
 from streamgda.engine.journal import CheckpointContents
 from streamgda.errors import StreamGDAError
 from streamgda.models.base import Model
@@ -38,6 +38,8 @@ def uses_of(loaded: Any) -> Uses:
         yield lambda: resume(loaded)
         for moments in loaded.moments.values():
             yield from uses_of_moments(moments)
+    elif isinstance(loaded, GroupedMoments):
+        yield from uses_of_groups(loaded)
     elif isinstance(loaded, SlidingWindow):
         yield from uses_of_window(loaded)
     elif isinstance(loaded, Moments):
@@ -80,6 +82,17 @@ def uses_of_moments(moments: Any) -> Uses:
     yield lambda: (moments.means, moments.class_count, repr(moments))
     yield lambda: moments.copy().update(*rows)
     yield lambda: (moments + moments).save(zarr.storage.MemoryStore())
+
+
+def uses_of_groups(grouped: GroupedMoments) -> Uses:
+    rows, y = rows_and_labels(grouped.n_features, grouped.classes)
+    for group in grouped:
+        yield lambda group=group: grouped.without(group)
+        yield from uses_of_moments(grouped[group])
+    yield lambda: (grouped.counts, repr(grouped), grouped + grouped - grouped)
+    yield lambda: grouped.roll_up(str)
+    yield lambda: grouped.copy().update(rows, y, np.arange(6) // 2)
+    yield from uses_of_moments(grouped.total())
 
 
 def uses_of_window(window: SlidingWindow) -> Uses:

@@ -97,6 +97,7 @@ def _describe(path: str) -> dict[str, Any]:
         "checkpoint": _checkpoint,
         "pairwise": _pairwise,
         "window": _window,
+        "grouped": _grouped,
     }
     if kind not in describe:
         raise FormatError(f"{path} holds {kind!r}, which this version does not know")
@@ -152,6 +153,15 @@ def _window(path: str) -> dict[str, Any]:
     window = SlidingWindow.load(path)
     blocks = f"{len(window)} of {window.n_blocks}"
     return {"kind": "sliding window", "blocks": blocks, **_of_moments(window.moments)}
+
+
+def _grouped(path: str) -> dict[str, Any]:
+    from streamgda import GroupedMoments  # noqa: PLC0415
+
+    grouped = GroupedMoments.load(path)
+    counts = zip(grouped, grouped.counts.sum(axis=1).tolist(), strict=True)
+    groups = [{"label": label, "rows": rows} for label, rows in counts]
+    return {"kind": "moments of groups", **_of_moments(grouped), "groups": groups}
 
 
 def _of_moments(moments: Any) -> dict[str, Any]:

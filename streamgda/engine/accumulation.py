@@ -164,7 +164,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     asked = Accumulation(
         *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
-        *(for_model, progress, checkpoint, checkpoint_every),
+        *(for_model, progress, checkpoint),
+        checkpoint_every=checkpoint_every,
         grouped=groups is not None,
     )
     if columns is None and y is not None:
