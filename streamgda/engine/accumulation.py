@@ -132,8 +132,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Plan the memory of a model, too; show progress, or call with ``(rows_done, rows_total)``.
     on_invalid : {"raise", "skip", "pairwise"}
         Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label;
-        skip and count them; or keep `PairwiseMoments`, where only infinity and missing labels are
-        errors.
+        skip and count them; or keep `PairwiseMoments`, of which values may be missing.
     nodata, unlabelled : number; label or sequence of labels; optional
         Value that marks missing measurements, and labels of rows that do not count at all.
     features, columns : str; tuple of names; optional
