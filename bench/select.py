@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import discriminant_analysis as sklearn
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
 
 import streamgda
 from bench import data, limits
@@ -18,6 +18,7 @@ CALLS = (
     "overhead of calls of LAPACK and NumPy"
 )
 SCORES = "50 models are computed as well, and distances of 32 features are far from the peak rate"
+GROUPS = "the models of 120 training sets are computed from their moments, 10 matrices each"
 SHRINKAGES = np.geomspace(1e-3, 0.9, 50)
 
 
@@ -43,6 +44,25 @@ def run(plan: Plan) -> Iterator[Row]:
         lambda: streamgda.GaussianDiscriminantCV(grid).fit(X, y),
         {"scikit-learn GridSearchCV": lambda: search(grid).fit(X, y)},
         {"scikit-learn": faster(10, SCORES)},
+    )
+    n = plan.rows(20_000)
+    n_groups, title, X, y = 120, f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
+    groups, grid = np.arange(n) * n_groups // n, {"shrinkage": [0.01, 0.1, 0.3]}
+    leave_out = {"cv": LeaveOneGroupOut()}
+    yield from compare(
+        plan,
+        f"{title}, choice among 3 QDA models, each of {n_groups} groups left out",
+        limits.score(X, 32, 30, "full"),
+        lambda: streamgda.GaussianDiscriminantCV(grid, **leave_out).fit(X, y, groups=groups),
+        {
+            "scikit-learn GridSearchCV": lambda: GridSearchCV(qda(), grid, **leave_out).fit(
+                X, y, groups=groups
+            ),
+            "streamgda, F1 by scikit-learn": lambda: streamgda.GaussianDiscriminantCV(
+                grid, **leave_out, scoring="f1_macro"
+            ).fit(X, y, groups=groups),
+        },
+        {"scikit-learn": faster(5, GROUPS)},
     )
     n = plan.rows(5_000_000)
     X, y = data.rows(n, 9, 7, "float64")
