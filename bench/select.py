@@ -114,7 +114,7 @@ def groups(plan: Plan) -> Iterator[Row]:
 def from_one_pass(X: np.ndarray, y: np.ndarray) -> list[Any]:
     moments = streamgda.accumulate(X, y)
     make = streamgda.QuadraticDiscriminantAnalysis.from_moments
-    return [make(moments, shrinkage=amount) for amount in SHRINKAGES]
+    return [make(moments, solver="eigen", shrinkage=amount) for amount in SHRINKAGES]
 
 
 def fit_each(X: np.ndarray, y: np.ndarray) -> list[Any]:

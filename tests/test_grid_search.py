@@ -20,7 +20,8 @@ from sklearn.model_selection import (
 
 from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV, load
 from streamgda.engine.folds import FoldedRows
-from streamgda.errors import InvalidParameterError, MemoryBudgetError
+from streamgda.engine.journal import CheckpointContents
+from streamgda.errors import CheckpointError, InvalidParameterError, MemoryBudgetError
 
 GRID = [
     {"covariance_type": ["full", "tied"], "shrinkage": [0.1, "oas"]},
@@ -293,6 +294,18 @@ def test_a_search_that_was_stopped_goes_on_with_the_next_split(at, tmp_path):
     for name, column in expected.items():
         if "test_" in name:
             np.testing.assert_array_equal(found[name], column)
+
+
+def test_a_damaged_checkpoint_is_reported(tmp_path):
+    path = tmp_path / "kept"
+    search = GaussianDiscriminantCV(GRID, cv=4, scoring="f1_macro").fit(X, Y, checkpoint=path)
+    contents = CheckpointContents.load(path)
+    contents.done = 10**6
+    path.unlink()
+    contents.save(tmp_path / "kept.zip")
+    (tmp_path / "kept.zip").rename(path)
+    with pytest.raises(CheckpointError, match="is damaged: 1000000 rows in slabs"):
+        search.fit(X, Y, checkpoint=path)
 
 
 def test_searches_by_names_are_saved_and_others_pickled(tmp_path):

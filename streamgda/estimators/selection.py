@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -16,23 +15,21 @@ from streamgda.engine.fold_journal import FoldJournal
 from streamgda.engine.folds import FoldedRows
 from streamgda.engine.samples import TestSamples
 from streamgda.engine.splits import added
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError
 from streamgda.estimators.candidates import SUMS, CandidateScores, all_candidates, kept_by_all
 from streamgda.estimators.cv_results import (
-    TIMES,
     best_of,
-    check_scores,
     n_splits_in,
     results_of,
-    scores_in,
     times_of,
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.held_out import HeldOutScores
 from streamgda.estimators.learning import NO_ROWS
-from streamgda.estimators.saving import describe, plain
+from streamgda.estimators.saved_search import SavedSearch
+from streamgda.estimators.saving import plain
 from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Scorer, scorer_of
-from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, SCORINGS, Scoring, as_scoring
+from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, Scoring, as_scoring
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.base import check_classes
@@ -40,16 +37,14 @@ from streamgda.moments import name_features
 from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, as_number, shown
-from streamgda.storage.checks import check_array, check_whole
-from streamgda.storage.saved import State, arrays_within, nested, restore
+from streamgda.runtime.parameters import as_flag, as_integer, as_number
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 _LEARNT = ("best_estimator_", "best_index_", "refit_time_", "feature_names_in_")  # not always
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 
 
-class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
+class GaussianDiscriminantCV(SavedSearch, ProbabilityMixin, DiscriminantMixin):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -346,84 +341,6 @@ class GaussianDiscriminantCV(ProbabilityMixin, DiscriminantMixin):
         state = {name: value for name, value in vars(self).items() if name not in _LEARNT}
         self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
         return self
-
-    # --- saving -------------------------------------------------------------------------------
-
-    def _state(self) -> State:
-        check_is_fitted(self, "best_estimator_")
-        self._check_saved()
-        results = self.cv_results_
-        scores = scores_in(results)
-        if isinstance(self.scoring, str) and self.scoring in SCORINGS:
-            del scores["score"]  # which is one of the others
-        state, arrays = nested({"best_estimator": self.best_estimator_})
-        attributes = {
-            **describe(self),
-            **state,
-            "candidates": plain(results["params"]),
-            "best_index": self.best_index_,
-            "scores": list(scores),
-            "refit_time": self.refit_time_,
-        }
-        arrays |= {f"scores/{name}": table for name, table in scores.items()}
-        return attributes, arrays | {f"times/{name}": results[name] for name in TIMES}
-
-    def _check_saved(self) -> None:
-        """Raise `InvalidParameterError` for parameters that cannot be saved and loaded."""
-        if not isinstance(self.cv, Integral):
-            raise InvalidParameterError(
-                f"a search with cv={shown(self.cv)} cannot be saved, as its type is not one of "
-                f"this package; save best_estimator_, or use pickle or joblib"
-            )
-        scoring = self._scoring()
-        functions = not all(isinstance(score, str) for score in scoring.scores.values())
-        if functions or callable(self.refit):
-            raise InvalidParameterError(
-                "a search with functions as scoring or refit cannot be saved; save "
-                "best_estimator_, or use pickle or joblib"
-            )
-        if any("/" in column for column in scoring.scores):
-            raise InvalidParameterError(
-                f"scoring={shown(self.scoring)} has a name with a slash, with which a search "
-                f"cannot be saved"
-            )
-        self._candidates()
-        splitting(self.cv, self.random_state, None)
-        allowed_bytes(self.max_memory)
-
-    @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        search = cls(**attributes["params"])
-        search._check_saved()
-        best: Any = restore(
-            GaussianDiscriminantAnalysis,
-            attributes["best_estimator"],
-            arrays_within(arrays, "best_estimator"),
-        )
-        candidates = list(attributes["candidates"])
-        scores = arrays_within(arrays, "scores")
-        check_scores(candidates, scores, attributes["scores"])
-        scoring = search._scoring()
-        if not scoring.several and "score" not in scores:
-            scores = {"score": scores[scoring.scores["score"]], **scores}
-        unknown = np.full(len(candidates), np.nan)
-        times = arrays_within(arrays, "times")
-        times = {name: times.get(name, unknown) for name in TIMES}
-        for name, column in times.items():
-            check_array(name, np.nan_to_num(column), (len(candidates),), "f8")
-        search.cv_results_ = results_of(candidates, scores, times)
-        search.scorer_, search.multimetric_ = scoring.scorers, scoring.several
-        search._best_column = scoring.refit_column(search.refit)
-        search.refit_time_ = float(attributes.get("refit_time", np.nan))
-        most = len(candidates) - 1
-        search.best_index_ = check_whole("best_index", attributes["best_index"], 0, most)
-        search.best_estimator_, search.n_features_in_ = best, best.n_features_in_
-        chosen = candidates[search.best_index_]
-        if chosen != {name: plain(getattr(best, name)) for name in chosen}:
-            raise ValueError("its best estimator has other parameters than its best candidate")
-        if names_in(best) is not None:
-            search.feature_names_in_ = best.feature_names_in_
-        return search
 
     # --- the best candidate ----------------------------------------------------------------------
 
