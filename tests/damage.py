@@ -127,7 +127,8 @@ def as_store(files: Files) -> Any:
 def subjects() -> dict[str, Subject]:
     """Return a subject for each of the newest golden files, and some that follow from them."""
     found = {}
-    for file in sorted((GOLDEN / f"version{storage.VERSION}").glob("*.zip")):
+    newest = GOLDEN / f"version{storage.VERSION}"
+    for file in sorted([*newest.glob("*.zip"), *(GOLDEN / "groups").glob("*.zip")]):
         kind = storage.kind_of(file)
         found[file.stem] = Subject(file.stem, kind, *storage.read(file, kind))
     qda, batches = found["qda"], found["pass"]

@@ -266,7 +266,8 @@ def test_info_tells_saved_things_from_rows(
     streamgda.GroupedMoments("tied").update(X, y, sites).save(tmp_path / "grouped")
     grouped = described(tmp_path / "grouped")
     assert (grouped["kind"], grouped["rows"]) == ("moments of groups", 240)
-    assert grouped["groups"] == [{"label": "north", "rows": 200}, {"label": "south", "rows": 40}]
+    assert grouped["rows_by_group"] == {"north": 200, "south": 40}
+    assert "north: 200, south: 40" in done("info", tmp_path / "grouped")
     model = described(tmp_path / "model.zip")
     assert [entry["prior"] for entry in model["classes"]] == pytest.approx(np.divide(counts, 240))
     store = described(data / "rows.zarr")

@@ -22,7 +22,7 @@ from streamgda import (
 )
 
 FOLDERS = sorted(GOLDEN.glob("version*"))
-NAMED = GOLDEN / "names"
+NAMED, GROUPED = GOLDEN / "names", GOLDEN / "groups"
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
 NEW_PARAMETERS = {"standardize": False, "solver": "svd", "covariance_estimator": None}
 
@@ -72,7 +72,7 @@ def assert_holds(moments, expected):
 def test_the_files_are_those_that_were_written():
     lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
     listed = {name: digest for digest, name in (line.split() for line in lines)}
-    there = [file for folder in (*FOLDERS, NAMED) for file in folder.iterdir()]
+    there = [file for folder in (*FOLDERS, NAMED, GROUPED) for file in folder.iterdir()]
     found = {
         file.relative_to(GOLDEN).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in there
@@ -83,7 +83,8 @@ def test_the_files_are_those_that_were_written():
 def test_there_are_files_of_the_current_version_and_of_every_kind():
     newest = GOLDEN / f"version{storage.VERSION}"
     assert newest in FOLDERS
-    assert {storage.kind_of(file) for file in FILES if file.parent == newest} == LOADERS.keys()
+    files = [*newest.glob("*.zip"), *GROUPED.glob("*.zip")]
+    assert {storage.kind_of(file) for file in files} == LOADERS.keys()
 
 
 @EVERY_FILE
@@ -148,6 +149,26 @@ def test_passes_resume_from_their_checkpoints(folder, name, make, tmp_path):
     data = expected_of(folder, "data")
     batches = make.batches(data) if name == "pass" else make.delayed(data)
     assert_holds(accumulate(batches, checkpoint=path), expected_of(folder, name))
+
+
+@pytest.mark.parametrize("file", sorted(GROUPED.glob("*.zip")), ids=lambda file: file.stem)
+def test_saved_moments_of_groups(file, tmp_path):
+    loaded = LOADERS["grouped"](file)
+    assert list(loaded) == ([] if file.stem == "grouped-empty" else ["east", "north", "south"])
+    for part in [*loaded, "total"]:
+        moments = loaded.total() if part == "total" else loaded[part]
+        with np.load(file.parent / "expected.npz") as arrays:
+            start = f"{file.stem}/{part}/"
+            expected = {k.removeprefix(start): arrays[k] for k in arrays if k.startswith(start)}
+        assert_holds(moments, expected)
+    loaded.save(tmp_path / file.name)
+    (attributes, arrays), (others, other_arrays) = (
+        storage.read(path, "grouped") for path in (tmp_path / file.name, file)
+    )
+    assert attributes == others
+    assert arrays.keys() == other_arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, other_arrays[name], strict=True)
 
 
 @pytest.mark.parametrize("file", sorted(NAMED.glob("*.zip")), ids=lambda file: file.stem)

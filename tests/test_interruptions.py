@@ -33,7 +33,7 @@ WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
 
 # --- every place where an exception may strike ------------------------------------------------
 
-KINDS = ["full", "tied_spherical", "new", "declare", "norms", "pairs +=", "window"]
+KINDS = ["full", "tied_spherical", "new", "declare", "norms", "pairs +=", "window", "groups"]
 ESTIMATORS = ["GaussianNB", "LinearDiscriminantAnalysis half-life", "BernoulliNB partial_fit"]
 
 

@@ -43,6 +43,9 @@ def info(
         described["feature_names"] = _listed(described["feature_names"])
     if described.get("parameters"):
         described["parameters"] = ", ".join(f"{k}={v}" for k, v in described["parameters"].items())
+    if described.get("rows_by_group"):
+        rows = described["rows_by_group"].items()
+        described["rows_by_group"] = _listed([f"{group}: {n:g}" for group, n in rows])
     if "fields" in described:
         described["fields"] = _listed(described["fields"])
     if "groups" in described:
@@ -160,8 +163,8 @@ def _grouped(path: str) -> dict[str, Any]:
 
     grouped = GroupedMoments.load(path)
     counts = zip(grouped, grouped.counts.sum(axis=1).tolist(), strict=True)
-    groups = [{"label": label, "rows": rows} for label, rows in counts]
-    return {"kind": "moments of groups", **_of_moments(grouped), "groups": groups}
+    rows = {str(group): n for group, n in counts}
+    return {"kind": "moments of groups", **_of_moments(grouped), "rows_by_group": rows}
 
 
 def _of_moments(moments: Any) -> dict[str, Any]:

@@ -103,6 +103,8 @@ class Cells(ClassMoments):
         """Raise ValueError unless these are cells of that many groups and classes."""
         of_group, of_class = self.numbers
         whole = grid(n_groups, n_classes) if self.pooled else self._classes
+        if self.class_count.dtype.kind == "f" and "squares" not in self._sums_by_name():
+            raise ValueError("it lacks 'squares' of the weights")
         if (
             self._classes.dtype != np.int64
             or not np.array_equal(np.unique(of_group), np.arange(n_groups))
@@ -111,6 +113,9 @@ class Cells(ClassMoments):
             or self._structure.sharing != (n_classes if self.pooled else 0)
         ):
             raise ValueError(f"its cells are not of {n_groups} groups and {n_classes} classes")
+
+    def _sums_by_name(self) -> dict[str, np.ndarray]:
+        return {} if self._sums is None else self._sums.arrays()
 
     def group(self, number: int, classes: np.ndarray) -> ClassMoments:
         """Return a copy of the moments of one group; `classes` are the labels of all classes."""

@@ -18,7 +18,7 @@ from streamgda.rows.codes import CodedLabels
 from streamgda.rows.labels import as_labels, encode, find, join_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
-from streamgda.storage.saved import State, arrays_within, nested, restore
+from streamgda.storage.saved import State, nested, restore_nested
 
 _GROUPS_EXPECTED = 10
 _CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
@@ -273,7 +273,7 @@ class GroupedMoments(GroupViews):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         groups = storage.unpack_labels(attributes["groups"])
         classes = storage.unpack_labels(attributes["classes"])
-        cells = restore(Cells, attributes["cells"], arrays_within(arrays, "cells"))
+        cells = restore_nested(Cells, {"cells": attributes["cells"]}, arrays)["cells"]
         cells.check(groups.size, classes.size)
         grouped = cls(cells.covariance_type, norms=cells.norms)
         grouped._held = Held(groups, classes, cells)

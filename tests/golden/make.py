@@ -1,7 +1,8 @@
 """Write one small file of every kind, and what is expected of each: ``python make.py FOLDER``.
 
 ``python make.py FOLDER names`` writes files of objects that know names of features, which format
-version 4 holds as an attribute that older files lack.
+version 4 holds as an attribute that older files lack, and ``python make.py FOLDER groups`` moments
+of groups, which came later than the other kinds of version 4.
 
 Run this once for each new version of the format, with the release that introduces it. Never run it
 again for a version that has a folder: those files prove that older files stay readable.
@@ -19,6 +20,7 @@ from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
+    GroupedMoments,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
@@ -110,6 +112,26 @@ def write_named(folder):
     accumulate(frame, y, checkpoint=folder / "pass.zip", checkpoint_every=0)
 
 
+def write_groups(folder):
+    """Write files of moments of groups, and what is expected of them."""
+    folder.mkdir(parents=True)
+    data = rows()
+    frame, names, weights = frame_of(data["X"]), data["names"], data["weights"]
+    sites = np.where(data["labels"] == 2, "north", np.array(["east", "south"])[np.arange(48) % 2])
+    objects = {
+        "grouped-full": GroupedMoments().update(frame, names, sites, weights),
+        "grouped-exact-tied": GroupedMoments("tied").update(data["bytes"], names, sites),
+        "grouped-empty": GroupedMoments("diag"),
+    }
+    expected = {}
+    for name, grouped in objects.items():
+        grouped.save(folder / f"{name}.zip")
+        parts = {group: grouped[group] for group in grouped} | {"total": grouped.total()}
+        for part, moments in parts.items():
+            expected |= {f"{name}/{part}/{key}": a for key, a in described(moments).items()}
+    np.savez(folder / "expected.npz", **expected)
+
+
 def described(moments):
     """Return what moments hold, as plain arrays by name."""
     held = {"classes": moments.classes, "class_count": moments.class_count}
@@ -182,5 +204,5 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    write = write_named if sys.argv[2:] == ["names"] else main
-    write(Path(sys.argv[1]))
+    writers = {"names": write_named, "groups": write_groups}
+    writers.get("".join(sys.argv[2:]), main)(Path(sys.argv[1]))
