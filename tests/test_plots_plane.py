@@ -48,6 +48,18 @@ def test_colours_are_the_posterior_of_the_projected_gaussians(covariance_type: s
     assert np.unique(colours.round(2), axis=0).shape == (3, 3)
 
 
+def test_units_of_the_features_make_no_difference() -> None:
+    X, y = blobs(3)
+    shown = []
+    for unit in (1.0, 2.0**-40):
+        estimator = LinearDiscriminantAnalysis().fit(X * [1, unit, 1], y)
+        for features in ((0, 1), None):
+            ax = plots.plot_decision_boundary(estimator, features=features, resolution=9)
+            shown.append(ax.images[0].get_array())
+    np.testing.assert_allclose(shown[0], shown[2], atol=1e-9)
+    np.testing.assert_allclose(shown[1], shown[3], atol=1e-9)
+
+
 def test_iris_is_shown_along_the_directions_that_separate_it() -> None:
     X, y = load_iris(return_X_y=True)
     estimator = QuadraticDiscriminantAnalysis().fit(X, y)

@@ -144,8 +144,11 @@ class ProjectedClasses:
         class varies are left out.
         """
         weights = self.priors / self.priors.sum()
-        variances, axes = np.linalg.eigh(np.tensordot(weights, self.covariances, axes=1))
-        axes = axes[:, variances > 1e-12 * variances[-1]]
+        within = np.tensordot(weights, self.covariances, axes=1)
+        scales = np.sqrt(within.diagonal())
+        scales = np.where(scales > 0, scales, np.inf)  # directions may have very different units
+        variances, axes = np.linalg.eigh(within / np.outer(scales, scales))
+        axes = axes[:, variances > _SINGULAR * variances[-1]] / scales[:, None]
         joint = np.empty((len(points), len(self.means)))
         with np.errstate(divide="ignore"):  # a prior may be zero
             constants = np.log(weights)
@@ -215,8 +218,9 @@ def discriminant_plane(
     if len(chosen) < 2:
         return None
     vectors = np.zeros((2, width))
-    vectors[:, varying] = np.array(chosen) @ root.T
-    vectors *= np.sign(vectors[[0, 1], np.abs(vectors).argmax(axis=1)])[:, None]
+    found = np.array(chosen) @ root.T
+    largest = np.abs(found * scales).argmax(axis=1)  # it is positive, whatever LAPACK returns
+    vectors[:, varying] = found * np.sign(found[[0, 1], largest])[:, None]
     return vectors, tuple(names)
 
 
