@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
+    from streamgda.versions import show_versions
 
     __version__: str
 
@@ -68,6 +69,7 @@ __all__ = [
     "prequential",
     "select_features",
     "separability",
+    "show_versions",
     "warmup",
 ]
 
@@ -96,6 +98,7 @@ _MODULES = {
     "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",
     "separability": "models.separability",
+    "show_versions": "versions",
     "warmup": "estimators.warmup",
 }
 
@@ -107,9 +110,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(module, name)
         return value
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415
-
-        return version("streamgda")
+        return import_module("streamgda.versions").__version__
     if not name.startswith("_"):
         try:
             return import_module(f"streamgda.{name}")

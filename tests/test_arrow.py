@@ -153,7 +153,7 @@ NUMBERS = {
     "bytes": (pa.array([1, 2, 255], pa.uint8()), np.uint8, [1, 2, 255]),
     "booleans": (pa.array([True, False, True]), np.uint8, [1, 0, 1]),
     "singles": (pa.array([0.5, None, 2], pa.float32()), np.float32, [0.5, np.nan, 2]),
-    "halves": (pa.array([0.5, 1, 2], pa.float16()), np.float16, [0.5, 1, 2]),
+    "halves": (pa.array(np.array([0.5, 1, 2], np.float16)), np.float16, [0.5, 1, 2]),
     "decimals": (pa.array([decimal.Decimal("1.25"), None, 3]), np.float64, [1.25, np.nan, 3]),
     "nothing": (pa.nulls(3), np.float64, [np.nan] * 3),
     "categories": (pa.array([7, 9, 7], pa.int16()).dictionary_encode(), np.int16, [7, 9, 7]),

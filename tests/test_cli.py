@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import subprocess
@@ -65,25 +64,6 @@ def test_warmup_compiles_or_finds_kernels(command: Command) -> None:
     ended = command("warmup", "--types", "float64", "--kinds", "gnb")
     assert (ended.code, ended.err) == (0, "streamgda: gnb on float64 (1 of 1)\n")
     assert ended.out.startswith("kernels compiled or found in ")
-
-
-def test_demo_measures_what_it_prints(command: Command) -> None:
-    ended = command("demo")
-    assert (ended.code, ended.err) == (0, "")
-    assert "\x1b" not in ended.out
-    table = {line.split()[0]: line.split() for line in ended.out.splitlines() if line.strip()}
-    columns = "smoothing accuracy (validation) accuracy (test) test rows/s"
-    assert " ".join(table["model"]) == f"model {columns}"
-    accuracies = {name: float(table[name][3]) for name in ("QDA", "LDA", "GaussianNB")}
-    assert 0.97 < accuracies["QDA"] <= 1
-    assert 0.92 < accuracies["LDA"] < accuracies["QDA"]
-    assert 0.85 < accuracies["GaussianNB"] < accuracies["QDA"]
-    confusion = np.array([[int(n.replace(".", "0")) for n in table[str(i)][1:]] for i in range(10)])
-    assert confusion.sum() == 1797 // 4
-    assert confusion.trace() / confusion.sum() == pytest.approx(accuracies["QDA"], abs=5e-5)
-    assert "rows a second" in ended.out
-    assert "peak memory of this process" in ended.out
-    assert "streamgda demo --mnist DIR" in ended.out
 
 
 def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
@@ -279,38 +259,3 @@ def test_info_tells_saved_things_from_rows(
     assert described(data / "unlabelled.zarr")["labels"] is None
     assert "there is no array 'y'" in done("info", data / "unlabelled.zarr")
     assert described(data / "rows.zarr" / "X")["kind"] == "zarr array"
-
-
-# --- demo -----------------------------------------------------------------------------------------
-
-
-def write_mnist(folder: Path) -> None:
-    """Four files in the layout of MNIST: blurred bars, horizontal or vertical."""
-    random = np.random.default_rng(0)
-    for part, n in (("train", 300), ("t10k", 80)):
-        y = random.integers(0, 2, n).astype(np.uint8)
-        X = random.integers(0, 60, (n, 5, 5)).astype(np.uint8)
-        X[y == 0, 2] += 80
-        X[y == 1, :, 2] += 80
-        for name, array in ((f"{part}-images-idx3-ubyte", X), (f"{part}-labels-idx1-ubyte", y)):
-            head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
-            (folder / f"{name}.gz").write_bytes(gzip.compress(head + array.tobytes()))
-
-
-def test_demo_of_mnist_can_be_resumed(
-    command: Command, done: Callable[..., str], tmp_path: Path
-) -> None:
-    write_mnist(tmp_path)
-    store = tmp_path / "demo.zarr"
-    out = done("demo", "--mnist", tmp_path, "--store", store)
-    assert "250 train, 50 validation, 80 test rows" in out
-    commands = [line.split()[1:] for line in out.splitlines() if line.startswith("  streamgda")]
-    evaluated = next(line for line in commands if line[0] == "evaluate")
-    assert json.loads(done(*evaluated, "--json"))["accuracy"] > 0.9
-    assert json.loads(done("info", store / "model", "--json"))["rows"] == 300
-    assert json.loads(done("info", store, "--json"))["groups"] == [
-        *("model", "test", "train", "validation")
-    ]
-    again = command("demo", "--store", store)
-    assert (again.code, again.out) == (1, "")
-    assert "name another path" in again.err

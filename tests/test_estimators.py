@@ -6,7 +6,6 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from grids import pairs
 from samples import (
     ESTIMATORS,
@@ -59,8 +58,6 @@ _SINGULAR = {
     "tied_diag": _SHAPES,
     "spherical": _EQUIVALENCE | _SPARSE_EQUIVALENCE,
 }
-if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 8):
-    _SINGULAR["full"] |= {"check_n_features_in_after_fitting", "check_dtype_object"}
 
 
 # Checks that call partial_fit, which cannot read the rows twice.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 import time
 import warnings
@@ -16,7 +17,8 @@ import typer
 from streamgda.cli import screen
 from streamgda.cli.evaluate import Evaluation, count, show_confusion
 from streamgda.cli.paths import refuse_occupied
-from streamgda.errors import ConstantFeatureWarning
+from streamgda.errors import ConstantFeatureWarning, MissingLibraryError
+from streamgda.runtime.extras import require
 from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ def demo(
         Path | None,
         typer.Option(metavar="PATH", help="Keep the data and the best model in this zarr group."),
     ] = None,
+    picture: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Picture of the best model; needs matplotlib."),
+    ] = Path("streamgda-demo.png"),
 ) -> None:
     """Fit three classifiers in one pass over handwritten digits in zarr, and compare them."""
     if store is not None:
@@ -59,10 +65,12 @@ def demo(
         ]
         best = max(candidates, key=lambda candidate: candidate.validation_accuracy)
         _show(candidates, best)
+        _show_memory(imported)
         if store is not None:
             best.estimator.save(folder / "model")
-    _show_memory(imported)
-    _show_next(mnist, store, best.smoothing, _MODELS[best.name])
+        drawn = _draw(best, test, picture)
+    show_next(mnist, store)
+    screen.say(f"\n{drawn}")
 
 
 # --- Data ---------------------------------------------------------------------------------------
@@ -88,11 +96,11 @@ def _write_parts(mnist: Path | None, folder: Path) -> list[tuple[Any, Any]]:
     parts = _parts(mnist)
     for name, (X, y) in parts.items():
         datasets.convert(X, folder / name, labels=y)
+    images = "handwritten digits of scikit-learn" if mnist is None else f"images in {mnist}"
+    counts = ", ".join(f"{len(y):,} {name}" for name, (_, y) in parts.items())
     screen.say(
-        f"{'digits of scikit-learn' if mnist is None else f'images in {mnist}'}, "
-        f"{X.shape[1]} features, written to zarr: "
-        + ", ".join(f"{len(y):,} {name}" for name, (_, y) in parts.items())
-        + " rows"
+        f"Wrote {images} to zarr:\n  {counts} rows of {X.shape[1]} features.\n"
+        "Reading them once; the first time on a machine, kernels compile for seconds."
     )
     return [open_store(folder / name) for name in parts]
 
@@ -143,8 +151,10 @@ def _read_once(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Any
     seconds = time.perf_counter() - compiled
     rows = int(everything.class_count.sum())
     screen.say(
-        f"one pass over {rows:,} training and validation rows: {seconds:.3f} s, "
-        f"{screen.rate(rows, seconds)} (after {compiled - started:.1f} s to load the kernels)"
+        f"\nOne pass over {rows:,} training and validation rows took {seconds:.3f} s,\n"
+        f"  {screen.rate(rows, seconds)}, after {compiled - started:.1f} s to get the kernels.\n"
+        "It kept the count, mean and scatter of each class. The models below are made\n"
+        f"from these, {len(_SMOOTHINGS)} of each kind; those that predict the validation rows best:"
     )
     return trained, everything
 
@@ -206,7 +216,9 @@ def _show(candidates: list[_Candidate], best: _Candidate) -> None:
             for each in candidates
         ],
     )
-    screen.say(f"\nconfusion matrix of {best.name}, the best on the validation rows (test rows)")
+    screen.say(
+        f"\n{best.name} is best on the validation rows. Its confusion matrix on the test rows:"
+    )
     show_confusion(best.evaluation)
 
 
@@ -228,29 +240,55 @@ def _show_memory(imported: int | None) -> None:
     peak = _peak_memory()
     if peak is not None and imported is not None:
         screen.say(
-            f"\npeak memory of this process: {readable(peak)}, of which {readable(imported)} were "
-            f"in use before any data was read"
+            f"\npeak memory of this process: {readable(peak)}; {readable(imported)} were in use\n"
+            "  before any data was read"
         )
 
 
-def _show_next(mnist: Path | None, store: Path | None, smoothing: float, kind: str) -> None:
-    screen.say("\nwhere to go next")
-    fit = f"--kind gda --covariance-type {kind} --var-smoothing {smoothing:g}"
+def _draw(best: _Candidate, test: tuple[Any, Any], path: Path) -> str:
+    """Draw the means of the classes and the confusion matrix; return a line that says so."""
+    try:
+        require("matplotlib", "plot", "pictures")
+    except MissingLibraryError as error:
+        return f"{error}\n  lets the demo save a picture, too."
+    import matplotlib as mpl  # noqa: PLC0415
+
+    mpl.use("Agg")  # works without a screen
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    from streamgda import plots  # noqa: PLC0415
+
+    side = math.isqrt(best.estimator.n_features_in_)
+    figure = Figure((10, 5), layout="constrained")
+    left, right = figure.subfigures(1, 2)
+    n = len(best.estimator.classes_)
+    plots.plot_means(best.estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
+    left.suptitle("class means")
+    plots.plot_confusion_matrix(best.estimator, *test, right.subplots(), colorbar=False)
+    right.suptitle(f"{best.name}, test rows: accuracy {best.evaluation.accuracy:.3f}")
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:  # no such folder, or no such type of file
+        return f"The picture was not saved: {error}"
+    return f"A picture of {best.name} is in {path}"
+
+
+def show_next(mnist: Path | None, store: Path | None) -> None:
+    """Say which commands to try on the files of the demo, or on one's own."""
+    screen.say("\nTry next:")
     if store is not None:
         lines = [
             f"streamgda info {store}/model",
             f"streamgda evaluate {store}/model {store}/test",
-            f"streamgda fit {store}/train --model model.zip {fit}",
-            f"streamgda predict {store}/model {store}/test --out labels.zarr",
+            f"streamgda fit {store}/train --model lda.zip --kind lda",
         ]
     else:
         lines = [
-            "streamgda demo --store demo.zarr    (keeps data and model to try commands on)",
-            "streamgda convert rows.csv rows.zarr",
-            f"streamgda fit rows.zarr --model model.zip {fit}",
-            "streamgda evaluate model.zip rows.zarr",
+            "streamgda demo --store demo.zarr   # keeps rows and model for other commands",
+            "streamgda convert table.csv rows.zarr      # your own rows, label last",
+            "streamgda fit rows.zarr --model lda.zip --kind lda",
         ]
     if mnist is None:
-        lines.append("streamgda demo --mnist DIR    (the same with MNIST's 70,000 images)")
+        lines.append("streamgda demo --mnist FOLDER      # the same with MNIST's 70,000 images")
     for line in lines:
         screen.say(f"  {line}")
