@@ -81,11 +81,11 @@ def test_what_the_demo_recommends_works(command, done, tmp_path):
     assert "name another path" in again.err
 
 
-def test_commands_for_a_table_work(done, capsys, tmp_path):
+def test_commands_for_a_table_work(done, capfd, tmp_path):
     """Those that are recommended where nothing was kept."""
     (tmp_path / "table.csv").write_text("a,b,kind\n1,2,x\n2,1,x\n3,2,x\n7,7,y\n8,6,y\n7,5,y\n")
     cli_demo.show_next(None, None)
-    recommended = commands_of(capsys.readouterr().out)
+    recommended = commands_of(capfd.readouterr().out)
     assert [line[0] for line in recommended] == ["demo", "convert", "fit", "demo"]
     for line in recommended[1:3]:
         done(*line)

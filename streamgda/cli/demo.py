@@ -216,9 +216,7 @@ def _show(candidates: list[_Candidate], best: _Candidate) -> None:
             for each in candidates
         ],
     )
-    screen.say(
-        f"\n{best.name} is best on the validation rows. Its confusion matrix on the test rows:"
-    )
+    screen.say(f"\nBest on the validation rows: {best.name}. Its confusion matrix on test rows:")
     show_confusion(best.evaluation)
 
 
