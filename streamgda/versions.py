@@ -29,7 +29,7 @@ def show_versions() -> None:
     python        ...
     """
     for name, value in _lines():
-        print(f"{name:<14}{value}")
+        print(f"{name:<13} {value}")
 
 
 def _lines() -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,7 +65,8 @@ def write_mnist(folder):
 
 def test_what_the_demo_recommends_works(command, done, tmp_path):
     write_mnist(tmp_path)
-    out = done("demo", "--mnist", tmp_path, "--store", "demo.zarr")
+    out = done("demo", "--mnist", tmp_path, "--store", "demo.zarr", "--picture", "nowhere/a.png")
+    assert "The picture was not saved" in out
     assert "250 train, 50 validation, 80 test rows" in out
     evaluated, fitted = (
         next(line for line in commands_of(out) if line[0] == name) for name in ("evaluate", "fit")
@@ -91,33 +93,18 @@ def test_commands_for_a_table_work(done, capfd, tmp_path):
         done(*line)
 
 
-@pytest.mark.parametrize("width", ["40", "80"])
-def test_the_demo_fits_a_narrow_terminal(command, monkeypatch, tmp_path, width):
-    write_mnist(tmp_path)
+def test_the_demo_fits_a_narrow_terminal_and_says_how_to_get_a_picture(command, monkeypatch):
+    def missing(module, extra, what):
+        raise MissingLibraryError(f"{what} need {module}: pip install streamgda[{extra}]")
+
+    write_mnist(Path())
+    monkeypatch.setattr(cli_demo, "require", missing)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the pipe for a terminal
-    monkeypatch.setenv("COLUMNS", width)
-    ended = command("demo", "--mnist", ".", "--picture", "demo.svg")
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = command("demo", "--mnist", ".")
     assert ended.code == 0
+    assert "\x1b" in ended.out
     lines = CONTROL.sub("", ended.out).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == "A picture of QDA is in demo.svg"
-
-
-def test_the_demo_says_how_to_get_a_picture(command, monkeypatch, tmp_path):
-    def missing(module, extra, what):
-        raise MissingLibraryError(f"{what} need {module}, which is not installed: [{extra}]")
-
-    write_mnist(tmp_path)
-    monkeypatch.setattr(cli_demo, "require", missing)
-    ended = command("demo", "--mnist", ".")
-    assert (ended.code, ended.err) == (0, "")
-    assert "pictures need matplotlib, which is not installed: [plot]" in ended.out
-    assert not list(tmp_path.glob("*.png"))
-
-
-def test_a_picture_that_cannot_be_saved_is_no_failure(command, tmp_path):
-    write_mnist(tmp_path)
-    ended = command("demo", "--mnist", ".", "--picture", "nowhere/demo.png")
-    assert (ended.code, ended.err) == (0, "")
-    assert "The picture was not saved" in ended.out
-    assert not list(tmp_path.glob("*.png"))
+    assert "pictures need matplotlib: pip install streamgda[plot]" in lines
+    assert not Path("streamgda-demo.png").exists()
