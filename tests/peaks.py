@@ -26,7 +26,6 @@ from streamgda.runtime.memory import as_bytes
 
 warnings.simplefilter("ignore")
 D = 200
-FEW_WAYS = {"chunks", "split features", "one shard, raw"}
 SLACK = 8 << 20  # of the allocator, and of what Python and zarr keep between calls
 
 
@@ -67,8 +66,8 @@ def least_allowed(work: Callable[[int], Any]) -> int:
     raise AssertionError("a byte was enough")
 
 
-def rows_in(folder: Path, every: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Rows in zarr, in chunks of every kind or of a few, and in a memory map."""
+def rows_in(folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """Rows in zarr, in chunks of every kind, and in a memory map."""
     random = np.random.default_rng(0)
     n = 60_000
     y = random.integers(0, 3, n)
@@ -86,8 +85,6 @@ def rows_in(folder: Path, every: bool) -> Iterator[tuple[str, Any, Any]]:
         "a row a chunk": {"chunks": (1, D)},
     }
     for name, way in ways.items():
-        if not (every or name in FEW_WAYS):
-            continue
         few = 1000 if name == "a row a chunk" else n
         stored = zarr.create_array(folder / name, shape=(few, D), dtype=X.dtype, **way)
         stored[...] = X[:few]
@@ -95,8 +92,7 @@ def rows_in(folder: Path, every: bool) -> Iterator[tuple[str, Any, Any]]:
     columns = {f"x{number}": column for number, column in enumerate(X.T)} | {"y": y}
     pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=n)
     yield "one row group", *open_store(folder / "rows.parquet")
-    if every:
-        yield from other_rows_in(folder, X, y)
+    yield from other_rows_in(folder, X, y)
     mapped = np.memmap(folder / "mapped", np.float64, "w+", shape=(2 * n, 40))
     mapped[...] = 1.5
     mapped[::7] = random.normal(size=40)
@@ -146,8 +142,8 @@ def main() -> None:
     for dtype in (np.uint8, np.float32, np.float64):  # compiling takes memory of its own
         accumulate(warm_up.astype(dtype), np.arange(5000) % 3, **diag)
     GaussianDiscriminantAnalysis(reg_param=0.5).fit(warm_up[:3000], np.arange(3000) // 30)
-    folder, every = Path(sys.argv[1]), "every" in sys.argv[2:]
-    for name, X, y in rows_in(folder, every):
+    folder = Path(sys.argv[1])
+    for name, X, y in rows_in(folder):
         measure(name, lambda m, X=X, y=y: accumulate(X, y, max_memory=m, **diag))
         if name in ("chunks", "shards", "all rows in one"):  # scores of them
             scored = f"scores of {name}"
@@ -160,7 +156,7 @@ def main() -> None:
             measure(scored, score)
     gaps = np.where(warm_up < 60, np.nan, warm_up)
     pairs: dict[str, Any] = {"on_invalid": "pairwise"}
-    for name, k in (("pairs of two classes", 2), ("pairs of many classes", 30 if every else 8)):
+    for name, k in (("pairs of two classes", 2), ("pairs of many classes", 30)):
         y = np.arange(5000) % k
         measure(name, lambda m, y=y: accumulate(gaps, y, max_memory=m, **pairs))
     few = np.arange(3000)
@@ -171,7 +167,7 @@ def main() -> None:
         GaussianDiscriminantAnalysis.from_moments(moments, reg_param=0.5)
 
     measure("a model of many classes", fit)
-    for n_rows in (10**6, 10**7 if every else 3 * 10**6):
+    for n_rows in (10**6, 10**7):
         X, y = Made((n_rows, 2), 10**6), Made((n_rows,), 10**6)
         measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
     X, y = blocks_in(folder)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("small_slabs")
 # --- kills ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[1, pytest.param(10, marks=pytest.mark.slow)])
 def ended(request, tmp_path_factory):
     """The outcome of work that was killed again and again."""
     if not hasattr(os, "fork"):

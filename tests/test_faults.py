@@ -213,6 +213,7 @@ def interrupt(number, frame):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, waiting, tmp_path):
     X, y, go_on = waiting

@@ -211,6 +211,7 @@ def impatient(seconds):
     return {"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=seconds)}}
 
 
+@pytest.mark.slow
 def test_slow_responses(server, expected):
     server.failing, server.status, server.times, server.seconds = "/rows/X/c/2/0", 0, 1, 0.2
     same(accumulate(*open_store(f"{server.url}/rows")), expected)  # waits
@@ -411,13 +412,13 @@ def proxy(s3):
         yield running
 
 
-SLOW = ("load", "save", "scores", "convert", "dask")
+SLOW = ("accumulate", "load", "save", "scores", "convert", "dask")
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # zarr's
 @pytest.mark.parametrize(
     "name",
-    ["accumulate", "save moments", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
+    ["save moments", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
 )
 def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatch, name):
     """Many requests are made at once; each call has a result, or raises an error of ours."""
