@@ -393,6 +393,28 @@ def separability(means: np.ndarray, covariances: np.ndarray, method: str) -> np.
     return np.array([[formula(*p, *q) if p is not q else 0.0 for q in classes] for p in classes])
 
 
+def held_out_ratio(
+    X: np.ndarray,
+    y: np.ndarray,
+    folds: np.ndarray,
+    covariance_type: str = "full",
+    **regularisation: float,
+) -> float:
+    """Mean log-density of rows given their class less that of all rows, by the other folds."""
+    total = 0.0
+    for fold in np.unique(folds):
+        held, train = folds == fold, folds != fold
+        for labels, sign in ((y, 1), (np.zeros_like(y), -1)):
+            m = moments(X[train], labels[train])
+            of_training = X[train], labels[train], covariance_type
+            S = regularised_covariances(*of_training, **regularisation)
+            joint = joint_log_likelihood(X[held], m.means, S, np.ones(len(m.classes)))
+            total += (
+                sign * joint[np.arange(held.sum()), np.searchsorted(m.classes, labels[held])].sum()
+            )
+    return total / len(y)
+
+
 def bhattacharyya(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
     """``(m-n)' ((S+T)/2)^-1 (m-n) / 8 + ln(|(S+T)/2| / sqrt(|S| |T|)) / 2``."""
     M = (S + T) / 2

@@ -102,12 +102,16 @@ def _own_sums(squares, ridges, a, b, g):
     for start in range(0, squares.size, _FACTORS):
         if start > 0:
             log += np.log(factor)
-            factor = 1.0
-        for j in range(start, min(start + _FACTORS, squares.size)):
-            v = a + b * ridges[j] - g * squares[j]
-            singular += 1.0 if v <= LEAST else 0.0
-            total += squares[j] / v
-            factor *= v
+        s, ridge = squares[start : start + _FACTORS], ridges[start : start + _FACTORS]
+        part, product, zeros = 0.0, 1.0, 0.0  # of this part alone, or they are not in registers
+        for j in range(s.size):
+            v = a + b * ridge[j] - g * s[j]
+            zeros += 1.0 if v <= LEAST else 0.0
+            part += s[j] / v
+            product *= v
+        total += part
+        singular += zeros
+        factor = product
     return total if singular == 0.0 else np.nan, log, factor
 
 
@@ -120,17 +124,11 @@ def own_diagonal_squares(
     Here gamma counts. The logarithms of `factors` are to be added to `logs`; to compute them
     together is faster. `squares` is scratch space of the shape (d,).
     """
-    every = features.size == X.shape[1]
     for r in range(X.shape[0]):
         centre, precision = centres[codes[r]], precisions[codes[r]]
-        if every:
-            for j in range(features.size):
-                t = X[r, j] - centre[j]
-                squares[j] = precision[j] * (t * t)
-        else:
-            for j in range(features.size):
-                t = X[r, features[j]] - centre[j]
-                squares[j] = precision[j] * (t * t)
+        for j in range(features.size):
+            t = X[r, features[j]] - centre[j]
+            squares[j] = precision[j] * (t * t)
         sums = _own_sums(squares, precision, alpha[r], beta[r], gamma[r])
         distances[r], logs[r], factors[r] = sums
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import MemoryBudgetError, SingularCovarianceError
+from streamgda.errors import InvalidParameterError, MemoryBudgetError, SingularCovarianceError
 from streamgda.models.base import check_classes
-from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
+from streamgda.models.covariance import Regularisation, estimate, factorise
+from streamgda.models.held_out_subsets import held_out_folds, held_out_subset
 from streamgda.models.separability import Measure, measure_of
-from streamgda.models.subsets import subset_bytes, subset_of
+from streamgda.models.subsets import Subset, subset_bytes, subset_of
 from streamgda.moments import ClassMoments
+from streamgda.moments.structures import structure_of
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
 
 OVER: dict[str, Callable[..., Any]] = {"least": np.min, "mean": np.mean}
 DIRECTIONS = ("forward", "backward", "floating")
+HELD_OUT = "held_out_likelihood"
+_HELD_OUT = Measure(False, lambda ratio, _: ratio)
 _ROUNDING = 1e-9  # relative gain of a criterion that may be rounding
 
 
 def select_features(
-    moments: ClassMoments,
+    moments: ClassMoments | Sequence[ClassMoments] | Mapping[Any, ClassMoments],
     n: int,
     criterion: str = "jeffries_matusita",
     *,
@@ -41,12 +46,16 @@ def select_features(
 
     Parameters
     ----------
-    moments : ClassMoments
-        Moments of at least two classes.
+    moments : ClassMoments; or a sequence or mapping of them
+        Moments of at least two classes; with ``"held_out_likelihood"``, those of at least two folds
+        of the rows.
     n : int
         Number of features to select.
     criterion : str
-        Measure of `separability`.
+        Measure of `separability`, or ``"held_out_likelihood"``: the mean over the rows of their
+        log-density given their class, less that regardless of class, by Gaussians of all folds but
+        that of the row. It does not depend on the scales of the features, and falls when features
+        are added that do not help.
     over : {"least", "mean"}
         Maximise the least separability of all pairs of classes, or their mean.
     direction : {"forward", "backward", "floating"}
@@ -87,21 +96,62 @@ def select_features(
     >>> features, values.round(2)
     (array([3, 2]), array([1.35, 1.53]))
     """
-    check_type("moments", moments, ClassMoments, "ClassMoments")
-    measure = measure_of(criterion, "criterion")
+    folds = _folds_of(moments) if criterion == HELD_OUT else []
+    if not folds:
+        check_type("moments", moments, ClassMoments, "ClassMoments")
+    measure = _HELD_OUT if folds else measure_of(criterion, "criterion")
     if not isinstance(over, str) or over not in OVER:
         raise refuse("over", over, f"one of {', '.join(OVER)}")
     if not isinstance(direction, str) or direction not in DIRECTIONS:
         raise refuse("direction", direction, f"one of {', '.join(DIRECTIONS)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing, tol)
-    check_classes(moments.classes, moments.class_count, least=2)
-    held = moments.covariance_type
-    found = estimate(moments, held if covariance_type is None else covariance_type, how)
-    most = found.features.size
+    make: Callable[[], Subset]
+    whole = direction == "backward"
+    if folds:
+        kind = folds[0].covariance_type if covariance_type is None else covariance_type
+        n_classes = max(fold.classes.size for fold in folds) + 1
+        state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
+        _check_memory(4 * len(folds) * state)
+        joined, features = held_out_folds(folds, kind, how, whole)
+        make = partial(held_out_subset, joined)
+    else:
+        assert isinstance(moments, ClassMoments)
+        check_classes(moments.classes, moments.class_count, least=2)
+        held = moments.covariance_type
+        found = estimate(moments, held if covariance_type is None else covariance_type, how)
+        _check_memory(subset_bytes(found, measure))
+        if whole:
+            factorise(found, replace(how, singular="refuse"))  # refuses singular ones
+        features, make = found.features, partial(subset_of, found, moments.means, measure)
+    most = features.size
     n = as_integer("n", n, f"1 to {most}, the number of features that vary", 1, most)
-    search = _Search(found, moments.means, measure, over, how)
+    search = _Search(make, most, measure, over, how)
     chosen = search.find(n, direction)
-    return found.features[chosen], np.array(search.values)
+    return features[chosen], np.array(search.values)
+
+
+def _folds_of(moments: Any) -> list[ClassMoments]:
+    """Return the moments of the folds."""
+    given = moments.values() if isinstance(moments, Mapping) else moments
+    folds = list(given) if isinstance(given, Iterable) else []
+    if len(folds) < 2:
+        raise InvalidParameterError(
+            f"criterion={HELD_OUT!r} compares folds of the rows, and moments is "
+            f"{type(moments).__name__} with {len(folds)} of them; give a list of the moments of "
+            f"each fold, or another criterion"
+        )
+    for fold in folds:
+        check_type("a fold of moments", fold, ClassMoments, "ClassMoments")
+    return folds
+
+
+def _check_memory(needed: int) -> None:
+    allowed = allowed_bytes(None)
+    if needed > allowed:
+        raise MemoryBudgetError(
+            f"the covariances of all pairs of classes, or of folds, need {readable(needed)}, and "
+            f"{readable(allowed)} are available; use covariance_type='tied' or 'diag'"
+        )
 
 
 class _Search:
@@ -117,24 +167,18 @@ class _Search:
 
     def __init__(
         self,
-        covariances: Covariances,
-        means: np.ndarray,
+        make: Callable[[], Subset],
+        n_features: int,
         measure: Measure,
         over: str,
         how: Regularisation,
     ) -> None:
-        needed, allowed = subset_bytes(covariances, measure), allowed_bytes(None)
-        if needed > allowed:
-            raise MemoryBudgetError(
-                f"the covariances of all pairs of classes need {readable(needed)}, and "
-                f"{readable(allowed)} are available; use covariance_type='tied' or 'diag'"
-            )
-        self._given = covariances, means, measure
+        self._make, self._n_features = make, n_features
         self._measure, self._mean, self._how = measure, OVER[over], how
         self._clear()
 
     def _clear(self) -> None:
-        self._subset = subset_of(*self._given)
+        self._subset = self._make()
         self.chosen: list[int] = []
         self.values: list[float] = []
 
@@ -199,9 +243,7 @@ class _Search:
         self.values.append(float(criterion[k]))
 
     def _remove_down_to(self, n: int) -> None:
-        covariances = self._given[0]
-        factorise(covariances, replace(self._how, singular="refuse"))  # refuses singular ones
-        self.chosen = list(range(covariances.features.size))
+        self.chosen = list(range(self._n_features))
         for k in self.chosen:
             self._subset.toggle(k)
         while len(self.chosen) > n:

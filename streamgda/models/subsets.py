@@ -93,7 +93,7 @@ def _divergence(v: np.ndarray, w: np.ndarray, squares: np.ndarray) -> np.ndarray
     return (excess - np.log1p(excess) + squares / w) / 2
 
 
-class _Swept:
+class Swept:
     """Swept matrices and their log-determinants."""
 
     def __init__(self, matrices: np.ndarray) -> None:
@@ -112,6 +112,32 @@ class _Swept:
     def toggled_logs(self) -> np.ndarray:
         """Return the log-determinants after each feature is toggled, shape (n_matrices, d)."""
         return self.logs + np.log(np.abs(self.pivots()))
+
+    def move(
+        self,
+        scatters: np.ndarray,
+        changes: np.ndarray,
+        k: int,
+        of: np.ndarray | None = None,
+    ) -> None:
+        """Bring scatters into the coordinates of matrices after feature k was toggled.
+
+        Parameters
+        ----------
+        scatters : ndarray, shape (n, d, d)
+            Scatters in the coordinates before.
+        changes : ndarray, shape (n_matrices, d)
+            Result of `toggle`.
+        k : int
+            Feature.
+        of : ndarray of int, shape (n,), optional
+            Matrices of the scatters; by default each has its own.
+        """
+        for scatter, j in zip(scatters, range(len(scatters)) if of is None else of, strict=True):
+            change, row = changes[j], scatter[k].copy()
+            half = row + change * (scatter[k, k] / 2)
+            sides = np.stack([change, half], axis=1), np.stack([half, change])
+            np.add(scatter, sides[0] @ sides[1], out=scatter)
 
     def toggle(self, k: int) -> np.ndarray:
         """Add or remove a feature; return by which multiples of its vector the others change."""
@@ -143,7 +169,7 @@ class _Overlaps:
             covariances = np.concatenate([covariances, between])
         else:
             self._first = self._second = self._host
-        self._swept = _Swept(covariances)
+        self._swept = Swept(covariances)
         self.share = self._swept.share
 
     def terms(self) -> Terms:
@@ -176,7 +202,7 @@ class _Divergences:
         self._about = covariances[self._from] + gaps[:, :, None] * gaps[:, None, :]
         self._trace = np.zeros((len(gaps), 1))
         self._size, self._step = 0, np.ones(means.shape[1], np.int64)
-        self._swept = _Swept(covariances)
+        self._swept = Swept(covariances)
         self.share = self._swept.share
 
     def terms(self) -> Terms:
@@ -191,8 +217,4 @@ class _Divergences:
         self._trace[:, 0] += squares / self._swept.matrices[self._to, k, k]
         self._size += self._step[k]
         self._step[k] *= -1
-        changes = self._swept.toggle(k)
-        for about, j in zip(self._about, self._to, strict=True):
-            change, row = changes[j], about[k].copy()
-            half = row + change * (about[k, k] / 2)
-            np.add(about, np.stack([change, half], axis=1) @ np.stack([half, change]), out=about)
+        self._swept.move(self._about, self._swept.toggle(k), k, self._to)
