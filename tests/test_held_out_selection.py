@@ -2,9 +2,12 @@
 
 from itertools import combinations
 
+import dask.array as da
 import naive
 import numpy as np
+import pandas as pd
 import pytest
+import zarr
 from samples import blobs
 
 from streamgda import ClassMoments, SeparabilitySelector, accumulate, select_features
@@ -57,7 +60,7 @@ def test_scales_and_types_of_moments_make_no_difference():
     tied = select_features(folded(X, y, "tied")[1], 3, HELD_OUT)
     from_full = select_features(folded(X, y)[1], 3, HELD_OUT, covariance_type="tied")
     np.testing.assert_allclose(tied[1], from_full[1], rtol=1e-9)
-    named = dict(zip("abc", folded(X, y)[1], strict=True))
+    named = accumulate(X, y, groups=folded(X, y)[0])
     np.testing.assert_array_equal(select_features(named, 3, HELD_OUT)[0], features)
 
 
@@ -106,3 +109,24 @@ def test_refusals():
         select_features(folded(X, y)[1], 2, HELD_OUT, direction="backward")
     with pytest.raises(SingularCovarianceError):
         select_features(folded(X, y)[1], 4, HELD_OUT)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_selected_columns_of_every_container(dtype, tmp_path):
+    X, y = blobs(100, 5)
+    X = (X - X.min()).astype(dtype)
+    selector = SeparabilitySelector(2).fit(X, y)
+    expected = X[:, np.sort(selector.ranking_)]
+    stored = zarr.create_array(tmp_path / "X.zarr", data=X, chunks=(30, 2))
+    lazy = selector.transform(da.from_array(X, chunks=(30, 3)))
+    assert isinstance(lazy, da.Array)
+    out = selector.transform(stored, out=tmp_path / "out.zarr")
+    assert isinstance(out, zarr.Array)
+    for found in (selector.transform(X), lazy.compute(), selector.transform(stored), out[:]):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == dtype
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    framed = SeparabilitySelector(2).fit(frame, y).set_output(transform="pandas")
+    assert framed.transform(frame).columns.tolist() == framed.get_feature_names_out().tolist()
+    with pytest.raises(InvalidDataError, match="4 features"):
+        selector.transform(da.from_array(X[:, :4]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.learning import NO_ROWS
-from streamgda.estimators.validation import names_in, validate_labelled
+from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments, name_features
-from streamgda.rows import as_rows
+from streamgda.rows import adapter_of, as_rows, as_source
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.parameters import as_integer, check_type
 
@@ -197,8 +198,54 @@ class SeparabilitySelector(SelectorMixin, BaseEstimator):
             self.feature_names_in_ = np.array(moments.feature_names, object)
         return self
 
+    def transform(self, X: Any, *, out: Any = None, features: str | None = None) -> Any:
+        """Return the selected features of rows.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result; see `GaussianDiscriminantAnalysis.predict`.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features_to_select); or `out`; or a lazy dask array
+            The selected features, in the order in which they are in `X`.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows of another width, or that are no numbers.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import SeparabilitySelector
+        >>> X, y = load_iris(return_X_y=True)
+        >>> SeparabilitySelector(2).fit(X, y).transform(X[:2])
+        array([[1.4, 0.2],
+               [1.4, 0.2]])
+        """
+        kept = self.get_support(indices=True)
+        if out is None and features is None and adapter_of(X).in_memory:
+            return super().transform(X)
+        rows = validate_rows(self, as_rows(X, features)[0])
+        dtype = np.dtype(as_source(rows).dtype or np.float64)
+        function = partial(_columns, kept=kept, dtype=dtype)
+        return engine.score(
+            function, rows, out, dtype=dtype, columns=kept.size, name="transform", held=kept.nbytes
+        )
+
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "ranking_")
         mask = np.zeros(self.n_features_in_, bool)
         mask[self.ranking_] = True
         return mask
+
+
+def _columns(X: np.ndarray, first_row: int, kept: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return some columns of rows."""
+    return np.ascontiguousarray(np.asarray(X)[:, kept], dtype)
