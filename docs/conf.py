@@ -69,9 +69,9 @@ html_theme_options = {
     "footer_end": ["theme-version"],
 }
 # Pages without others below them.
-html_sidebars = dict.fromkeys(
-    ["index", "start", "commands", "mathematics", "documents", "architecture"], []
-)
+html_sidebars = {
+    page: [] for page in ["index", "start", "commands", "mathematics", "documents", "architecture"]
+}
 
 
 def write_commands(app: Sphinx) -> None:
