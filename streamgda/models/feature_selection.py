@@ -96,38 +96,58 @@ def select_features(
     >>> features, values.round(2)
     (array([3, 2]), array([1.35, 1.53]))
     """
-    folds = _folds_of(moments) if criterion == HELD_OUT else []
-    if not folds:
+    held_out = isinstance(criterion, str) and criterion == HELD_OUT
+    if not held_out:
         check_type("moments", moments, ClassMoments, "ClassMoments")
-    measure = _HELD_OUT if folds else measure_of(criterion, "criterion")
+    measure = _HELD_OUT if held_out else measure_of(criterion, "criterion")
     if not isinstance(over, str) or over not in OVER:
         raise refuse("over", over, f"one of {', '.join(OVER)}")
     if not isinstance(direction, str) or direction not in DIRECTIONS:
         raise refuse("direction", direction, f"one of {', '.join(DIRECTIONS)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing, tol)
-    make: Callable[[], Subset]
-    whole = direction == "backward"
-    if folds:
-        kind = folds[0].covariance_type if covariance_type is None else covariance_type
-        n_classes = max(fold.classes.size for fold in folds) + 1
-        state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
-        _check_memory(4 * len(folds) * state)
-        joined, features = held_out_folds(folds, kind, how, whole)
-        make = partial(held_out_subset, joined)
-    else:
-        assert isinstance(moments, ClassMoments)
-        check_classes(moments.classes, moments.class_count, least=2)
-        held = moments.covariance_type
-        found = estimate(moments, held if covariance_type is None else covariance_type, how)
-        _check_memory(subset_bytes(found, measure))
-        if whole:
-            factorise(found, replace(how, singular="refuse"))  # refuses singular ones
-        features, make = found.features, partial(subset_of, found, moments.means, measure)
+    subset_from = _subset_of_folds if held_out else _subset_of_pairs
+    make, features = subset_from(moments, measure, covariance_type, how, direction == "backward")
     most = features.size
     n = as_integer("n", n, f"1 to {most}, the number of features that vary", 1, most)
     search = _Search(make, most, measure, over, how)
     chosen = search.find(n, direction)
     return features[chosen], np.array(search.values)
+
+
+def _subset_of_pairs(
+    moments: ClassMoments,
+    measure: Measure,
+    covariance_type: str | None,
+    how: Regularisation,
+    whole: bool,
+) -> tuple[Callable[[], Subset], np.ndarray]:
+    """Return a function that makes the empty subset, for all pairs of classes, and the features.
+
+    With `whole`, the covariances of all features must have inverses.
+    """
+    check_classes(moments.classes, moments.class_count, least=2)
+    found = estimate(moments, covariance_type or moments.covariance_type, how)
+    _check_memory(subset_bytes(found, measure))
+    if whole:
+        factorise(found, replace(how, singular="refuse"))
+    return partial(subset_of, found, moments.means, measure), found.features
+
+
+def _subset_of_folds(
+    moments: Any,
+    measure: Measure,
+    covariance_type: str | None,
+    how: Regularisation,
+    whole: bool,
+) -> tuple[Callable[[], Subset], np.ndarray]:
+    """Return what `_subset_of_pairs` returns, for the moments of folds."""
+    folds = _folds_of(moments)
+    kind = covariance_type or folds[0].covariance_type
+    n_classes = max(fold.classes.size for fold in folds) + 1
+    state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
+    _check_memory(4 * len(folds) * state)
+    joined, features = held_out_folds(folds, kind, how, whole)
+    return partial(held_out_subset, joined), features
 
 
 def _folds_of(moments: Any) -> list[ClassMoments]:
