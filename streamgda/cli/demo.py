@@ -258,7 +258,8 @@ def _draw(best: _Candidate, test: tuple[Any, Any], path: Path) -> str:
 
     side = math.isqrt(best.estimator.n_features_in_)
     figure = Figure((10, 5), layout="constrained")
-    left, right = figure.subfigures(1, 2)
+    parts: Any = figure.subfigures(1, 2)
+    left, right = parts
     n = len(best.estimator.classes_)
     plots.plot_means(best.estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
     left.suptitle("class means")

@@ -47,20 +47,17 @@ def select_features(
     Parameters
     ----------
     moments : ClassMoments; or a sequence or mapping of them
-        Moments of at least two classes; with ``"held_out_likelihood"``, those of at least two folds
-        of the rows.
+        Moments of at least two classes; those of folds for ``"held_out_likelihood"``.
     n : int
         Number of features to select.
     criterion : str
-        Measure of `separability`, or ``"held_out_likelihood"``: the mean over the rows of their
-        log-density given their class, less that regardless of class, by Gaussians of all folds but
-        that of the row. It does not depend on the scales of the features, and falls when features
-        are added that do not help.
+        Measure of `separability`, or ``"held_out_likelihood"``: the mean log-density of a row given
+        its class, less that regardless of class, by Gaussians of the other folds.
     over : {"least", "mean"}
         Maximise the least separability of all pairs of classes, or their mean.
     direction : {"forward", "backward", "floating"}
-        Add the best feature to none at first; remove the worst of all; or, after each addition,
-        remove features again as long as that finds a better subset of its size.
+        Add the best feature; remove the worst of all; or, after each addition, remove features
+        again as long as that finds a better subset of its size.
     covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing, tol : optional
         Covariances of all features, whose rows and columns are those of a subset; see
         `GaussianDiscriminantAnalysis`. Their type is by default that of the moments.
@@ -86,7 +83,7 @@ def select_features(
     Measures that end at 2 hardly distinguish subsets that separate all classes well; prefer
     ``"bhattacharyya"`` then. A step takes time in proportion to ``n_classes**2 * n_features**2``;
     a forward search has `n`, a backward one about ``2 * n_features``. The floating search is that
-    of Pudil, Novovicova and Kittler (Floating search methods in feature selection, 1994).
+    of Pudil, Novovicova and Kittler (1994).
 
     Examples
     --------
@@ -100,22 +97,19 @@ def select_features(
     if not held_out:
         check_type("moments", moments, ClassMoments, "ClassMoments")
     measure = _HELD_OUT if held_out else measure_of(criterion, "criterion")
-    if not isinstance(over, str) or over not in OVER:
-        raise refuse("over", over, f"one of {', '.join(OVER)}")
-    if not isinstance(direction, str) or direction not in DIRECTIONS:
-        raise refuse("direction", direction, f"one of {', '.join(DIRECTIONS)}")
+    for name, value, known in (("over", over, OVER), ("direction", direction, DIRECTIONS)):
+        if not isinstance(value, str) or value not in known:
+            raise refuse(name, value, f"one of {', '.join(known)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing, tol)
     subset_from = _subset_of_folds if held_out else _subset_of_pairs
     make, features = subset_from(moments, measure, covariance_type, how, direction == "backward")
-    most = features.size
-    n = as_integer("n", n, f"1 to {most}, the number of features that vary", 1, most)
-    search = _Search(make, most, measure, over, how)
-    chosen = search.find(n, direction)
-    return features[chosen], np.array(search.values)
+    n = as_integer("n", n, f"1 to {features.size}, those that vary", 1, features.size)
+    search = _Search(make, features.size, measure, over, how)
+    return features[search.find(n, direction)], np.array(search.values)
 
 
 def _subset_of_pairs(
-    moments: ClassMoments,
+    moments: Any,
     measure: Measure,
     covariance_type: str | None,
     how: Regularisation,
