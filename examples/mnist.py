@@ -138,7 +138,7 @@ plot_decision_boundary(model, test, truth)
 # On the left, images in ten groups by their probability of an error (one minus that of the
 # predicted digit), and the share of errors in each group. On the diagonal, the probabilities would
 # be right. Pixels are not Gaussian, and the model counts them as more independent than they are: it
-# is much too sure of itself.
+# is much too sure of itself. (Groups without an error have no place on a logarithmic scale.)
 #
 # The order of the probabilities is right all the same. On the right, the images with the lowest
 # probability are refused: the model is right more often about the rest. Refusing images with a low
