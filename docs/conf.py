@@ -68,10 +68,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-# Pages without others below them.
-html_sidebars = {
-    page: [] for page in ["index", "start", "commands", "mathematics", "documents", "architecture"]
-}
+ALONE = ("index", "start", "commands", "mathematics", "documents", "architecture", "policy")
+html_sidebars = {page: [] for page in ALONE}  # pages without others below them
 
 
 def write_commands(app: Sphinx) -> None:
