@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB as SklearnNB
 
 import streamgda
 from bench import data, limits
-from bench.measure import Plan, Row, compare, faster
+from bench.measure import Plan, Row, compare, faster, of_its_time
 from streamgda.kernels.processors import SHAPE
 
 SHARE_OF_PREDICT = 0.8  # target ratio of predict_proba, as a fraction of that of predict
@@ -26,6 +26,7 @@ WIDE = SHAPE.name.startswith("avx512")
 def run(plan: Plan) -> Iterator[Row]:
     yield from images(plan)
     yield from few_features(plan)
+    yield from leave_one_out(plan)
 
 
 def images(plan: Plan) -> Iterator[Row]:
@@ -97,3 +98,37 @@ def few_features(plan: Plan) -> Iterator[Row]:
                     )
                 },
             )
+
+
+def leave_one_out(plan: Plan) -> Iterator[Row]:
+    """Compare posteriors by models without the row with those by the model of all rows."""
+    own = "each row also needs its own distance, and its share of the covariance"
+    leverage = "linear scores need no distances, and without the row they do"
+    variances = "each row divides by variances of its own"
+    few = data.rows(plan.rows(100_000), 20, 10, "float64")
+    many = data.rows(plan.rows(10_000), 100 if plan.quick else 784, 10, "float64")
+    for (X, y), title, structure, estimator, why in (
+        (few, "QDA", "full", streamgda.QuadraticDiscriminantAnalysis(), own),
+        (few, "QDA, reg_param=0.1", "full", _regularised(), own),
+        (few, "GaussianNB", "diag", streamgda.GaussianNB(), variances),
+        (few, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
+        (many, "QDA, reg_param=0.1", "full", _regularised(), own),
+        (many, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
+    ):
+        estimator.fit(X, y)
+        n, d = X.shape
+        yield from compare(
+            plan,
+            f"{n:,} x {d} float64, 10 classes, {title} leave_one_out_proba",
+            limits.score(X, d, 10, structure, probabilities=True),
+            lambda m=estimator, rows=X, labels=y: m.leave_one_out_proba(rows, labels),
+            {
+                "predict_proba": lambda m=estimator, rows=X: m.predict_proba(rows),
+                "mahalanobis": lambda m=estimator, rows=X: m.mahalanobis(rows),
+            },
+            {"predict_proba": of_its_time(1.5, why)},
+        )
+
+
+def _regularised() -> streamgda.QuadraticDiscriminantAnalysis:
+    return streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1)
