@@ -30,7 +30,8 @@ SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
 N_ROWS = 400_000 if SMALL else 10_000_000
 CHUNK = N_ROWS // 200
 KILLS, MEMORY = (1, "20MB") if SMALL else (3, "100MB")
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
 
 # %%
 # The store
@@ -161,3 +162,4 @@ cluster.close()
 for worker in workers:
     worker.kill()
     worker.wait()
+temporary.cleanup()
