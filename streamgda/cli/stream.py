@@ -39,7 +39,6 @@ _PARAMETERS = (
 
 
 def stream(
-    context: typer.Context,
     source: own.Source = _STDIN,
     model: own.StartModel = None,
     kind: own.StartKind = None,
@@ -86,7 +85,9 @@ def stream(
     input must begin with the same bytes again; standard output cannot be taken back, and repeats
     the predictions after the checkpoint.
     """
-    given = context.params
+    given = dict(
+        locals()
+    )  # as typer converted them, which the parameters of its context may not be
     _check_usage(given)
     estimator, about = _estimator(given)
     kept = _checkpoint(given)

@@ -183,8 +183,7 @@ class _Guess:
                 if (kind := _kind(texts, missing)) > self.kind:
                     raise Revised(replace(self, kind=kind).table())
                 labels = [none if text in missing else parse(text) for text in texts]
-                # Not `[codes]`: before NumPy 2.2, strings of the result are lost with the array.
-                yield X, np.take(np.array(labels, dtype), codes)
+                yield X, np.array(labels, dtype)[codes]
         except NotAnIndexError:
             raise Revised(self._with_index().table()) from None
 
