@@ -39,6 +39,7 @@ from streamgda.datasets import convert
         ("predict {data}/qda.zip {data}/narrow.zarr --out o", "expects rows of 3 features"),
         ("predict {data}/qda.zip {data}/rows.zarr --out o --max-memory 1MB", "allows 1.0 MB"),
         ("predict {data}/qda.zip {data}/rows.zarr --out {file}/o", "{file}"),
+        ("predict {data}/selector.zip {data}/rows.zarr --out o", "which predicts no labels"),
         ("evaluate {data}/qda.zip {data}/unlabelled.zarr", "lacks labels"),
         ("evaluate {data}/qda.zip {data}/numbers.zarr", "do not mix"),
         ("evaluate {data}/qda.zip {data}/rows.zarr --max-memory 1MB", "allows 1.0 MB"),

@@ -10,6 +10,7 @@ from samples import KINDS, blobs, held
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import streamgda
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
@@ -18,12 +19,14 @@ from streamgda import (
     separability,
 )
 from streamgda.errors import (
+    FormatError,
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     SingularCovarianceError,
 )
 from streamgda.models.separability import MEASURES
+from streamgda.storage.saved import restore, state_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 EVERY_DIRECTION = pytest.mark.parametrize("direction", ["forward", "backward", "floating"])
@@ -228,6 +231,22 @@ def test_selector_in_a_pipeline_keeps_names():
     )
     again = SeparabilitySelector.from_moments(selector.moments_)
     assert again.get_feature_names_out().tolist() == expected.tolist()
+
+
+def test_a_saved_selector_selects_the_same(tmp_path):
+    X, y = blobs(60, 4, 3)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    selector = SeparabilitySelector(3, var_smoothing=1e-3, direction="backward").fit(frame, y)
+    selector.save(tmp_path / "selector.zip")
+    again = streamgda.load(tmp_path / "selector.zip", SeparabilitySelector)
+    assert again.get_params() == selector.get_params()
+    assert again.get_feature_names_out().tolist() == selector.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(again.ranking_, selector.ranking_)
+    np.testing.assert_array_equal(again.transform(frame), selector.transform(frame))
+    (attributes, arrays), twice = state_of(selector), np.array([1, 2, 1])
+    for ranking in (twice, twice + 2, np.arange(5), np.arange(3.0)):
+        with pytest.raises(FormatError, match="is damaged"):
+            restore(SeparabilitySelector, attributes, {**arrays, "ranking": ranking})
 
 
 def test_selector_refuses_bad_parameters():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamgda.cli.options import MissingChunks
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 
 
 def open_rows(
@@ -70,6 +70,11 @@ def open_both(
     from streamgda.rows.names import join_names  # noqa: PLC0415
 
     estimator = load(model)
+    if not hasattr(estimator, "predict"):
+        raise FormatError(
+            f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
+            f"model that `streamgda fit` or a classifier's save() wrote"
+        )
     columns = names_in(estimator) if features is None and is_table(store) else features
     X, found = open_rows(store, x, y, missing, label, columns, labels)
     if len(X.shape) != 2 or X.shape[1] != estimator.n_features_in_:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.learning import NO_ROWS
+from streamgda.estimators.saving import SavedEstimator, describe
 from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments, name_features
 from streamgda.rows import adapter_of, as_rows, as_source
 from streamgda.rows.rules import row_rule
 from streamgda.runtime.parameters import as_integer, check_type
+from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.saved import State, arrays_within, nested, restore
 
 
-class SeparabilitySelector(SelectorMixin, BaseEstimator):
+class SeparabilitySelector(SelectorMixin, SavedEstimator):
     """Select the features in which classes are easiest to separate, in one pass over the rows.
 
     Parameters
@@ -191,12 +194,34 @@ class SeparabilitySelector(SelectorMixin, BaseEstimator):
         n = as_integer("n_features_to_select", n, f"1 to {width}, or None", 1, width)
         params = self.get_params(deep=False)
         del params["n_features_to_select"]
-        self.ranking_, self.criterion_ = select_features(moments, n, **params)
+        return self._with(moments, *select_features(moments, n, **params))
+
+    def _with(self, moments: ClassMoments, ranking: np.ndarray, criterion: np.ndarray) -> Self:
+        self.ranking_, self.criterion_ = ranking, criterion
         self.moments_ = moments
-        self.n_features_in_ = width
+        self.n_features_in_ = int(moments.n_features or 0)
         if moments.feature_names is not None:
             self.feature_names_in_ = np.array(moments.feature_names, object)
         return self
+
+    def _state(self) -> State:
+        check_is_fitted(self)
+        fitted, arrays = nested({"moments": self.moments_})
+        selected = {"ranking": self.ranking_, "criterion": self.criterion_}
+        return {**describe(self), **fitted}, {**selected, **arrays}
+
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        selector = cls(**attributes["params"])
+        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
+        ranking, criterion = arrays["ranking"], arrays["criterion"]
+        most = moments.n_features or 0
+        n = check_whole("the number of selected features", ranking.size, 1, most)
+        check_array("ranking", ranking, (n,), "i8", least=0, most=most - 1)
+        check_array("criterion", criterion, (n,), "f8")
+        if np.unique(ranking).size < n:
+            raise ValueError(f"it selects a feature twice: {ranking}")
+        return selector._with(moments, ranking, criterion)
 
     def transform(self, X: Any, *, out: Any = None, features: str | None = None) -> Any:
         """Return the selected features of rows.
