@@ -97,9 +97,9 @@ class LeaveOneOutScores(MomentClassifier):
         >>> X, y = load_iris(return_X_y=True)
         >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
         >>> qda.leave_one_out_proba(X, y)[70].round(3)
-        array([0.   , 0.273, 0.727])
+        array([0.   , 0.152, 0.848])
         >>> qda.predict_proba(X)[70].round(3)
-        array([0.   , 0.337, 0.663])
+        array([0.   , 0.328, 0.672])
         """
         n_classes = self.classes_.size
         return self._scored_without("posterior", n_classes, X, y, sample_weight, out, features)[0]
