@@ -20,7 +20,10 @@ SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(TOP)))
+PARAMETERS = [README, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)]
+
+
+@pytest.mark.parametrize("page", PARAMETERS, ids=lambda page: str(page.relative_to(TOP)))
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
