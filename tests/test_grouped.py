@@ -100,6 +100,16 @@ def test_large_moments_change_in_place(covariance_type, dtype, monkeypatch):
         assert_close(grouped[group], reference, 1e-4 if dtype == "float32" else 1e-10)
 
 
+def test_classes_of_weight_zero_leave_no_trace_in_sums():
+    rows, y, w = np.array([[-0.5], [1.5], [0.2]]), np.array([2, 1, 0]), np.array([0.8, 0.0, 0.6])
+    for covariance_type in naive.COVARIANCE_TYPES:
+        merged = GroupedMoments(covariance_type)
+        for part in (slice(0, 2), slice(2, 3)):  # class 1 of the first part has no weight
+            groups = np.zeros(y[part].size, int)
+            merged += GroupedMoments(covariance_type).update(rows[part], y[part], groups, w[part])
+        assert_close(merged.total(), ClassMoments(covariance_type).update(rows, y, w), 1e-12)
+
+
 @given(batches(), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_chunks_and_order_do_not_matter(case, n_groups, random):
     covariance_type, parts = case

@@ -76,6 +76,9 @@ class Cells(ClassMoments):
         if self.pooled:
             renumbered._structure = replace(self._structure, sharing=n_classes)
             renumbered._grid = grid(n_groups, n_classes)
+            if self._sums is not None:
+                renumbered._sums = copy(self._sums)
+                renumbered._sums.structure = renumbered._structure
         return renumbered
 
     def on_grid(self) -> Self:
