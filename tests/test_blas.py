@@ -37,7 +37,7 @@ def matrix(rng, n, d, dtype):
     return rng.integers(-9, 10, (n, d + 3)).astype(dtype)[:, 2 : 2 + d]
 
 
-@pytest.mark.parametrize("beta", [0, 1, 0.5])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 0.5])
 @EVERY_TYPE
 def test_products(dtype, beta):
     """Old values count unless `beta` is zero; nothing else changes, nor an upper triangle."""
