@@ -47,20 +47,20 @@ def run(plan: Plan) -> Iterator[Row]:
     )
     n = plan.rows(20_000)
     n_groups, title, X, y = 120, f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
-    groups, grid = np.arange(n) * n_groups // n, {"shrinkage": [0.01, 0.1, 0.3]}
+    sites, grid = np.arange(n) * n_groups // n, {"shrinkage": [0.01, 0.1, 0.3]}
     leave_out = {"cv": LeaveOneGroupOut()}
     yield from compare(
         plan,
         f"{title}, choice among 3 QDA models, each of {n_groups} groups left out",
         limits.score(X, 32, 30, "full"),
-        lambda: streamgda.GaussianDiscriminantCV(grid, **leave_out).fit(X, y, groups=groups),
+        lambda: streamgda.GaussianDiscriminantCV(grid, **leave_out).fit(X, y, groups=sites),
         {
             "scikit-learn GridSearchCV": lambda: GridSearchCV(qda(), grid, **leave_out).fit(
-                X, y, groups=groups
+                X, y, groups=sites
             ),
             "streamgda, F1 by scikit-learn": lambda: streamgda.GaussianDiscriminantCV(
                 grid, **leave_out, scoring="f1_macro"
-            ).fit(X, y, groups=groups),
+            ).fit(X, y, groups=sites),
         },
         {"scikit-learn": faster(5, GROUPS)},
     )
