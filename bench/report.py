@@ -25,10 +25,7 @@ HEADLINES = (
         "20,000 x 20 float64 in batches of 1,000, GaussianNB.partial_fit",
         "river GaussianNB.learn_one",
     ),
-    (
-        "2,000 x 20 float64 a row at a time, diag, ClassMoments.update",
-        "river GaussianNB.learn_one",
-    ),
+    ("500,000 x 64 float32, 10 classes, full, moments", "OpenBLAS ssyrk"),
     ("4,000,000 x 16 float32 in zarr (226 MiB), QDA fit", "reading + fitting in memory"),
 )
 
