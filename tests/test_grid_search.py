@@ -321,7 +321,7 @@ def test_searches_by_names_are_saved_and_others_pickled(tmp_path):
         assert loaded.scorer_.keys() == search.scorer_.keys()
     own = GaussianDiscriminantCV(GRID, cv=3, scoring=sureness).fit(X, Y)
     assert pickle.loads(pickle.dumps(own)).best_score_ == own.best_score_
-    with pytest.raises(InvalidParameterError, match="functions as scoring or refit cannot be sav"):
+    with pytest.raises(InvalidParameterError, match="functions as scoring or refit cannot be"):
         own.save(tmp_path / "own.zip")
     named = search.set_params(scoring={"f/1": "f1_macro"}, refit="f/1").fit(X, Y)
     with pytest.raises(InvalidParameterError, match="name with a slash"):
