@@ -24,6 +24,7 @@ DOCS = {p for p in (ROOT / "docs").rglob("*.md") if GENERATED not in p.parents}
 @pytest.fixture
 def gallery(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
+    plt.close("all")  # those that other tests have left
     yield lambda name: import_module(f"bench.gallery.{name}")
     plt.close("all")
 
