@@ -376,7 +376,7 @@ class TestTarget:
 def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
     rows = 200_000
     if kind == "batches":
-        source = (np.ones((1000, 20), np.uint8) for _ in range(rows // 1000))
+        source = [np.ones((1000, 20), np.uint8)] * (rows // 1000)
     elif kind == "csv":
         source = tmp_path / "X.csv"
         source.write_bytes((b"1," * 19 + b"1\n") * rows)
@@ -396,7 +396,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
         zarr.create_group(source).create_array(
             "X", data=np.ones((rows, 20), "u1"), chunks=(7000, 20)
         )
-    convert(X, tmp_path / "first")  # imports and threads of the first use
+    convert(source, tmp_path / "first")  # what the first use imports and starts
     with peak_memory() as peak:
         group = convert(source, tmp_path / "out", chunk_rows=rows // 40)
     assert group["X"].shape == (rows, 20 - (kind == "csv"))
