@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from sklearn import discriminant_analysis as sklearn
@@ -107,25 +108,25 @@ def leave_one_out(plan: Plan) -> Iterator[Row]:
     variances = "each row divides by variances of its own"
     few = data.rows(plan.rows(100_000), 20, 10, "float64")
     many = data.rows(plan.rows(10_000), 100 if plan.quick else 784, 10, "float64")
+    bits = (many[0] > 0).astype(np.uint8), many[1]
     for (X, y), title, structure, estimator, why in (
         (few, "QDA", "full", streamgda.QuadraticDiscriminantAnalysis(), own),
         (few, "QDA, reg_param=0.1", "full", _regularised(), own),
         (few, "GaussianNB", "diag", streamgda.GaussianNB(), variances),
         (few, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
+        (bits, "BernoulliNB", "tied", streamgda.BernoulliNB(), own),
         (many, "QDA, reg_param=0.1", "full", _regularised(), own),
         (many, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
     ):
         estimator.fit(X, y)
         n, d = X.shape
+        peers = ("predict_proba", "mahalanobis") if title != "BernoulliNB" else ("predict_proba",)
         yield from compare(
             plan,
-            f"{n:,} x {d} float64, 10 classes, {title} leave_one_out_proba",
+            f"{n:,} x {d} {X.dtype}, 10 classes, {title} leave_one_out_proba",
             limits.score(X, d, 10, structure, probabilities=True),
             lambda m=estimator, rows=X, labels=y: m.leave_one_out_proba(rows, labels),
-            {
-                "predict_proba": lambda m=estimator, rows=X: m.predict_proba(rows),
-                "mahalanobis": lambda m=estimator, rows=X: m.mahalanobis(rows),
-            },
+            {name: partial(getattr(estimator, name), X) for name in peers},
             {"predict_proba": of_its_time(1.5, why)},
         )
 

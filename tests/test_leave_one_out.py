@@ -5,6 +5,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import zarr
 from grids import THOROUGH
 from samples import blobs
@@ -21,7 +22,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError, SingularCovarianceError, UnsupportedError
 from streamgda.kernels import scoring
-from streamgda.models import scores
+from streamgda.models import bernoulli_leave_one_out, scores
 
 LOADERS = {
     "iris": datasets.load_iris,
@@ -310,5 +311,60 @@ def test_dropped_directions_have_no_formula():
     np.testing.assert_allclose(found[::9], refitted(lsqr, X, y, range(0, 100, 9)), **CLOSE)
 
 
-def test_bernoulli_has_none():
-    assert not hasattr(BernoulliNB(), "leave_one_out_proba")
+# --- zeros and ones -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("alpha", [1.0, 0.0, np.arange(7) / 4], ids=["one", "zero", "each"])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"fit_prior": False}, {"class_prior": [0.2, 0.3, 0.5]}],
+    ids=["counts", "equal", "given"],
+)
+def test_zeros_and_ones_are_removed_from_counts(parameters, alpha, weighted):
+    random, y = np.random.default_rng(5), np.arange(150) % 3
+    ones = random.random((150, 7)) < 0.1 + 0.3 * y[:, None]
+    X, w = np.where(ones, 3.5, 0.0), random.integers(1, 5, 150) / 4 if weighted else None
+    nb = BernoulliNB(alpha=alpha, binarize=2.0, **parameters).fit(X, y, w)
+    found = nb.leave_one_out_proba(X, y, w)
+    priors = [1 / 3] * 3 if parameters == {"fit_prior": False} else parameters.get("class_prior")
+    for row in range(0, 150, 7):
+        kept = np.arange(150) != row
+        held = None if w is None else w[kept]
+        fitted = {"alpha": alpha, "priors": priors, "weights": held}
+        joint = naive.bernoulli_joint(ones[kept], y[kept], ones[[row]], **fitted)
+        expected = naive.posterior(joint) if np.isfinite(joint).any() else np.full((1, 3), 1 / 3)
+        np.testing.assert_allclose(found[[row]], expected, **CLOSE)
+    right = np.average(found.argmax(axis=1) == y, weights=w)
+    assert nb.leave_one_out_score(X, y, w) == pytest.approx(right)
+    for sparse in (scipy.sparse.csr_array(X), scipy.sparse.coo_matrix(X)):
+        np.testing.assert_allclose(nb.leave_one_out_proba(sparse, y, w), found, **CLOSE)
+
+
+def test_posteriors_of_digits_are_those_of_fits_without_each_row():
+    X, y = datasets.load_digits(return_X_y=True)
+    rows = thinned(y, 40)
+    nb = BernoulliNB(binarize=8).fit(X, y)
+    expected = refitted(nb, X, y, rows)
+    np.testing.assert_allclose(nb.leave_one_out_proba(X, y)[rows], expected, **CLOSE)
+    assert np.abs(nb.predict_proba(X)[rows] - expected).max() > 1e-4
+
+
+def test_the_only_row_of_a_class_of_zeros_and_ones():
+    X, y = np.array([[1, 0], [1, 1], [0, 1], [0, 0]]), np.array([0, 0, 0, 1])
+    for weights in (None, np.array([1.0, 2.0, 1.0, 0.5])):
+        for parameters in ({}, {"fit_prior": False}):
+            found = BernoulliNB(**parameters).fit(X, y, weights).leave_one_out_proba(X, y, weights)
+            assert found[3].tolist() == [1, 0]
+        given = BernoulliNB(class_prior=[0.5, 0.5]).fit(X, y, weights)
+        with pytest.raises(InvalidDataError, match="row 3 is the only one of class 1"):
+            given.leave_one_out_proba(X, y, weights)
+
+
+def test_many_rows_of_zeros_and_ones_in_blocks(monkeypatch):
+    random, y = np.random.default_rng(5), np.arange(300) % 3
+    X, w = random.integers(0, 2, (300, 7)), random.random(300)
+    nb = BernoulliNB().fit(X, y, w)
+    expected = nb.leave_one_out_proba(X, y, w)
+    monkeypatch.setattr(bernoulli_leave_one_out, "_DENSE_VALUES", 50)
+    np.testing.assert_array_equal(nb.leave_one_out_proba(X, y, w), expected)

@@ -13,9 +13,10 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.leave_one_out import LeaveOneOutScores
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
+from streamgda.models.bernoulli_leave_one_out import BernoulliLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.containers import as_array
@@ -28,7 +29,7 @@ _LEAST_ALPHA = 1e-10
 _AT_ONCE = 1 << 16  # values that are binarised without a source
 
 
-class BernoulliNB(MomentClassifier):
+class BernoulliNB(LeaveOneOutScores):
     r"""Bernoulli naive Bayes: a probability of a one for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.BernoulliNB`, but needs only one pass over rows, which
@@ -135,6 +136,14 @@ class BernoulliNB(MomentClassifier):
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
         return BernoulliModel.from_moments(moments, alpha, self._threshold(), priors)
+
+    def _leave_one_out(self) -> BernoulliLeaveOneOut:
+        settings = self._settings
+        alpha = settings._smoothing(self.n_features_in_)
+        kind = "given" if settings.class_prior is not None else "equal"
+        if kind == "equal" and settings.fit_prior:
+            kind = "counted"
+        return BernoulliLeaveOneOut.without_rows(self.model_, self.moments_, alpha, kind)
 
     def _smoothing(self, n_features: int | None) -> Any:
         """Return `alpha` as it is used, a number or an array of one for each feature."""

@@ -17,6 +17,7 @@ from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_labels
@@ -73,6 +74,16 @@ class GaussianClassifier(LeaveOneOutScores):
     def _total_covariance(self) -> Covariances | None:
         """Return the covariance of all rows; None if it follows from the moments."""
         return None
+
+    def _leave_one_out(self) -> GaussianLeaveOneOut:
+        self._check_removable()
+        settings = self._settings
+        kind = "counted" if getattr(settings, "priors", None) is None else "given"
+        how = settings._regularisation()
+        return GaussianLeaveOneOut.without_rows(self.model_, self.moments_, how, kind)
+
+    def _check_removable(self) -> None:
+        """Raise `UnsupportedError` if removing a row changes what has no formula."""
 
     def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
         """Return the model, and the Gaussian of all rows, regardless of class."""

@@ -12,7 +12,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.estimators.base import MomentClassifier
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.validation import validate_rows
-from streamgda.models.leave_one_out import LeaveOneOut
+from streamgda.models.removals import LeaveOneOutModel
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.labels import coded_labels, find
 from streamgda.rows.sources import check_lengths
@@ -23,8 +23,6 @@ _SHARE = 1e-9  # of the weight of a class that rounding may add
 
 class LeaveOneOutScores(MomentClassifier):
     """Base of the estimators with exact leave-one-out posteriors."""
-
-    _regularisation: Any
 
     def leave_one_out_proba(
         self,
@@ -45,7 +43,8 @@ class LeaveOneOutScores(MomentClassifier):
 
         .. math:: \frac{n^2 q}{(n-1)^2} \cdot \frac{n-1}{n - n q / (n-1)}
 
-        by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`.
+        by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`. Zeros and ones
+        are subtracted from the counts of `BernoulliNB`.
 
         Parameters
         ----------
@@ -68,8 +67,9 @@ class LeaveOneOutScores(MomentClassifier):
         Raises
         ------
         InvalidDataError
-            For rows or labels that cannot be those of the fit, sparse rows, or a class whose only
-            row is left out, if it has a fixed prior, or too few classes are left.
+            For rows or labels that cannot be those of the fit, sparse rows (`BernoulliNB` takes
+            them), or a class whose only row is left out, if it has a fixed prior, or too few
+            classes are left.
         SingularCovarianceError
             If a covariance is singular without one of the rows.
         UnsupportedError
@@ -144,7 +144,7 @@ class LeaveOneOutScores(MomentClassifier):
         out: Any,
         features: str | None,
     ) -> tuple[Any, np.ndarray | None]:
-        """Return what a method of `LeaveOneOut` returns for rows, and their weights."""
+        """Return what a method of `LeaveOneOutModel` returns for rows, and their weights."""
         model = self._once("leave_one_out", self._leave_one_out)
         X, _ = as_rows(X, features)
         rows = as_source(X)
@@ -172,7 +172,7 @@ class LeaveOneOutScores(MomentClassifier):
         return scores, weights
 
     def _companions(
-        self, rows: Any, y: Any, sample_weight: Any, model: LeaveOneOut
+        self, rows: Any, y: Any, sample_weight: Any, model: LeaveOneOutModel
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the codes and weights of rows, which could be those of the fit."""
 
@@ -205,7 +205,7 @@ class LeaveOneOutScores(MomentClassifier):
         return codes.astype(np.min_scalar_type(self.classes_.size)), weights
 
     def _refuse_too_few(
-        self, model: LeaveOneOut, codes: np.ndarray, weights: np.ndarray | None
+        self, model: LeaveOneOutModel, codes: np.ndarray, weights: np.ndarray | None
     ) -> None:
         """Raise an error if fewer classes than a fit needs are left without some row."""
         n_classes = int((model.count > 0).sum())
@@ -220,12 +220,6 @@ class LeaveOneOutScores(MomentClassifier):
                 f"would be left. Give more rows of that class"
             )
 
-    def _leave_one_out(self) -> LeaveOneOut:
+    def _leave_one_out(self) -> LeaveOneOutModel:
         """Return the model, ready to score rows without them."""
-        self._check_removable()
-        settings = self._settings
-        how, fixed = settings._regularisation(), settings.priors is not None
-        return LeaveOneOut.without_rows(self.model_, self.moments_, how, fixed)
-
-    def _check_removable(self) -> None:
-        """Raise `UnsupportedError` if removing a row changes what has no formula."""
+        raise NotImplementedError

@@ -154,13 +154,7 @@ class BernoulliModel(Model):
         check_classes(moments.classes, count)
         ones = ones_of(moments)
         n = count[:, None].astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            total = np.log(np.where(n > 0, n + 2 * alpha, np.nan))
-            log_one, log_zero = ones + alpha, n - ones
-            log_zero += alpha
-            for logarithms in (log_one, log_zero):  # in place: there may be millions of features
-                np.log(logarithms, out=logarithms)
-                np.subtract(logarithms, total, out=logarithms)
+        log_one, log_zero = log_probabilities(ones, n - ones, n, alpha)
         shares = check_priors(priors, moments.classes, count, "class_prior")
         names = moments.feature_names
         return cls(moments.classes, shares, log_one, log_zero, threshold, names)
@@ -181,12 +175,17 @@ class BernoulliModel(Model):
     def _takes_sparse(self) -> bool:
         return True
 
+    @property
+    def _factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logarithms of what scores are products of: for ones, for zeros, and the priors."""
+        return self.log_one, self.log_zero, self.log_priors
+
     @cached_property
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and intercepts of the scores, without probabilities of zero and one."""
-        uncertain = np.isfinite(self.log_one) & np.isfinite(self.log_zero)
-        one, zero = np.where(uncertain, self.log_one, 0.0), np.where(uncertain, self.log_zero, 0.0)
-        return one - zero, zero.sum(axis=1) + self.log_priors
+        """Coefficients and intercepts of the scores, without probabilities of zero."""
+        *logs, log_priors = self._factors
+        one, zero = (np.where(np.isfinite(values), values, 0.0) for values in logs)
+        return one - zero, zero.sum(axis=1) + log_priors
 
     @cached_property
     def _impossible(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -194,7 +193,8 @@ class BernoulliModel(Model):
 
         None if all classes can have all values, as with smoothing.
         """
-        never, always = self.log_one == -np.inf, self.log_zero == -np.inf
+        log_one, log_zero, _ = self._factors
+        never, always = log_one == -np.inf, log_zero == -np.inf
         if not (never.any() or always.any()):
             return None
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
@@ -289,6 +289,34 @@ class BernoulliModel(Model):
             raise ValueError("its probabilities are above one, or missing")
         if not np.allclose(np.exp(one) + np.exp(zero), 1):
             raise ValueError("its probabilities of ones and zeros do not sum to one")
+
+
+def log_probabilities(
+    ones: np.ndarray, zeros: np.ndarray, count: np.ndarray, alpha: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the logarithms of the smoothed probabilities of ones and of zeros.
+
+    Parameters
+    ----------
+    ones, zeros : ndarray, shape (n_classes, n_features)
+        Weights of the rows with a one and with a zero.
+    count : ndarray of float64, shape (n_classes, 1)
+        Weights of the classes.
+    alpha : float or ndarray, shape (n_features,)
+        Smoothing.
+
+    Returns
+    -------
+    log_one, log_zero : ndarray, shape (n_classes, n_features)
+        Logarithms; NaN for a class without rows.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.log(np.where(count > 0, count + 2 * alpha, np.nan))
+        logarithms = ones + alpha, zeros + alpha
+        for values in logarithms:  # in place: there may be millions of features
+            np.log(values, out=values)
+            np.subtract(values, total, out=values)
+    return logarithms
 
 
 def ones_of(moments: ClassMoments) -> np.ndarray:

@@ -32,145 +32,25 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
 from streamgda.kernels import leave_one_out as kernels
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import MAX_FEATURES
 from streamgda.models.pooled_removals import PooledRemovals
-from streamgda.models.row_removals import Removal
-from streamgda.models.scores import Finish, by_chunks, check_width, checked_names, posterior
+from streamgda.models.removals import Removal
 from streamgda.moments.structures.packing import NO_LABELS, Rounded, linear_scores
-from streamgda.rows.validity import as_matrix
 
 # Largest changes of a distance, as shares of it, that rounding exceeds, and whose squares it does.
 ROUNDING, _FIRST_ORDER = 1e-13, 1e-8
 
 
 @dataclass(frozen=True)
-class LeaveOneOut(PooledRemovals):
-    """A model, each of whose rows is scored without it; see `RowRemovals`."""
-
-    # --- scores of arrays -----------------------------------------------------------------------
-
-    def leave_one_out_posterior(
-        self,
-        X: Any,
-        first_row: int = 0,
-        *,
-        codes: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return the probability of each class by the model without the row.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Rows of the fit.
-        first_row : int
-            Number of the first row in a larger array.
-        codes : ndarray of int
-            Classes of the rows of that larger array.
-        weights : ndarray of float64, optional
-            Their weights.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes)
-            Probabilities.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If a covariance is singular without a row.
-        """
-        out = np.empty((len(X), self.classes.size))
-        return self._score_without(X, first_row, codes, weights, posterior, out)
-
-    def leave_one_out_right(
-        self,
-        X: Any,
-        first_row: int = 0,
-        *,
-        codes: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return one for rows that the model without them classifies correctly, zero for others.
-
-        Parameters
-        ----------
-        X, first_row, codes, weights : see `leave_one_out_posterior`
-            Rows of the fit, their classes and weights.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows,)
-            Ones and zeros.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If a covariance is singular without a row.
-        """
-
-        def compare(scores: np.ndarray, out: np.ndarray) -> None:
-            found = np.empty(out.size, np.int64)
-            scoring.largest(scores[:-1], found)
-            out[...] = found == scores[-1]
-
-        return self._score_without(
-            X, first_row, codes, weights, compare, np.empty(len(X)), beside=True
-        )
-
-    def emptied(self, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return True for rows without which their class has none.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-            Classes of the rows.
-        weights : ndarray of float64, optional
-            Their weights.
-
-        Returns
-        -------
-        ndarray of bool, shape (n_rows,)
-            True for rows that are the only ones of their class.
-        """
-        return self._removal(codes, weights).empties
-
-    def _score_without(
-        self,
-        X: Any,
-        first_row: int,
-        codes: np.ndarray,
-        weights: np.ndarray | None,
-        finish: Finish,
-        out: np.ndarray,
-        beside: bool = False,
-    ) -> np.ndarray:
-        """Score rows chunk by chunk, on all threads, into `out`; `beside` adds the classes."""
-        X = as_matrix(checked_names(X, self.feature_names), first_row)
-        check_width(X, self.n_features)
-
-        def scores_of(rows: np.ndarray, first: int) -> np.ndarray:
-            part = slice(first, first + len(rows))
-            removal = self._removal(codes[part], None if weights is None else weights[part])
-            scores = self._scores(self._read(rows, first), removal, first)
-            return np.vstack([scores, removal.codes]) if beside else scores
-
-        return by_chunks(scores_of, finish, X, self.classes.size, out, first_row, self._by_blas)
+class GaussianLeaveOneOut(PooledRemovals):
+    """A Gaussian model, each of whose rows is scored without it; see `RowRemovals`."""
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
     def _scores(self, X: np.ndarray, removal: Removal, first: int) -> np.ndarray:
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
-        if self.fixed_priors and removal.empties.any():
-            at = int(removal.empties.argmax())
-            raise InvalidDataError(
-                f"row {first + at} is the only one of class "
-                f"{self.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
-                f"without it. Leave out the class, or `priors`"
-            )
         growth = self._growth(X, removal)
         if not self.structure.per_class:
             return self._pooled(X, removal, growth, first)
@@ -191,11 +71,7 @@ class LeaveOneOut(PooledRemovals):
 
     def _own_offsets(self, removal: Removal) -> np.ndarray:
         """Return the scores of the own classes at their means, with priors without the row."""
-        offsets = self._offsets[removal.codes]
-        if not self.fixed_priors:
-            offsets += np.log(removal.left / removal.count)
-        offsets[removal.empties] = -np.inf
-        return offsets
+        return np.asarray(self._offsets[removal.codes] + self._prior_changes(removal))
 
     def _downdated(
         self,
@@ -261,8 +137,9 @@ class LeaveOneOut(PooledRemovals):
             return self._beside(X, codes, replaced)
         else:
             scores = self._relative_scores(X)
-            if change > ROUNDING:
-                scores += self._first_order(X) * growth
+            moved = np.flatnonzero(np.abs(growth) * self._largest_precision > ROUNDING)
+            if moved.size:
+                scores[:, moved] += self._first_order(X[moved]) * growth[moved]
         kernels.place(replaced, codes, scores)
         return scores
 

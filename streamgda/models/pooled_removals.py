@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.leave_one_out import pick, place, pooled_from_scores, pooled_squares
-from streamgda.models.row_removals import Removal, RowRemovals
+from streamgda.models.removals import Removal
+from streamgda.models.row_removals import RowRemovals
 from streamgda.moments.structures.packing import Rounded, linear_scores
 
 _NO_PRODUCTS = np.empty((0, 0))
 
 
 class PooledRemovals(RowRemovals):
-    """Base of `LeaveOneOut`: a removed row changes the distances to all means.
+    """Base of `GaussianLeaveOneOut`: a removed row changes the distances to all means.
 
     The determinant is the same for all classes, and left out of the scores.
     """
@@ -32,10 +33,7 @@ class PooledRemovals(RowRemovals):
         else:
             scores, own = self._from_columns(X, removal, growth, first)
         own *= -0.5 * removal.stretch
-        own += self.log_priors[removal.codes]
-        if not self.fixed_priors:
-            own += np.log(removal.left / removal.count)
-        own[removal.empties] = -np.inf
+        own += self.log_priors[removal.codes] + self._prior_changes(removal)
         place(own, removal.codes, scores)
         return scores
 

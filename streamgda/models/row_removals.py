@@ -13,6 +13,7 @@ from streamgda.errors import SingularCovarianceError, UnsupportedError
 from streamgda.kernels.leave_one_out import LEAST, centre_rows, largest_without
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.removals import LeaveOneOutModel, Removal
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import held_sums
 from streamgda.moments.variances import total_variance
@@ -21,42 +22,7 @@ from streamgda.runtime import threads
 
 
 @dataclass(frozen=True)
-class Removal:
-    """The removal of each of some rows: one entry a row.
-
-    Attributes
-    ----------
-    codes : ndarray of int64
-        Classes of the rows.
-    count, left : ndarray
-        Weights of these classes with and without the row; one if nothing is left.
-    weights : ndarray
-    empties : ndarray of bool
-        True where nothing is left.
-    unit : bool
-        True if all weights are one.
-    """
-
-    codes: np.ndarray
-    count: np.ndarray
-    left: np.ndarray
-    weights: np.ndarray
-    empties: np.ndarray
-    unit: bool = False
-
-    @property
-    def factor(self) -> np.ndarray:
-        """Factor b of the products that the scatter loses; zero where nothing is left."""
-        return np.where(self.empties, 0.0, self.count * self.weights / self.left)
-
-    @property
-    def stretch(self) -> np.ndarray:
-        """Squared distance to the own mean without the row, as a multiple of that with it."""
-        return np.where(self.empties, 1.0, self.count / self.left) ** 2
-
-
-@dataclass(frozen=True)
-class RowRemovals(GaussianModel):
+class RowRemovals(LeaveOneOutModel, GaussianModel):
     """A model with what is needed of its moments to remove single rows from these.
 
     Parameters
@@ -68,8 +34,8 @@ class RowRemovals(GaussianModel):
         Traces of the scatters.
     mean, squares : ndarray, shape (d,)
         Mean of all rows, and sums of the squares about it, of the features in the density.
-    fixed_priors : bool
-        The priors do not follow from the counts.
+    prior_kind : str
+        See `LeaveOneOutModel`.
     """
 
     how: Regularisation = field(kw_only=True)
@@ -77,11 +43,11 @@ class RowRemovals(GaussianModel):
     traces: np.ndarray = field(kw_only=True)
     mean: np.ndarray = field(kw_only=True)
     squares: np.ndarray = field(kw_only=True)
-    fixed_priors: bool = field(kw_only=True)
+    prior_kind: str = field(kw_only=True)
 
     @classmethod
     def without_rows(
-        cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, fixed_priors: bool
+        cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, prior_kind: str
     ) -> Self:
         """Return the model with what is needed of its moments.
 
@@ -93,12 +59,12 @@ class RowRemovals(GaussianModel):
             Moments of the rows.
         how : Regularisation
             Regularisation of the model.
-        fixed_priors : bool
-            The priors do not follow from the counts.
+        prior_kind : str
+            See `LeaveOneOutModel`.
 
         Returns
         -------
-        LeaveOneOut
+        GaussianLeaveOneOut
             The model, ready to score rows.
 
         Raises
@@ -121,7 +87,7 @@ class RowRemovals(GaussianModel):
             _refuse_single_values(held.mean[:, features], scatter.sum(axis=0), count, features)
         own = {f.name: getattr(model, f.name) for f in fields(GaussianModel)}
         sums = {"count": count, "traces": scatter.sum(axis=1), "mean": mean, "squares": squares}
-        return cls(**own, **sums, how=how, fixed_priors=fixed_priors)
+        return cls(**own, **sums, how=how, prior_kind=prior_kind)
 
     # --- derived attributes -------------------------------------------------------------------
 
@@ -181,14 +147,6 @@ class RowRemovals(GaussianModel):
         return np.argsort(-self.squares)
 
     # --- removals --------------------------------------------------------------------------------
-
-    def _removal(self, codes: np.ndarray, weights: np.ndarray | None) -> Removal:
-        codes = codes.astype(np.int64)
-        count, unit = self.count[codes], weights is None
-        weights = np.ones(codes.size) if weights is None else weights
-        left = count - weights
-        empties = left <= LEAST * count
-        return Removal(codes, count, np.where(empties, 1.0, left), weights, empties, unit)
 
     def _growth(self, X: np.ndarray, removal: Removal) -> np.ndarray:
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
