@@ -361,6 +361,13 @@ def test_the_only_row_of_a_class_of_zeros_and_ones():
             given.leave_one_out_proba(X, y, weights)
 
 
+def test_a_value_that_no_other_row_of_the_class_has_is_impossible_in_spite_of_rounding():
+    X, y = np.array([[1], [1], [0], [0], [1]]), np.array([0, 0, 0, 1, 1])
+    for weights in np.random.default_rng(5).random((20, 5)):
+        nb = BernoulliNB(alpha=0).fit(X, y, weights)
+        assert nb.leave_one_out_proba(X, y, weights)[2].tolist() == [0, 1]
+
+
 def test_many_rows_of_zeros_and_ones_in_blocks(monkeypatch):
     random, y = np.random.default_rng(5), np.arange(300) % 3
     X, w = random.integers(0, 2, (300, 7)), random.random(300)
