@@ -179,6 +179,7 @@ class PackedRoots:
         dtype = row_type(X.dtype).floating
         out = scores_of(X, dtype)
         if dtype != _FLOAT64 and not all_finite(out[np.isfinite(offsets)]):
+            # All rows, unlike `in_row_type`: `own` takes the scores of all of them.
             out = scores_of(X.astype(_FLOAT64), _FLOAT64)
         return out
 
