@@ -178,10 +178,12 @@ def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
         zarr.create_array(path, shape=expected.shape, dtype="f8", chunks=chunks)
     begun = path if chunks is None else zarr.open_array(path)
     group["X"][217, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
-        fitted.predict_proba(group["X"], out=begun)
-    half = zarr.open_array(path)
-    done = outputs.mark_of(half)["done"]
+    done, attempts = 0, 0
+    while not done and attempts < 20:  # the part with this row may be the first that ends
+        with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
+            fitted.predict_proba(group["X"], out=begun)
+        half = zarr.open_array(path)
+        done, attempts = outputs.mark_of(half)["done"], attempts + 1
     assert 0 < done <= 217
     assert f"the scores of the first {done} rows" in refusal.value.__notes__[0]
     np.testing.assert_array_equal(half[:done], expected[:done])
