@@ -1,11 +1,9 @@
 """Files that several test modules write, and checks of the converted data."""
 
-import contextlib
 import csv
 import gzip
 import io
 import struct
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +19,6 @@ IDX_TYPES = {
     0x0E: ("float64", "d"),
 }
 IDX_CODES = {name: code for code, (name, _) in IDX_TYPES.items()}
-
-
-@contextlib.contextmanager
-def peak_memory():
-    """A list that receives the peak of Python's and NumPy's memory on exit."""
-    peak = []
-    tracemalloc.start()
-    try:
-        yield peak
-    finally:
-        peak.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
 
 
 def idx_bytes(array: np.ndarray) -> bytes:

@@ -6,7 +6,8 @@ import struct
 
 import numpy as np
 import pytest
-from dataset_files import IDX_CODES, idx_bytes, peak_memory, write_idx
+from allocations import assert_peak_below
+from dataset_files import IDX_CODES, idx_bytes, write_idx
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -96,18 +97,24 @@ class TestIdx:
         path = tmp_path / "huge.idx"
         content = struct.pack(f">BBBB{len(shape)}I", 0, 0, 0x0E, len(shape), *shape) + bytes(16)
         path.write_bytes(gzip.compress(content) if zipped else content)
-        with peak_memory() as peak, pytest.raises(SourceError, match=r"truncated|impossible"):
-            IdxFile(path)  # before anything is read
-        assert peak[0] < 1 << 20
+
+        def refused():
+            with pytest.raises(SourceError, match=r"truncated|impossible"):
+                IdxFile(path)  # before anything is read
+
+        assert_peak_below(1 << 20, refused)
 
     def test_memory_grows_with_the_contents_of_a_gzip_file(self, tmp_path):
         # Well within the reach of deflate for the file's size, but missing.
         path = tmp_path / "short.idx.gz"
         content = struct.pack(">BBBBI", 0, 0, 0x08, 1, 100 << 20) + os.urandom(200_000)
         path.write_bytes(gzip.compress(content))
-        with peak_memory() as peak, pytest.raises(SourceError, match="truncated"):
-            read_idx(path)
-        assert peak[0] < 4 << 20
+
+        def refused():
+            with pytest.raises(SourceError, match="truncated"):
+                read_idx(path)
+
+        assert_peak_below(4 << 20, refused)
 
     def test_missing(self, tmp_path):
         with pytest.raises(SourceNotFoundError, match=r"nothing\.idx does not exist"):

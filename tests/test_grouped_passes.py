@@ -1,7 +1,5 @@
 """Passes over rows that have groups: containers, memory, checkpoints, dask, and rows left out."""
 
-import tracemalloc
-
 import dask.array as da
 import naive
 import numpy as np
@@ -9,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import zarr
+from allocations import assert_peak_below
 from dask_rows import use_parts_of
 from moment_checks import assert_close, sample, snapshot
 
@@ -161,12 +160,10 @@ def test_planned_bytes_hold(covariance_type):
     grouped = GroupedMoments(covariance_type).update(rows, y, groups)
     state, adding = planned_group_bytes(grouped, 20, 4, 60)
     assert grouped.nbytes == state
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    GroupedMoments(covariance_type).update(rows, y, groups)
-    peak = tracemalloc.get_traced_memory()[1] - before
-    tracemalloc.stop()
-    assert peak < adding + 2 * rows.nbytes
+    assert_peak_below(
+        adding + 2 * rows.nbytes,
+        lambda: GroupedMoments(covariance_type).update(rows, y, groups),
+    )
 
 
 def test_too_many_groups_are_refused_before_the_pass():
