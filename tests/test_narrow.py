@@ -9,10 +9,10 @@ from streamgda.kernels.narrow_products import (
     MAX_FEATURES,
     add_narrow_products,
     empty_buckets,
-    padded_width,
 )
+from streamgda.kernels.vectors import LANES, padded_width
 
-WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16]
+WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, MAX_FEATURES - 1, MAX_FEATURES]
 DTYPES = ["f8", "f4", "u1", "i2"]
 N_CLASSES = 3
 
@@ -53,7 +53,8 @@ def garbage(n_classes, d, n_matrices):
 
 
 def test_padded_width():
-    assert [padded_width(d) for d in (1, 4, 5, 16)] == [4, 4, 8, 16]
+    whole = [padded_width(d) for d in (1, LANES, LANES + 1)]
+    assert whole == [LANES, LANES, 2 * LANES]
     assert padded_width(MAX_FEATURES) == MAX_FEATURES
 
 
@@ -90,7 +91,7 @@ def test_sums_and_products(dtype, weighted, step):
 def test_no_rows():
     X, codes, _ = rows(5, "f8", 2)
     held = garbage(N_CLASSES, 5, N_CLASSES)
-    added(X, codes, NO_WEIGHTS, 1, 1, np.zeros((N_CLASSES, 8)), *held)
+    added(X, codes, NO_WEIGHTS, 1, 1, np.zeros((N_CLASSES, padded_width(5))), *held)
     assert not any(array.any() for array in held)
 
 
@@ -98,8 +99,9 @@ def test_not_finite_values_stay_in_their_features():
     X = frozen(np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]]))
     held = garbage(2, 3, 2)
     with np.errstate(invalid="ignore"):
-        added(X, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, 4)), *held)
-    np.testing.assert_array_equal(held[1], [[1, np.nan, 3, 0], [4, 5, np.inf, 0]])
+        added(X, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, padded_width(3))), *held)
+    np.testing.assert_array_equal(held[1][:, :3], [[1, np.nan, 3], [4, 5, np.inf]])
+    assert not held[1][:, 3:].any()
 
 
 def test_sizes_of_buckets():

@@ -3,9 +3,11 @@
 import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
+from streamgda.kernels.class_squares import add_class_squares
 from streamgda.kernels.grouping import group_rows
 from streamgda.kernels.merging import scalar_two_sum
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
+from streamgda.kernels.vectors import padded_width
 
 # The squares of values below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -72,27 +74,64 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
 
 @kernel
 def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
-    """Add rows as `add_centred` does, to sums of squares of each group of classes."""
+    """Add rows as `add_centred` does, to sums of squares of each group of classes.
+
+    Each block is read once, for sums and squares about pivots, from which the squares of the means
+    are subtracted. If the subtraction leaves too few digits, the block is read a second time, with
+    its means as pivots.
+    """
     n_classes, d = mean.shape
-    numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
-    starts = np.empty(n_classes, np.intp)
-    group = group_of_class(n_classes, scatter.shape[0])
+    shared, width = n_classes // scatter.shape[0], padded_width(d)
+    numbers, totals = np.empty(n_classes), np.empty(n_classes)
+    vectors, sums = np.empty((3, n_classes, width)), np.empty((n_classes, width))
     for first in range(0, X.shape[0], block_rows):
         last = min(first + block_rows, X.shape[0])
-        block = X, codes, weights, first, last
-        if not merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
-            return False
+        for k in range(n_classes):
+            numbers[k] = -1.0
         for r in range(first, last):
             k = np.uint64(codes[r])
-            g = np.uint64(group[k])
-            w = weights[r] if weights.shape[0] > 0 else 1.0
-            for j in range(d):
-                t = (X[r, j] - vectors[0, k, j]) - vectors[1, k, j]
-                scatter[g, j] += w * (t * t)
+            if numbers[k] < 0:
+                numbers[k] = 0.0
+                for j in range(width):
+                    vectors[1, k, j] = sums[k, j] = vectors[0, k, j] = 0.0
+                for j in range(d):
+                    vectors[0, k, j] = mean[k, j] if count[k] > 0 else X[r, j]
+            numbers[k] += weights[r] if weights.shape[0] > 0 else 1.0
         for k in range(n_classes):
-            for j in range(d if numbers[k] > 0 else 0):
-                scatter[group[k], j] += numbers[k] * vectors[2, k, j] ** 2
+            totals[k] = numbers[k] = max(numbers[k], 0.0)
+        add_class_squares(X, codes, weights, first, last, vectors, sums)
+        again = False
+        for k in range(n_classes):
+            for j in range(d if totals[k] > 0 else 0):
+                # If the pivot is a mean, most of this is added again for its distance.
+                part = vectors[1, k, j] / (totals[k] + count[k])
+                again |= sums[k, j] - vectors[1, k, j] * part < sums[k, j] / 64
+        if not again:
+            subtract_means(totals, vectors, sums)
+        if not merge_sums(count, mean, mean_low, numbers, vectors):
+            return False
+        add_squared_weights(codes[first:last], weights[first:last], squares)
+        if again:
+            for k in range(n_classes):
+                for j in range(width if totals[k] > 0 else 0):
+                    vectors[1, k, j] = sums[k, j] = 0.0
+            add_class_squares(X, codes, weights, first, last, vectors, sums)
+            subtract_means(totals, vectors, sums)
+        for k in range(n_classes):
+            g = k // shared
+            for j in range(d if totals[k] > 0 else 0):
+                scatter[g, j] += sums[k, j] + numbers[k] * vectors[2, k, j] ** 2
     return True
+
+
+@inline_kernel
+def subtract_means(totals, vectors, sums):
+    """Subtract the squares of the means from sums of squares, for classes with rows."""
+    for k in range(totals.shape[0]):
+        inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
+        for j in range(sums.shape[1] if totals[k] > 0 else 0):
+            mean = inverse * vectors[1, k, j]  # its square may not overflow
+            sums[k, j] -= mean * mean
 
 
 @inner_kernel

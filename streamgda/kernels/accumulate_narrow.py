@@ -4,7 +4,8 @@ import numpy as np
 
 from streamgda.kernels import kernel
 from streamgda.kernels.accumulate import add_squared_weights, merge_sums
-from streamgda.kernels.narrow_products import add_narrow_products, empty_buckets, padded_width
+from streamgda.kernels.narrow_products import add_narrow_products, empty_buckets
+from streamgda.kernels.vectors import padded_width
 
 # Number of rows whose products, of differences below 1.5 * 2^16, are summed exactly in float64.
 EXACT_NARROW_ROWS = 1 << 19

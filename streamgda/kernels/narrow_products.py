@@ -15,28 +15,25 @@ from numba.extending import intrinsic
 
 from streamgda.kernels import inline_kernel, inner_kernel
 from streamgda.kernels.vectors import (
+    LANES,
+    as_doubles,
+    as_structures,
     broadcast,
     fused_multiply_add,
     loop_function,
+    masked_load,
+    prefetch,
     switch_call,
     vector_at,
 )
 
-_LANES = 4
-_MAX_VECTORS = 4
-MAX_FEATURES = _LANES * _MAX_VECTORS
+_MAX_VECTORS = 8
+MAX_FEATURES = LANES * _MAX_VECTORS
 
-_AHEAD = 4096  # bytes from a row to those that are prefetched
-_TOTALS = 10  # vectors of sums that a loop over a bucket keeps in registers
+_TOTALS = 24 if LANES == 8 else 10  # vectors of sums that a loop keeps in 32 or 16 registers
 _BUCKET_ROWS = 32  # a power of two
 _LEAST_BUCKET_ROWS = 16
 _BUCKETS_BYTES = 1 << 16  # of all buckets, if these are not too small then
-
-
-@inline_kernel
-def padded_width(n_features):
-    """Return the number of features, rounded up to whole vectors."""
-    return (n_features + _LANES - 1) // _LANES * _LANES
 
 
 @inline_kernel
@@ -134,7 +131,7 @@ def _fill_in_registers(typing, X, codes, weights, first, last, vectors, rows, ro
     index = types.intp
 
     def generate(context, builder, signature, arguments):
-        X, codes, weights, first, last, vectors, rows, roots, ends = _arrays(
+        X, codes, weights, first, last, vectors, rows, roots, ends = as_structures(
             context, builder, signature, arguments
         )
         _, d = cgutils.unpack_tuple(builder, X.shape)
@@ -147,7 +144,7 @@ def _fill_in_registers(typing, X, codes, weights, first, last, vectors, rows, ro
         def function(vectors):
             return _fill_function(context, builder.module, scalar, vectors)
 
-        switch_call(builder, builder.udiv(width, d.type(_LANES)), _MAX_VECTORS, function, row)
+        switch_call(builder, builder.udiv(width, d.type(LANES)), _MAX_VECTORS, function, row)
         return builder.load(following)
 
     return index(X, codes, weights, index, index, vectors, rows, roots, ends), generate
@@ -159,7 +156,7 @@ def _add_in_registers(typing, rows, roots, k, n, vectors, products):
     index = types.intp
 
     def generate(context, builder, signature, arguments):
-        rows, roots, k, n, vectors, products = _arrays(context, builder, signature, arguments)
+        rows, roots, k, n, vectors, products = as_structures(context, builder, signature, arguments)
         n_classes, size, width = cgutils.unpack_tuple(builder, rows.shape)
         n_groups, _, _ = cgutils.unpack_tuple(builder, products.shape)
         group = builder.udiv(k, builder.udiv(n_classes, n_groups))
@@ -175,20 +172,10 @@ def _add_in_registers(typing, rows, roots, k, n, vectors, products):
         def function(vectors):
             return _sum_function(builder.module, n.type, vectors)
 
-        switch_call(builder, builder.udiv(width, n.type(_LANES)), _MAX_VECTORS, function, bucket)
+        switch_call(builder, builder.udiv(width, n.type(LANES)), _MAX_VECTORS, function, bucket)
         return context.get_dummy_value()
 
     return types.void(rows, roots, index, index, vectors, products), generate
-
-
-def _arrays(context, builder, signature, arguments):
-    """Return arguments for the compiler: arrays as structures, other values as they are."""
-    return [
-        context.make_array(kind)(context, builder, argument)
-        if isinstance(kind, types.Array)
-        else argument
-        for kind, argument in zip(signature.args, arguments, strict=True)
-    ]
 
 
 def _fill_function(context, module, scalar, vectors):
@@ -198,17 +185,17 @@ def _fill_function(context, module, scalar, vectors):
         return module.globals[name]
     index, double = context.get_value_type(types.intp), ir.DoubleType()
     element = context.get_data_type(scalar)
-    vector, stored = ir.VectorType(double, _LANES), ir.VectorType(element, _LANES)
+    vector, stored = ir.VectorType(double, LANES), ir.VectorType(element, LANES)
     pointers = [element, None, None, index, double, None, None, double, None, double, double]
     arguments = [t.as_pointer() if t else index for t in [*pointers, index, index]]
     function, before, loop, after = loop_function(module, name, arguments)
     X, last_row, d, codes, weights, n_weights, first, pivot, size, rows, roots, ends, out = (
         function.args
     )
-    width = index(vectors * _LANES)
+    width = index(vectors * LANES)
 
     builder = ir.IRBuilder(before)
-    load_last = _masked_load(builder, d, vectors * _LANES, scalar, stored)
+    load_last = masked_load(builder, d, index((vectors - 1) * LANES), scalar, stored)
     weighted = builder.icmp_signed(">", n_weights, index(0))
     last_slot = builder.sub(size, index(1))
     builder.branch(loop)
@@ -220,17 +207,14 @@ def _fill_function(context, module, scalar, vectors):
     slot_at = builder.gep(ends, [k])
     slot = builder.load(slot_at)
     x = builder.gep(X, [builder.mul(r, d)])
-    _prefetch(builder, x)
+    prefetch(builder, x)
     about = builder.gep(pivot, [builder.mul(k, width)])
     row = []
     for v in range(vectors):
         place = vector_at(builder, x, v, stored)
         last = v == vectors - 1
         value = load_last(place) if last else builder.load(place, align=scalar.bitwidth // 8)
-        if isinstance(scalar, types.Integer):
-            value = (builder.sitofp if scalar.signed else builder.uitofp)(value, vector)
-        elif value.type != vector:
-            value = builder.fpext(value, vector)
+        value = as_doubles(builder, value, scalar)
         row.append(builder.fsub(value, builder.load(vector_at(builder, about, v, vector), align=8)))
     factor = _root_weight(builder, weighted, weights, r, builder.gep(roots, [slot]))
     factor = broadcast(builder, factor, vector)
@@ -247,38 +231,6 @@ def _fill_function(context, module, scalar, vectors):
     builder.store(following, out)
     builder.ret_void()
     return function
-
-
-def _prefetch(builder, place):
-    """Start to load what is `_AHEAD` bytes further on: processors stop at the end of a page."""
-    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    prefetch = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
-        "llvm.prefetch.p0",
-    )
-    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(_AHEAD)])
-    builder.call(prefetch, [ahead, number(0), number(3), number(1)])  # read, keep, data
-
-
-def _masked_load(builder, d, width, scalar, stored):
-    """Return what loads the last vector of a row of `width` values, of which `d` exist.
-
-    The mask keeps it from reading beyond the last row, where the memory may end.
-    """
-    index = d.type
-    lanes = ir.VectorType(index, _LANES)
-    numbers = ir.Constant(lanes, [index(i) for i in range(width - _LANES, width)])
-    mask = builder.icmp_signed("<", numbers, broadcast(builder, d, lanes))
-    kind = "i" if isinstance(scalar, types.Integer) else "f"
-    load = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(stored, [stored.as_pointer(), ir.IntType(32), mask.type, stored]),
-        f"llvm.masked.load.v{_LANES}{kind}{scalar.bitwidth}.p0",
-    )
-    alignment = ir.Constant(ir.IntType(32), scalar.bitwidth // 8)
-    zeros = ir.Constant(stored, None)
-    return lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
 def _root_weight(builder, weighted, weights, r, place):
@@ -310,13 +262,13 @@ def _sum_function(module, index, vectors):
     if name in module.globals:
         return module.globals[name]
     double = ir.DoubleType()
-    pointer, vector = double.as_pointer(), ir.VectorType(double, _LANES)
+    pointer, vector = double.as_pointer(), ir.VectorType(double, LANES)
     kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index, pointer, pointer])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")  # the code around it would take registers from it
     rows, roots, n, sums, products = function.args
-    width = vectors * _LANES
+    width = vectors * LANES
     builder = ir.IRBuilder(function.append_basic_block())
     for lines in _loops(vectors):
         entry, loop = builder.block, builder.append_basic_block()
@@ -351,8 +303,8 @@ def _sum_function(module, index, vectors):
 def _loops(vectors):
     """Yield the numbers and lengths of the lines that each loop sums; -1 is that of the sums."""
     lines, n_totals = [], 0
-    for i in range(-1, vectors * _LANES):
-        length = vectors if i < 0 else i // _LANES + 1
+    for i in range(-1, vectors * LANES):
+        length = vectors if i < 0 else i // LANES + 1
         if n_totals + length > _TOTALS:
             yield lines
             lines, n_totals = [], 0

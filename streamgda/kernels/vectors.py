@@ -1,7 +1,21 @@
 """Vector instructions of LLVM, and functions written in them."""
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
+
+from streamgda.kernels import inline_kernel
+from streamgda.kernels.processors import SHAPE
+
+LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
+
+_AHEAD = 4096
+
+
+@inline_kernel
+def padded_width(n_features):
+    """Return the number of features, rounded up to whole vectors of float64."""
+    return (n_features + LANES - 1) // LANES * LANES
 
 
 def vector_at(builder, pointer, number, vector):
@@ -30,6 +44,47 @@ def fused_multiply_add(builder, x, y, total):
     return builder.call(fma, [x, y, total])
 
 
+def masked_load(builder, d, first, scalar, stored):
+    """Return what loads the vector of a row of `d` values that begins with number `first`.
+
+    The mask keeps it from reading beyond the last row, where the memory may end.
+    """
+    index, lanes = d.type, stored.count
+    numbers = ir.Constant(ir.VectorType(index, lanes), [index(i) for i in range(lanes)])
+    mask = builder.icmp_signed(
+        "<", numbers, broadcast(builder, builder.sub(d, first), numbers.type)
+    )
+    kind = "i" if isinstance(scalar, types.Integer) else "f"
+    load = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(stored, [stored.as_pointer(), ir.IntType(32), mask.type, stored]),
+        f"llvm.masked.load.v{lanes}{kind}{scalar.bitwidth}.p0",
+    )
+    alignment = ir.Constant(ir.IntType(32), scalar.bitwidth // 8)
+    zeros = ir.Constant(stored, None)
+    return lambda place: builder.call(load, [place, alignment, mask, zeros])
+
+
+def as_doubles(builder, values, scalar):
+    """Return a vector of values of a data type as float64."""
+    vector = ir.VectorType(ir.DoubleType(), values.type.count)
+    if isinstance(scalar, types.Integer):
+        return (builder.sitofp if scalar.signed else builder.uitofp)(values, vector)
+    return values if values.type == vector else builder.fpext(values, vector)
+
+
+def prefetch(builder, place):
+    """Start to load what is `_AHEAD` bytes further on: processors stop at the end of a page."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    prefetch = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
+        "llvm.prefetch.p0",
+    )
+    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(_AHEAD)])
+    builder.call(prefetch, [ahead, number(0), number(3), number(1)])  # read, keep, data
+
+
 def loop_function(module, name, arguments):
     """Declare a function, and return it with its blocks before, in and after a loop.
 
@@ -52,3 +107,13 @@ def switch_call(builder, number, most, function_for, arguments):
         builder.call(function_for(n), arguments)
         builder.branch(after)
     builder.position_at_end(after)
+
+
+def as_structures(context, builder, signature, arguments):
+    """Return arguments for the compiler: arrays as structures, other values as they are."""
+    return [
+        context.make_array(kind)(context, builder, argument)
+        if isinstance(kind, types.Array)
+        else argument
+        for kind, argument in zip(signature.args, arguments, strict=True)
+    ]

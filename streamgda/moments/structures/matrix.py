@@ -36,6 +36,8 @@ from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
 
 _FLOAT64 = np.dtype(np.float64)
+_FEW_ROWS = 4  # of a class
+_NEAR_CACHE = 1 << 20
 
 
 class Matrix(Structure):
@@ -97,7 +99,7 @@ class Matrix(Structure):
         n_rows, d = X.shape
         state = X, codes, weights, block_rows, count, squares, mean, mean_low
         finite: bool
-        if d <= narrow_products.MAX_FEATURES and n_rows > count.size:
+        if _narrow_pays(n_rows, d, count.size, len(scatter)):
             finite = add_centred_narrow(*state, scatter)
         else:
             finite = add_centred(*state, empty_rows(n_rows, d, count.size), scatter)
@@ -252,6 +254,17 @@ class Matrix(Structure):
             centres, scale, offsets = others
             narrow = features, centres, packed[_FLOAT64], scale, offsets
             scoring.narrow_matrix_scores(X, *narrow, NO_SCORES, out)
+
+
+def _narrow_pays(n_rows: int, n_features: int, n_classes: int, n_groups: int) -> bool:
+    """Return True if there are enough rows to sum the products of a block apart from the scatters.
+
+    These sums are written, read and added to the scatters once for each block.
+    """
+    sums = 8 * n_groups * n_features**2
+    enough = _FEW_ROWS if sums <= _NEAR_CACHE else 2 * _FEW_ROWS
+    few_features = n_features <= narrow_products.MAX_FEATURES
+    return few_features and n_rows >= enough * n_classes and sums <= 4 * _NEAR_CACHE
 
 
 def _floating(X: np.ndarray, features: np.ndarray) -> np.dtype:
