@@ -17,9 +17,9 @@ from streamgda.kernels.vectors import (
     broadcast,
     fused_multiply_add,
     loop_function,
-    masked_load,
     prefetch,
     vector_at,
+    whole_vectors,
 )
 
 
@@ -72,8 +72,7 @@ def _function(context, module, scalar):
     X, last_row, d, codes, weights, n_weights, first, pivots, sums, squares, width = function.args
 
     builder = ir.IRBuilder(before)
-    n_vectors = builder.sdiv(builder.sub(d, index(1)), index(LANES))  # all but the last one
-    load_last = masked_load(builder, d, builder.mul(n_vectors, index(LANES)), scalar, stored)
+    n_whole, load_last = whole_vectors(builder, d, scalar, stored)
     one = cgutils.alloca_once_value(builder, double(1))
     weighted = builder.icmp_signed(">", n_weights, index(0))
     weights = builder.select(weighted, weights, one)
@@ -102,9 +101,9 @@ def _function(context, module, scalar):
         builder.store(sum_, total, align=8)
         builder.store(square_sum, square, align=8)
 
-    with cgutils.for_range(builder, n_vectors, intp=index) as inner:
+    with cgutils.for_range(builder, n_whole, intp=index) as inner:
         add(inner.index, lambda place: builder.load(place, align=scalar.bitwidth // 8))
-    add(n_vectors, load_last)
+    add(n_whole, load_last)
     following = builder.add(r, index(1))
     r.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, last_row), loop, after)

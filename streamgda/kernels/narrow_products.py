@@ -21,16 +21,14 @@ from streamgda.kernels.vectors import (
     broadcast,
     fused_multiply_add,
     loop_function,
-    masked_load,
     prefetch,
-    switch_call,
     vector_at,
+    whole_vectors,
 )
 
-_MAX_VECTORS = 8
-MAX_FEATURES = LANES * _MAX_VECTORS
+MAX_FEATURES = 8 * LANES
 
-_TOTALS = 24 if LANES == 8 else 10  # vectors of sums that a loop keeps in 32 or 16 registers
+_SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
 _BUCKET_ROWS = 32  # a power of two
 _LEAST_BUCKET_ROWS = 16
 _BUCKETS_BYTES = 1 << 16  # of all buckets, if these are not too small then
@@ -136,15 +134,11 @@ def _fill_in_registers(typing, X, codes, weights, first, last, vectors, rows, ro
         )
         _, d = cgutils.unpack_tuple(builder, X.shape)
         _, size, width = cgutils.unpack_tuple(builder, rows.shape)
-        scalar = signature.args[0].dtype
         following = cgutils.alloca_once(builder, d.type)
         row = [X.data, last, d, codes.data, weights.data, weights.nitems, first, vectors.data]
-        row += [size, rows.data, roots.data, ends.data, following]
-
-        def function(vectors):
-            return _fill_function(context, builder.module, scalar, vectors)
-
-        switch_call(builder, builder.udiv(width, d.type(LANES)), _MAX_VECTORS, function, row)
+        row += [width, size, rows.data, roots.data, ends.data, following]
+        function = _fill_function(context, builder.module, signature.args[0].dtype)
+        builder.call(function, row)
         return builder.load(following)
 
     return index(X, codes, weights, index, index, vectors, rows, roots, ends), generate
@@ -165,37 +159,32 @@ def _add_in_registers(typing, rows, roots, k, n, vectors, products):
             builder.gep(rows.data, [builder.mul(start, width)]),
             builder.gep(roots.data, [start]),
             n,
+            width,
             builder.gep(vectors.data, [builder.mul(builder.add(n_classes, k), width)]),
             builder.gep(products.data, [builder.mul(group, builder.mul(width, width))]),
         ]
-
-        def function(vectors):
-            return _sum_function(builder.module, n.type, vectors)
-
-        switch_call(builder, builder.udiv(width, n.type(LANES)), _MAX_VECTORS, function, bucket)
+        builder.call(_sum_function(builder.module, n.type), bucket)
         return context.get_dummy_value()
 
     return types.void(rows, roots, index, index, vectors, products), generate
 
 
-def _fill_function(context, module, scalar, vectors):
-    """Return the function that fills buckets with rows of a type, each as wide as some vectors."""
-    name = f"fill_narrow_buckets_{scalar}_{vectors}"
+def _fill_function(context, module, scalar):
+    """Return the function that fills buckets with rows of a type."""
+    name = f"fill_narrow_buckets_{scalar}"
     if name in module.globals:
         return module.globals[name]
     index, double = context.get_value_type(types.intp), ir.DoubleType()
     element = context.get_data_type(scalar)
     vector, stored = ir.VectorType(double, LANES), ir.VectorType(element, LANES)
-    pointers = [element, None, None, index, double, None, None, double, None, double, double]
-    arguments = [t.as_pointer() if t else index for t in [*pointers, index, index]]
+    kinds = [element, None, None, index, double, None, None, double, None, None, double, double]
+    arguments = [kind.as_pointer() if kind else index for kind in [*kinds, index, index]]
     function, before, loop, after = loop_function(module, name, arguments)
-    X, last_row, d, codes, weights, n_weights, first, pivot, size, rows, roots, ends, out = (
-        function.args
-    )
-    width = index(vectors * LANES)
+    X, last_row, d, codes, weights, n_weights, first, pivots, *buckets, ends, out = function.args
+    width, size, rows, roots = buckets
 
     builder = ir.IRBuilder(before)
-    load_last = masked_load(builder, d, index((vectors - 1) * LANES), scalar, stored)
+    n_whole, load_last = whole_vectors(builder, d, scalar, stored)
     weighted = builder.icmp_signed(">", n_weights, index(0))
     last_slot = builder.sub(size, index(1))
     builder.branch(loop)
@@ -208,19 +197,23 @@ def _fill_function(context, module, scalar, vectors):
     slot = builder.load(slot_at)
     x = builder.gep(X, [builder.mul(r, d)])
     prefetch(builder, x)
-    about = builder.gep(pivot, [builder.mul(k, width)])
-    row = []
-    for v in range(vectors):
-        place = vector_at(builder, x, v, stored)
-        last = v == vectors - 1
-        value = load_last(place) if last else builder.load(place, align=scalar.bitwidth // 8)
-        value = as_doubles(builder, value, scalar)
-        row.append(builder.fsub(value, builder.load(vector_at(builder, about, v, vector), align=8)))
+    pivot, row = (
+        builder.gep(array, [builder.mul(number, width)])
+        for array, number in ((pivots, k), (rows, slot))
+    )
     factor = _root_weight(builder, weighted, weights, r, builder.gep(roots, [slot]))
     factor = broadcast(builder, factor, vector)
-    start = builder.gep(rows, [builder.mul(slot, width)])
-    for v, t in enumerate(row):
-        builder.store(builder.fmul(factor, t), vector_at(builder, start, v, vector), align=8)
+
+    def copy(v, load):
+        at = builder.mul(v, index(LANES))
+        about, copied = (vector_at(builder, builder.gep(a, [at]), 0, vector) for a in (pivot, row))
+        values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
+        t = builder.fsub(as_doubles(builder, values, scalar), builder.load(about, align=8))
+        builder.store(builder.fmul(factor, t), copied, align=8)
+
+    with cgutils.for_range(builder, n_whole, intp=index) as inner:
+        copy(inner.index, lambda place: builder.load(place, align=scalar.bitwidth // 8))
+    copy(n_whole, load_last)
     end, following = builder.add(slot, index(1)), builder.add(r, index(1))
     builder.store(end, slot_at)
     r.add_incoming(following, builder.block)
@@ -252,65 +245,81 @@ def _root_weight(builder, weighted, weights, r, place):
     return factor
 
 
-def _sum_function(module, index, vectors):
-    """Return the function that adds a bucket of rows as wide as some vectors.
+def _sum_function(module, index):
+    """Return the function that adds a bucket of rows.
 
-    A loop over its rows sums as many rows of the triangle of products as registers hold; the sums
-    of the rows are products with the roots of their weights.
+    As many lines of the triangle of products as a vector has lanes are summed at a time, up to
+    `_SIDE_BY_SIDE` vectors of each. The last ones are those on the diagonal.
     """
-    name = f"add_narrow_bucket_{vectors}"
+    name = "add_narrow_bucket"
     if name in module.globals:
         return module.globals[name]
-    double = ir.DoubleType()
-    pointer, vector = double.as_pointer(), ir.VectorType(double, LANES)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index, pointer, pointer])
+    pointer = ir.DoubleType().as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index, index, pointer, pointer])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")  # the code around it would take registers from it
-    rows, roots, n, sums, products = function.args
-    width = vectors * LANES
+    *bucket, width, sums, products = function.args
     builder = ir.IRBuilder(function.append_basic_block())
-    for lines in _loops(vectors):
-        entry, loop = builder.block, builder.append_basic_block()
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        r = builder.phi(index)
-        r.add_incoming(index(0), entry)
-        totals = [(i, v, builder.phi(vector)) for i, length in lines for v in range(length)]
-        row = builder.gep(rows, [builder.mul(r, index(width))])
-        x = [builder.load(vector_at(builder, row, v, vector), align=8) for v in range(vectors)]
-        increased = []
-        for i, v, total in totals:
-            if v == 0:
-                place = builder.gep(roots, [r]) if i < 0 else builder.gep(row, [index(i)])
-                factor = broadcast(builder, builder.load(place), vector)
-            increased.append(fused_multiply_add(builder, factor, x[v], total))
-            total.add_incoming(ir.Constant(vector, None), entry)
-            total.add_incoming(increased[-1], loop)
-        following = builder.add(r, index(1))
-        r.add_incoming(following, loop)
+    lanes, side = index(LANES), index(_SIDE_BY_SIDE * LANES)
+    with cgutils.for_range_slice(builder, index(0), width, lanes, index) as (line, _):
+        before = builder.mul(builder.udiv(line, side), side)  # columns of vectors side by side
+        start = builder.gep(products, [builder.mul(line, width)])
+        with cgutils.for_range_slice(builder, index(0), before, side, index) as (column, _):
+            _add_tile(builder, bucket, width, line, column, _SIDE_BY_SIDE, start, None)
+        rest = builder.udiv(builder.sub(line, before), lanes)
         after = builder.append_basic_block()
-        builder.cbranch(builder.icmp_signed("<", following, n), loop, after)
+        choice = builder.switch(rest, after)
+        for n in range(_SIDE_BY_SIDE):
+            block = builder.append_basic_block()
+            choice.add_case(index(n), block)
+            builder.position_at_end(block)
+            _add_tile(builder, bucket, width, line, before, n + 1, start, sums)
+            builder.branch(after)
         builder.position_at_end(after)
-        for (i, v, _), total in zip(totals, increased, strict=True):
-            start = sums if i < 0 else builder.gep(products, [index(i * width)])
-            place = vector_at(builder, start, v, vector)
-            builder.store(builder.fadd(builder.load(place, align=8), total), place, align=8)
     builder.ret_void()
     return function
 
 
-def _loops(vectors):
-    """Yield the numbers and lengths of the lines that each loop sums; -1 is that of the sums."""
-    lines, n_totals = [], 0
-    for i in range(-1, vectors * LANES):
-        length = vectors if i < 0 else i // LANES + 1
-        if n_totals + length > _TOTALS:
-            yield lines
-            lines, n_totals = [], 0
-        lines.append((i, length))
-        n_totals += length
-    yield lines
+def _add_tile(builder, bucket, width, line, column, n_vectors, start, sums):
+    """Add the products of the columns from `line` on with the vectors from `column` on.
+
+    They are added to the lines from `start` on. The last vector is added to `sums`, too, unless
+    that is None.
+    """
+    rows, roots, n = bucket
+    index, vector = width.type, ir.VectorType(ir.DoubleType(), LANES)
+    lines = [builder.gep(start, [builder.mul(index(i), width)]) for i in range(LANES)]
+    lines = [builder.gep(each, [column]) for each in lines]
+    places = [vector_at(builder, each, v, vector) for each in lines for v in range(n_vectors)]
+    if sums is not None:
+        places.append(vector_at(builder, builder.gep(sums, [line]), 0, vector))
+    entry, loop = builder.block, builder.append_basic_block()
+    after = builder.append_basic_block()
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    r = builder.phi(index)
+    r.add_incoming(index(0), entry)
+    totals = [builder.phi(vector) for _ in places]
+    row = builder.gep(rows, [builder.mul(r, width)])
+    factors = [builder.gep(row, [builder.add(line, index(i))]) for i in range(LANES)]
+    columns = builder.gep(row, [column])
+    x = [builder.load(vector_at(builder, columns, v, vector), align=8) for v in range(n_vectors)]
+    pairs = [(factor, t) for factor in factors for t in x]
+    if sums is not None:
+        pairs.append((builder.gep(roots, [r]), x[-1]))
+    increased = []
+    for (factor, t), total in zip(pairs, totals, strict=True):
+        value = broadcast(builder, builder.load(factor), vector)
+        increased.append(fused_multiply_add(builder, value, t, total))
+        total.add_incoming(ir.Constant(vector, None), entry)
+        total.add_incoming(increased[-1], loop)
+    following = builder.add(r, index(1))
+    r.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, n), loop, after)
+    builder.position_at_end(after)
+    for place, total in zip(places, increased, strict=True):
+        builder.store(builder.fadd(builder.load(place, align=8), total), place, align=8)
 
 
 fill_buckets = _fill_buckets if config.DISABLE_JIT else _fill_in_registers

@@ -44,16 +44,16 @@ def fused_multiply_add(builder, x, y, total):
     return builder.call(fma, [x, y, total])
 
 
-def masked_load(builder, d, first, scalar, stored):
-    """Return what loads the vector of a row of `d` values that begins with number `first`.
+def whole_vectors(builder, d, scalar, stored):
+    """Return the number of vectors of `d` values but for the last one, and what loads that.
 
-    The mask keeps it from reading beyond the last row, where the memory may end.
+    A mask keeps it from reading beyond the last row, where the memory may end.
     """
     index, lanes = d.type, stored.count
+    n_whole = builder.sdiv(builder.sub(d, index(1)), index(lanes))
     numbers = ir.Constant(ir.VectorType(index, lanes), [index(i) for i in range(lanes)])
-    mask = builder.icmp_signed(
-        "<", numbers, broadcast(builder, builder.sub(d, first), numbers.type)
-    )
+    left = builder.sub(d, builder.mul(n_whole, index(lanes)))
+    mask = builder.icmp_signed("<", numbers, broadcast(builder, left, numbers.type))
     kind = "i" if isinstance(scalar, types.Integer) else "f"
     load = cgutils.get_or_insert_function(
         builder.module,
@@ -62,7 +62,7 @@ def masked_load(builder, d, first, scalar, stored):
     )
     alignment = ir.Constant(ir.IntType(32), scalar.bitwidth // 8)
     zeros = ir.Constant(stored, None)
-    return lambda place: builder.call(load, [place, alignment, mask, zeros])
+    return n_whole, lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
 def as_doubles(builder, values, scalar):
@@ -94,19 +94,6 @@ def loop_function(module, name, arguments):
     function.linkage = "internal"
     function.attributes.add("noinline")
     return function, *(function.append_basic_block(part) for part in ("before", "loop", "after"))
-
-
-def switch_call(builder, number, most, function_for, arguments):
-    """Call ``function_for(n)`` for the n in 1 to `most` that equals `number`, if there is one."""
-    after = builder.append_basic_block("after")
-    choice = builder.switch(number, after)
-    for n in range(1, most + 1):
-        block = builder.append_basic_block(f"for_{n}")
-        choice.add_case(number.type(n), block)
-        builder.position_at_end(block)
-        builder.call(function_for(n), arguments)
-        builder.branch(after)
-    builder.position_at_end(after)
 
 
 def as_structures(context, builder, signature, arguments):
