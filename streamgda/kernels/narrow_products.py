@@ -26,11 +26,11 @@ from streamgda.kernels.vectors import (
     whole_vectors,
 )
 
-MAX_FEATURES = 8 * LANES
+MAX_FEATURES = 16 * LANES
 
 _SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
 _BUCKET_ROWS = 32  # a power of two
-_LEAST_BUCKET_ROWS = 16
+LEAST_BUCKET_ROWS = 16
 _BUCKETS_BYTES = 1 << 16  # of all buckets, if these are not too small then
 
 
@@ -41,7 +41,7 @@ def empty_buckets(n_classes, width, n_rows):
     The next row of class k goes to slot ``ends[k]`` of all buckets.
     """
     size = _BUCKET_ROWS
-    while size > _LEAST_BUCKET_ROWS and (
+    while size > LEAST_BUCKET_ROWS and (
         size * width * n_classes * 8 > _BUCKETS_BYTES or size >= 2 * n_rows
     ):
         size //= 2

@@ -36,8 +36,9 @@ from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
 
 _FLOAT64 = np.dtype(np.float64)
-_FEW_ROWS = 4  # of a class
-_NEAR_CACHE = 1 << 20
+# Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
+# these take more than a few bytes.
+_FEW_ROWS, _FEW_BYTES, _MOST_BYTES = 4, 1 << 20, 8 << 20
 
 
 class Matrix(Structure):
@@ -99,7 +100,11 @@ class Matrix(Structure):
         n_rows, d = X.shape
         state = X, codes, weights, block_rows, count, squares, mean, mean_low
         finite: bool
-        if _narrow_pays(n_rows, d, count.size, len(scatter)):
+        narrow = d <= narrow_products.MAX_FEATURES and n_rows >= _FEW_ROWS * count.size
+        held = _narrow_bytes(d, count.size, len(scatter)) if narrow else 0
+        if held > _FEW_BYTES:
+            narrow = held <= _MOST_BYTES and n_rows >= 2 * _FEW_ROWS * count.size
+        if narrow:
             finite = add_centred_narrow(*state, scatter)
         else:
             finite = add_centred(*state, empty_rows(n_rows, d, count.size), scatter)
@@ -115,7 +120,10 @@ class Matrix(Structure):
         scatter: np.ndarray,
     ) -> None:
         n_rows, d = X.shape
-        if d <= narrow_products.MAX_FEATURES and count.size < n_rows <= EXACT_NARROW_ROWS:
+        # Products of bytes are faster than those of float64 if there are enough of them.
+        most = narrow_products.MAX_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
+        narrow = d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
+        if narrow and _narrow_bytes(d, count.size, len(scatter)) <= _MOST_BYTES:
             add_exact_narrow(X, codes, origin, count, total, scatter)
         else:
             rows, form = byte_rows(X, origin)
@@ -256,15 +264,12 @@ class Matrix(Structure):
             scoring.narrow_matrix_scores(X, *narrow, NO_SCORES, out)
 
 
-def _narrow_pays(n_rows: int, n_features: int, n_classes: int, n_groups: int) -> bool:
-    """Return True if there are enough rows to sum the products of a block apart from the scatters.
+def _narrow_bytes(n_features: int, n_classes: int, n_groups: int) -> int:
+    """Return the bytes of the products and rows that are held while narrow rows are added.
 
-    These sums are written, read and added to the scatters once for each block.
+    The products are written, read and added to the scatters once for each block.
     """
-    sums = 8 * n_groups * n_features**2
-    enough = _FEW_ROWS if sums <= _NEAR_CACHE else 2 * _FEW_ROWS
-    few_features = n_features <= narrow_products.MAX_FEATURES
-    return few_features and n_rows >= enough * n_classes and sums <= 4 * _NEAR_CACHE
+    return 8 * n_features * (n_groups * n_features + narrow_products.LEAST_BUCKET_ROWS * n_classes)
 
 
 def _floating(X: np.ndarray, features: np.ndarray) -> np.dtype:
