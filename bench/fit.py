@@ -35,14 +35,11 @@ ALGEBRA = (
     "half of the time or more goes to the moments; the rest is rounding them, and factorising and "
     "inverting 717 x 717 matrices in LAPACK"
 )
-SUMS_IN_THE_CACHE = (
-    "each row updates 44 sums of its class: 14 vectors that are loaded, added to and stored"
-)
+BUCKETS = "each row is also copied to the rows of its class, whose 44 products are summed there"
 
 
 SMALL_STATES = (
-    "small moments are summed in float64 for rows of any type, at half the rate of float32, and "
-    "the rows are centred and packed"
+    "small moments are summed in float64 for rows of any type, at half the rate of float32"
 )
 
 
@@ -162,8 +159,8 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
 def models(plan: Plan) -> Iterator[Row]:
     """Compare fitted models of rows with few features."""
     few = {
-        "scikit-learn": faster(20, SUMS_IN_THE_CACHE),
-        READ: of_its_time(1.5, SUMS_IN_THE_CACHE),
+        "scikit-learn": faster(20, BUCKETS),
+        READ: of_its_time(1.5, BUCKETS),
     }
     for n, d, kinds, targets in (
         (500_000, 64, ("float32", "float64"), {}),

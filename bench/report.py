@@ -22,7 +22,7 @@ HEADLINES = (
         "scikit-learn GridSearchCV",
     ),
     (
-        "20,000 x 20 float64 in batches of 1,000, GaussianNB.partial_fit",
+        "200,000 x 20 float64 in batches of 1,000, GaussianNB.partial_fit",
         "river GaussianNB.learn_one",
     ),
     ("500,000 x 64 float32, 10 classes, full, moments", "OpenBLAS ssyrk"),
