@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -23,7 +24,7 @@ from streamgda.kernels.integer_tiles import (
     plain_tile,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments import ClassMoments, integer_parallel
+from streamgda.moments import integer_parallel
 from streamgda.moments.integer_parallel import add_integers
 from streamgda.rows.blocks import byte_rows
 
@@ -226,25 +227,47 @@ def test_groups_of_all_sizes(n_threads, copies, monkeypatch):
         assert (1 + (products if n_groups > 1 else products.sum(axis=0)) == S).all()
 
 
-@pytest.mark.parametrize("name", ["avx512vnni", "sse2"])
-def test_all_processors_give_the_same_bits(name):
+PROGRAM = """
+import numpy as np
+from streamgda import ClassMoments
+from streamgda.kernels.processors import SHAPE
+
+rng = np.random.default_rng(0)
+print(SHAPE.name)
+for d in (9, 21, 140):  # in vectors of float64, and in tiles
+    X, Y = rng.integers(-128, 128, (23, d)), rng.integers(0, 1 << 16, (9, d))
+    moments = ClassMoments().update(X.astype("i1"), np.arange(23) % 2)
+    moments.update(Y.astype("u2"), np.arange(9) % 2)
+    print(moments.covariance().tobytes().hex())
+"""
+
+
+@pytest.mark.parametrize("name", ["avx512vnni", "avx2", "sse2"])
+def test_all_processors_give_the_same_bits(name, capsys):
     """Words of four bytes and of two, in a process of their own, without the compiler."""
-    program = (
-        "import numpy as np; from streamgda import ClassMoments; from streamgda.kernels.processors "
-        "import SHAPE; r = np.random.default_rng(0); m = ClassMoments().update(r.integers(-128, "
-        "128, (23, 18)).astype('i1'), np.arange(23) % 2); m.update(r.integers(0, 1 << 16, (9, 18))"
-        ".astype('u2'), np.arange(9) % 2); print(SHAPE.name, m.covariance().tobytes().hex())"
-    )
-    rng = np.random.default_rng(0)
-    moments = ClassMoments()
-    X = rng.integers(-128, 128, (23, 18)).astype("i1")
-    moments.update(X, np.arange(23) % 2)
-    moments.update(rng.integers(0, 1 << 16, (9, 18)).astype("u2"), np.arange(9) % 2)
     child = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PROGRAM],
         env=os.environ | {"STREAMGDA_VECTORS": name, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert child.stdout.split() == [name, moments.covariance().tobytes().hex()]
+    exec(PROGRAM, {})
+    ours = capsys.readouterr().out.split()
+    assert child.stdout.split() == [name, *ours[1:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["avx512", "avx2"])
+def test_other_vectors_are_tested(name):
+    """Compiled code for any processor runs on all of them; it is tested in a process of its own."""
+    files = [Path(__file__).with_name(f"test_{each}.py") for each in ("narrow", "class_squares")]
+    child = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        env=os.environ | {"STREAMGDA_VECTORS": name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stdout
+    assert " passed" in child.stdout
