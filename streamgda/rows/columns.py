@@ -122,7 +122,9 @@ class SingleColumn:
             return np.asarray(column.to_numpy(), self.dtype)
         categories = column.dtype in (nw.Categorical, nw.Enum)
         if not categories and _holds_objects(column):
-            return np.asarray(column.to_native(), object)
+            native = column.to_native()
+            texts = hasattr(native.dtype, "storage")  # whose nulls are pandas.NA
+            return native.to_numpy(object, na_value=None) if texts else np.asarray(native, object)
         arrow = _as_arrow(column)
         if arrow is not None:
             return as_label_array(arrow)
