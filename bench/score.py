@@ -120,7 +120,7 @@ def leave_one_out(plan: Plan) -> Iterator[Row]:
     ):
         estimator.fit(X, y)
         n, d = X.shape
-        peers = ("predict_proba", "mahalanobis") if title != "BernoulliNB" else ("predict_proba",)
+        peers = [name for name in ("predict_proba", "mahalanobis") if hasattr(estimator, name)]
         yield from compare(
             plan,
             f"{n:,} x {d} {X.dtype}, 10 classes, {title} leave_one_out_proba",
