@@ -1,14 +1,10 @@
-"""Suite `zarr`: fitting from a store and scoring into one, against the separate steps.
-
-Stores are read by zarrs if it is installed; its rows compare with zarr's own pipeline of codecs.
-"""
+"""Suite `zarr`: fitting from a store and scoring into one, against the separate steps."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ import zarr
 
 import streamgda
 from bench import data
-from bench.measure import OURS, Call, Plan, Row, faster, in_turn, of_its_time, rows_of
+from bench.measure import OURS, Call, Plan, Row, in_turn, of_its_time, rows_of
 from streamgda.datasets import convert
 from streamgda.rows import as_source
 from streamgda.runtime import threads
@@ -51,13 +47,6 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
         stored, labels = streamgda.open_store(Path(folder) / "rows.zarr")
         title = f"{title} {X.dtype} in zarr ({stored.nbytes_stored() / 2**20:.0f} MiB)"
         slab = slab_rows(stored, labels)
-        yield from through_zarrs(plan, title, Path(folder) / "rows.zarr")
-        sharded = zarr.create_group(Path(folder) / "sharded.zarr")
-        chunks = -(-slab // 64)
-        shape = {"chunks": (chunks, X.shape[1]), "shards": (16 * chunks, X.shape[1])}
-        sharded.create_array("X", data=X, **shape)
-        sharded.create_array("y", data=y)
-        yield from through_zarrs(plan, f"{title}, in shards", Path(folder) / "sharded.zarr")
         model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
         yield row(
             plan,
@@ -81,27 +70,6 @@ def of_store(plan: Plan, title: str, X: np.ndarray, y: np.ndarray) -> Iterator[R
                 "scoring in memory": lambda: linear.predict(X),
                 "writing": lambda: write(slab, predicted, next(files)),
             },
-        )
-
-
-def through_zarrs(plan: Plan, title: str, path: Path) -> Iterator[Row]:
-    """Compare a fit with one from the same store in a wrapper, which zarrs does not read."""
-    model = streamgda.GaussianDiscriminantAnalysis(var_smoothing=0.2)
-    wrapped = zarr.storage.WrapperStore(zarr.storage.LocalStore(path, read_only=True))
-    fast, plain = streamgda.open_store(path), streamgda.open_store(wrapped)
-    slab = slab_rows(*fast)
-    missing = {} if find_spec("zarrs") else {OURS: "zarrs is not installed"}
-    for what, ours, theirs in (
-        ("reading", lambda: read(slab, *fast), lambda: read(slab, *plain)),
-        ("QDA fit", lambda: model.fit(*fast), lambda: model.fit(*plain)),
-    ):
-        times, failed = in_turn({OURS: ours, "zarr's own pipeline": theirs}, plan.repeats)
-        yield from rows_of(
-            f"{title}, {what} through zarrs",
-            (None, ""),
-            times,
-            missing | failed,
-            targets={"": faster(1.0)},
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.2.0"
 
 # Extras that users install; the others are for those who change the package.
-_EXTRAS = ("plot", "arrow", "raster", "fast-zarr", "onnx")
+_EXTRAS = ("plot", "arrow", "raster", "onnx")
 
 
 def show_versions() -> None:

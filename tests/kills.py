@@ -29,11 +29,8 @@ from typing import Any
 import lives
 import numpy as np
 
-from streamgda import Checkpoint, ClassMoments, GaussianDiscriminantAnalysis, storage
+from streamgda import Checkpoint, ClassMoments, GaussianNB, storage
 from streamgda.datasets import convert
-from streamgda.datasets import lines as text_lines
-from streamgda.datasets.linecolumns import LineOptions
-from streamgda.datasets.online import OnlineOptions, OnlineRun
 from streamgda.engine import outputs, plan
 from streamgda.engine.journal import KIND
 from streamgda.runtime import threads
@@ -112,21 +109,17 @@ def checkpoint(path: Path) -> Any:
     return storage.read(path, KIND)[1]
 
 
-def online(folder: Path) -> np.ndarray:
-    """Predict and learn a file of text; return the predictions and what was learnt."""
-    source, kept = folder.parent / "rows.csv", folder / "kept"
+def recipe(folder: Path) -> np.ndarray:
+    """Learn a file of text by the loop that the documentation shows; return what was learnt."""
+    page = (Path(__file__).parents[1] / "docs/guide/checkpoints.md").read_text()
+    block = next(part for part in page.split("```python")[1:] if "def learn(" in part)
+    code = block[: block.index("\n\n\nnp.savetxt")].replace("every=60", "every=0")
+    names = {"Checkpoint": Checkpoint, "GaussianNB": GaussianNB}
+    exec(code, names)
+    source = folder.parent / "rows.csv"
     if not source.exists():
-        table = np.column_stack([lives.X, lives.Y])[::9]
-        np.savetxt(source, table, "%.8g", ",", header="a,b,c,d,e,kind", comments="")
-    kept.mkdir(exist_ok=True)
-    options = OnlineOptions(str(source), LineOptions(label="kind"), kept / "p.csv")
-    checkpoint = Checkpoint(kept / "c.zip", every=0)
-    calls: dict[str, Any] = {"on_bad": print, "stopped": lambda: False}
-    run = OnlineRun(GaussianDiscriminantAnalysis("diag"), options, checkpoint, **calls)
-    for _ in run.steps():
-        pass
-    learnt = (kept / "p.csv").read_bytes() + run.learner.estimator.to_bytes()
-    return np.frombuffer(learnt, np.uint8)
+        np.savetxt(source, np.column_stack([lives.X, lives.Y])[::9], "%.8g", ",")
+    return np.frombuffer(names["learn"](source, folder / "kept.zip", 100).to_bytes(), np.uint8)
 
 
 WORKS = {
@@ -140,7 +133,7 @@ WORKS = {
     "accumulate with a checkpoint": resuming(lives.rows, "kept", checkpoint),
     "accumulate batches with a checkpoint": resuming(lives.iterable, "kept.zip", checkpoint),
     "learn from a stream": resuming(lives.stream, "kept", storage.kind_of),
-    "predict and learn a text": resuming(online, "kept", lambda path: None),
+    "learn a text from an offset": resuming(recipe, "kept.zip", lambda path: None),
     "scores to an output": resuming(lives.scores, "scores.zarr", lambda path: None),
 }
 
@@ -324,7 +317,6 @@ def write_often() -> None:
     """Let works read small slabs, and write as often as they can."""
     plan._SLAB_BYTES = lives.SLAB_BYTES
     outputs._EVERY = 0
-    text_lines._BYTES = 999
 
 
 def compile_kernels() -> None:

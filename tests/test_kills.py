@@ -6,7 +6,6 @@ import random
 import kills
 import pytest
 
-from streamgda.datasets import lines
 from streamgda.engine import outputs, plan
 from streamgda.runtime import threads
 from streamgda.storage import replacing
@@ -16,7 +15,7 @@ FEW = {  # steps at which the short version stops each work; test_checkpoint.py 
     "save to a folder": 3,
     "save to a folder in two steps": 3,
     "convert to a zip": 2,
-    "predict and learn a text": 1,
+    "learn a text from an offset": 1,
     "scores to an output": 1,
 }
 
@@ -25,8 +24,7 @@ FEW = {  # steps at which the short version stops each work; test_checkpoint.py 
 def one_thread(monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
-    changed = [(plan, "_SLAB_BYTES"), (outputs, "_EVERY"), (replacing, "exchange")]
-    for module, name in [*changed, (lines, "_BYTES")]:
+    for module, name in [(plan, "_SLAB_BYTES"), (outputs, "_EVERY"), (replacing, "exchange")]:
         monkeypatch.setattr(module, name, getattr(module, name))  # restored afterwards
     kills.write_often()
     with threads.limit(1):

@@ -16,11 +16,8 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
-from streamgda.cli.plot import plot
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
-from streamgda.cli.separability import separability
-from streamgda.cli.stream import stream
 from streamgda.cli.warmup import warmup
 from streamgda.errors import StreamGDAError
 
@@ -29,10 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(demo, convert, fit, select, predict, evaluate, stream),
-    *(info, separability, plot, warmup),
-):
+for command in (demo, convert, fit, select, predict, evaluate, info, warmup):
     app.command()(command)
 
 

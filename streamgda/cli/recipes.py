@@ -69,11 +69,6 @@ def recipe_of(kind: Kind, **options: Any) -> Recipe:
     return Recipe(estimator_class, given, needs)
 
 
-def is_given(value: Any) -> bool:
-    """Return True if this value of an option is not the default: neither None nor False."""
-    return value is not None and value is not False
-
-
 def _solver(kind: Kind, given: dict[str, Any]) -> dict[str, str]:
     """Return the solver, if any: the one that was asked for, or one that takes shrinkage."""
     if "solver" in given:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 # Wide enough that nothing is cut or wrapped in a pipe.
@@ -36,61 +35,6 @@ def notes_on_interrupt() -> Iterator[None]:
         for text in getattr(interrupt, "__notes__", ()):
             note(f"interrupted. {text}")
         raise
-
-
-@contextlib.contextmanager
-def live(every: float, *, panel: bool = True) -> Iterator[Callable[..., None]]:
-    """Show figures on stderr from time to time: in a panel in a terminal, and as lines elsewhere.
-
-    Parameters
-    ----------
-    every : float
-        Seconds between two lines; a panel is refreshed each second, or more often.
-    panel : bool
-        False for lines in a terminal, too.
-
-    Yields
-    ------
-    callable
-        To be called as often as possible with a function that returns the figures, a dict of str.
-        It is called if it is time to show them, or with ``now=True``.
-    """
-    from rich.console import Console  # noqa: PLC0415  (see the note in `options`)
-    from rich.live import Live  # noqa: PLC0415
-
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-    with contextlib.ExitStack() as stack:
-        show = _show_line
-        if panel and console.is_terminal:
-            every = min(every, 1.0)
-            shown = stack.enter_context(Live(console=console, auto_refresh=False))
-            show = lambda figures: shown.update(_panel(figures), refresh=True)  # noqa: E731
-        last = time.monotonic()
-
-        def report(figures: Callable[[], dict[str, str]], *, now: bool = False) -> None:
-            nonlocal last
-            if now or time.monotonic() - last >= every:
-                show(figures())
-                last = time.monotonic()
-
-        yield report
-
-
-def _show_line(figures: dict[str, str]) -> None:
-    note(", ".join(f"{name}: {value}" for name, value in figures.items()))
-
-
-def _panel(figures: dict[str, str]) -> Any:
-    from rich import box  # noqa: PLC0415
-    from rich.panel import Panel  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in figures.items():
-        table.add_row(name, value)
-    return Panel(table, title="streamgda stream", box=box.ROUNDED, expand=False)
 
 
 def say(text: str = "") -> None:

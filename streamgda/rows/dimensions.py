@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +15,6 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.grids import Box, Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import refuse
-from streamgda.storage.pipelines import Reader
 
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
 _OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
@@ -150,7 +148,7 @@ class Raster:
             if axis is not None:
                 index[axis] = part
                 order.append(axis)
-        values = self.array.variable if is_labelled(self.array) else self._reader
+        values = self.array.variable if is_labelled(self.array) else self.array
         found = as_slab(values[tuple(index)])
         found = found.transpose(*order, *(() if self.axis is None else (self.axis,)))
         shape = tuple(part.stop - part.start for part in box)
@@ -159,10 +157,6 @@ class Raster:
             found = found.reshape([1 if axis is None else n for n, axis in pairs])
             found = np.broadcast_to(found, shape)
         return found.reshape(math.prod(shape), *self.row_shape)
-
-    @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.array)
 
     def place(self, row: int) -> str:
         """Return the position of a row in the grid."""

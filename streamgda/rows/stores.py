@@ -6,7 +6,6 @@ import math
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,6 @@ from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import named, open_node
-from streamgda.storage.pipelines import Reader
 
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
@@ -73,10 +71,6 @@ class StoredRows(RowSource):
         chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
         return f"{self.title}: chunk {chunk}"
 
-    @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.values)
-
     def _slice(self, start: int, stop: int) -> np.ndarray:
         return self.get(slice(start, stop))
 
@@ -91,7 +85,7 @@ class StoredRows(RowSource):
             If it cannot be read.
         """
         try:
-            return self._with_missing(with_retries(lambda: as_slab(self._reader[index])))
+            return self._with_missing(with_retries(lambda: as_slab(self.values[index])))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
