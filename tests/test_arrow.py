@@ -23,7 +23,7 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.rows.arrow_files import Table
+from streamgda.rows.table_files import Table
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -95,7 +95,7 @@ def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
     assert rows.feature_names == ("a", "b", "c")
     assert y.feature_names is None
     assert repr(rows) == (
-        f"ArrowRows({str(path)!r}, shape=(1000, 3), dtype=float64, columns=[a, b, c])"
+        f"TableRows({str(path)!r}, shape=(1000, 3), dtype=float64, columns=[a, b, c])"
     )
     np.testing.assert_array_equal(rows, X)
     np.testing.assert_array_equal(y[:], Y)
@@ -231,8 +231,9 @@ def test_text_tables(tmp_path: Path) -> None:
     rows, _ = open_store(fractions, y=None)
     assert rows[-1].tolist() == [0.5, 2]
     path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
-    with pytest.raises(SourceError, match=r"first line holds numbers, such as 5.1; expected the n"):
+    with pytest.raises(SourceError, match=r"'setosa' of labels, .* first line holds numbers"):
         open_store(path, label="setosa")
+    assert open_store(path, label=-1)[1][:].tolist() == ["setosa"] * 2
 
 
 def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
@@ -262,7 +263,11 @@ def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
     [
         ({"label": "z"}, SourceError, "no column 'z' of labels, but a, b, c, y; name it with lab"),
         ({"y": "z"}, SourceError, "no column 'z' of labels, .* or pass y=None if the rows have no"),
-        ({"features": ["a", "z"]}, SourceError, "rows.parquet has no column 'z'; it has a, b, c"),
+        (
+            {"features": ["a", "z"]},
+            SourceError,
+            "rows.parquet has no column 'z' for features; it has a, b",
+        ),
         ({"features": ["a", "y"]}, InvalidParameterError, "features are a, y, labels 'y'"),
         ({"features": []}, InvalidParameterError, "features are none at all"),
         ({"features": ["a", "a"]}, InvalidParameterError, "expected different names"),
@@ -290,8 +295,10 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
         open_store(tmp_path / "empty.parquet")
     named = pa.table({"a": [1], "b": [[1]], "c": ["x"], "y": [{"z": 1}]})
     path = uneven(tmp_path / "rows.parquet", named)
-    with pytest.raises(InvalidDataError, match=r"'b' holds list<.*; features are numbers: leave"):
-        open_store(path, label="a")
+    with pytest.raises(InvalidDataError, match=r"'y' holds struct<.*; features are numbers: leave"):
+        open_store(path, label="c")
+    with pytest.raises(InvalidDataError, match=r"'b' holds a list for each row, all of its feat"):
+        open_store(path, label="c", features=["a", "b"])
     with pytest.raises(InvalidDataError, match=r"'c' holds string; .* name it as the labels"):
         open_store(path, features=["a", "c"])
     with pytest.raises(InvalidDataError, match=r"'y' holds struct<.*; class labels of one kind"):
@@ -299,8 +306,6 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(MissingLibraryError, match=r'pip install "streamgda\[arrow\]"$'):
         open_store(path)
-    with pytest.raises(MissingLibraryError, match=r"\[arrow\]\"; or run `streamgda convert`"):
-        open_store("rows.csv")
 
 
 def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
@@ -321,7 +326,7 @@ def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
     path = text(tmp_path / "rows.csv")
     rows, y = open_store(path)
     path.write_text(path.read_text() + "1,2,oops,4\n")
-    with pytest.raises(ReadError, match=r"rows.csv cannot be read: .*invalid value 'oops'"):
+    with pytest.raises(ReadError, match=r"rows.csv: line 1002: column 'c' is not a number: 'oops'"):
         accumulate(rows, y)
 
 
@@ -413,3 +418,119 @@ def test_workers_read_tables(tmp_path: Path, client: Any, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(model.predict(rows), GaussianNB().fit(X, Y).predict(X))
     model.predict(rows, out=tmp_path / "p.parquet", keys="y")
     assert pq.read_table(tmp_path / "p.parquet")["y"].to_pylist() == Y.tolist()
+
+
+# --- columns of lists ---------------------------------------------------------------------------
+
+LISTS = {
+    "fixed": pa.FixedSizeListArray.from_arrays(pa.array(X.astype("f4").ravel()), 3),
+    "any": pa.array(X.astype("f4").tolist(), pa.list_(pa.float32())),
+    "large": pa.array(X.astype("f4").tolist(), pa.large_list(pa.float32())),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.feather", "stream.arrow", "saved"])
+def test_embeddings_are_rows(tmp_path: Path, kind: str, name: str) -> None:
+    table = pa.table({"id": np.arange(N), "embedding": LISTS[kind], "label": NAMES})
+    path = tmp_path / name
+    if name == "rows.parquet":
+        uneven(path, table)
+    elif name == "rows.feather":
+        batches(path, table)
+    else:  # as datasets.save_to_disk writes them
+        path.mkdir() if name == "saved" else None
+        parts = [path / f"data-0000{i}-of-00002.arrow" for i in (0, 1)]
+        parts = parts if name == "saved" else [path]
+        for part, rows in zip(
+            parts, (table[:300], table[300:]) if name == "saved" else (table,), strict=True
+        ):
+            with pa.ipc.new_stream(part, table.schema) as stream:
+                stream.write_table(rows)
+        (path / "state.json").write_text("{}") if name == "saved" else None
+    rows, y = open_store(path, label="label", features="embedding")
+    assert (rows.shape, rows.dtype, rows.feature_names) == ((N, 3), np.float32, None)
+    np.testing.assert_array_equal(rows[:], X.astype("f4"))
+    np.testing.assert_array_equal(rows[310:330], X[310:330].astype("f4"))
+    found = accumulate(rows, y)
+    np.testing.assert_array_equal(found.means, accumulate(X.astype("f4"), NAMES).means)
+    with pytest.raises(InvalidDataError, match="'embedding' holds a list for each row"):
+        open_store(path, label="label")
+
+
+def test_embeddings_of_frames_and_batches() -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    expected = accumulate(X, NAMES).means
+    table = pa.table({"embedding": pa.array(X.tolist()), "label": NAMES})
+    frames = [
+        pd.DataFrame({"embedding": [*X]}),
+        pl.DataFrame({"embedding": X}),
+        pl.DataFrame({"embedding": X.tolist()}),
+        pl.DataFrame({"embedding": X})["embedding"],
+        pd.Series([*X]),
+        table.select(["embedding"]),
+    ]
+    for frame in frames:
+        np.testing.assert_array_equal(accumulate(frame, NAMES).means, expected)
+        assert accumulate(frame, NAMES).feature_names is None
+    names = ("embedding", "label")
+    for batch in (table, pl.from_arrow(table), {"embedding": X.tolist(), "label": NAMES}):
+        np.testing.assert_allclose(accumulate([batch], columns=names).means, expected)
+    uneven_lists = pd.DataFrame({"embedding": [np.ones(3), np.ones(2)]})
+    with pytest.raises(InvalidDataError, match="row 1 of a block holds 2 values; expected 3"):
+        accumulate(uneven_lists, ["a", "b"])
+
+
+# --- what files say beside their columns ----------------------------------------------------------
+
+
+def test_an_index_of_pandas_is_no_feature(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": X[:, 0], "y": Y}, index=RANDOM.permutation(N))
+    frame.to_parquet(tmp_path / "rows.parquet")
+    rows, _ = open_store(tmp_path / "rows.parquet")
+    assert rows.fields == ("a",)
+    rows, _ = open_store(tmp_path / "rows.parquet", features=["a", "__index_level_0__"])
+    np.testing.assert_array_equal(rows[:][:, 1], frame.index)
+
+
+def test_checksums_of_pages_are_verified(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(TABLE, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    rows, _ = open_store(path)
+    at = pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset + 400
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ReadError, match="CRC checksum"):
+        rows[:]
+
+
+WIDE = {
+    "beyond float64": (pa.array([2**53, 2**53 + 1, 2**53 + 2]), None),
+    "beyond int64": (pa.array([2**63, 2**63 + 1, 2**63 + 2], pa.uint64()), None),
+    "decimals": (pa.array([decimal.Decimal(2**60 + i) for i in range(3)]), None),
+    "fractions": (
+        pa.array([decimal.Decimal("0.1"), decimal.Decimal("0.2"), decimal.Decimal("0.3")]),
+        None,
+    ),
+    "mixed files": (pa.array([-1, 2**62]), pa.array([2**63 + 1], pa.uint64())),
+}
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_labels_stay_distinct(tmp_path: Path, kind: str) -> None:
+    first, second = WIDE[kind]
+    pq.write_table(
+        pa.table({"a": np.arange(float(len(first))), "y": first}), tmp_path / "1.parquet"
+    )
+    if second is not None:
+        pq.write_table(pa.table({"a": [9.0], "y": second}), tmp_path / "2.parquet")
+    rows, y = open_store(tmp_path)
+    if kind == "mixed files":
+        with pytest.raises(InvalidDataError, match="no common 64-bit type"):
+            accumulate(rows, y, covariance_type="diag")
+        return
+    assert accumulate(rows, y, covariance_type="diag").classes.size == 3
+    expected = [*first.to_pylist(), *([] if second is None else second.to_pylist())]
+    assert [str(label) for label in y[:].tolist()] == [*map(str, expected)]

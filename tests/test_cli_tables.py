@@ -59,8 +59,6 @@ def test_every_command_takes_tables(tmp_path: Path, store: Path, command: Comman
         "b (double)",
     ]
     assert "kind (string)" in command("info", store).out
-    picture = ("--out", tmp_path / "plane.png", "--store", store, "--label", "kind")
-    assert command("plot", "boundary", model, *picture).code == 0
     best = ("--model", tmp_path / "best", "--cv", "2", "--grid", "covariance_type=diag")
     assert command("select", store, *columns, *best).code == 0
 

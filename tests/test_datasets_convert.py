@@ -168,9 +168,9 @@ class TestErrors:
             convert(X, tmp_path / "out", labels=tmp_path / name)
 
     def test_unknown_suffix(self, tmp_path):
-        (tmp_path / "data.parquet").touch()
-        with pytest.raises(SourceError, match=r"data\.parquet.*expected.*\.npy.*zarr"):
-            convert(tmp_path / "data.parquet", tmp_path / "out")
+        (tmp_path / "data.xml").touch()
+        with pytest.raises(SourceError, match=r"data\.xml.*expected.*\.npy.*zarr"):
+            convert(tmp_path / "data.xml", tmp_path / "out")
 
     @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.idx", "a.zip"])
     @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\1\0", b"PK\3\4 broken", b"other things"])
@@ -235,7 +235,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"label_column": 1}, "label_column given; expected only for .csv"),
+            ({"label_column": 1}, "label_column given; expected only for tables"),
             ({"header": False}, "header given"),
             ({"delimiter": ","}, "delimiter given"),
             ({"chunk_rows": 0}, "chunk_rows=0; expected an integer >= 1"),

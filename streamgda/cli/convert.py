@@ -26,9 +26,11 @@ def convert(
     drop: options.Drop = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
-    keep_index: options.KeepIndex = False,
     na: options.MissingMarkers = None,
     default_na: options.DefaultMarkers = True,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    comment: options.Comment = None,
     missing_labels: options.RowsWithoutLabel = MissingLabels.RAISE,
     no_labels: options.NoLabels = False,
     format: options.FileFormat = None,
@@ -69,11 +71,7 @@ def convert(
             label_column=None if label_column is None else column_of(label_column),
             columns=_columns(columns),
             drop=_columns(drop),
-            header=header,
-            delimiter=None if delimiter is None else delimiter.replace("\\t", "\t"),
-            keep_index=keep_index,
-            na_values=na,
-            keep_default_na=default_na,
+            **text_options(header, delimiter, na, default_na, encoding, decimal, comment),
             missing_labels=missing_labels.value,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
@@ -89,6 +87,28 @@ def convert(
     )
     stored = "" if size is None else f" ({readable(size)})"
     screen.say(f"written to {store}{stored} in {seconds:.2f} s")
+
+
+def text_options(
+    header: bool | None,
+    delimiter: str | None,
+    na: list[str] | None,
+    default_na: bool,
+    encoding: str | None,
+    decimal: str | None,
+    comment: str | None,
+) -> Any:
+    """Return the options of `streamgda.rows.text_files.TextOptions` that were given."""
+    given = {
+        "header": header,
+        "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "na_values": na,
+        "keep_default_na": None if default_na else False,
+        "encoding": encoding,
+        "decimal": decimal,
+        "comment": comment,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _columns(texts: list[str] | None) -> list[Any] | None:

@@ -124,7 +124,7 @@ def _open_rows(
     labels: str | None,
 ) -> tuple[Any, Any, Any]:
     """Return rows, labels and weights (None without a name)."""
-    from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
+    from streamgda.rows.table_files import is_table  # noqa: PLC0415
 
     rows = open_rows(store, x, y, missing, label, features, labels)
     if weights is None:

@@ -80,7 +80,7 @@ def info(
 
 def _describe(path: str) -> dict[str, Any]:
     from streamgda import storage  # noqa: PLC0415
-    from streamgda.rows.arrow_files import is_table  # noqa: PLC0415
+    from streamgda.rows.table_files import is_table  # noqa: PLC0415
 
     if is_table(path):
         return _table(path)
@@ -255,7 +255,7 @@ def _data(node: Any) -> dict[str, Any]:
 
 
 def _table(path: str) -> dict[str, Any]:
-    from streamgda.rows.arrow_files import Table  # noqa: PLC0415
+    from streamgda.rows.table_files import Table  # noqa: PLC0415
 
     table = Table.of(path)
     fields = {field.name: str(field.type) for field in table.files[0].schema}

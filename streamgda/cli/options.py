@@ -86,8 +86,8 @@ SourceToConvert = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="IDX, .npy or .npz file, table of text (.csv, .tsv, .txt, .data, .dat, .trn, .tst, "
-        ".test; IDX and text also as .gz), or zarr.",
+        help="IDX, .npy or .npz file, table (.csv, .tsv, .txt, .data, .parquet, .arrow, a folder "
+        "of them; IDX and text also as .gz), or zarr.",
     ),
 ]
 StoreToWrite = Annotated[
@@ -100,19 +100,19 @@ LabelColumn = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Text: name or index (from 0) of the column of labels; the last by default.",
+        help="Tables: name or index (from 0) of the column of labels; the last by default.",
     ),
 ]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME,...",
-        help="Text: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.",
+        help="Tables: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.",
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME,...", help="Text: columns to leave out, given in the same way."),
+    typer.Option(metavar="NAME,...", help="Tables: columns to leave out, given in the same way."),
 ]
 Header = Annotated[
     bool | None,
@@ -126,11 +126,15 @@ Delimiter = Annotated[
     str | None,
     typer.Option(metavar="CHARACTER", help="Text: separator of the fields; inferred by default."),
 ]
-KeepIndex = Annotated[
-    bool,
-    typer.Option(
-        "--keep-index", help="Text: keep a first column without a name that numbers the rows."
-    ),
+Encoding = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Text: encoding; utf-8 by default.")
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(metavar="CHARACTER", help="Text: mark before the fraction of a number."),
+]
+Comment = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Text: start of lines that are left out.")
 ]
 NoLabels = Annotated[
     bool, typer.Option("--no-labels", help="Read no labels: all columns of a text are features.")
@@ -161,7 +165,7 @@ class MissingLabels(StrEnum):
 
 RowsWithoutLabel = Annotated[
     MissingLabels,
-    typer.Option("--missing-labels", help="Text: raise an error for a missing label, or keep it."),
+    typer.Option("--missing-labels", help="Tables: raise an error for missing labels, or keep."),
 ]
 FileFormat = Annotated[Format | None, typer.Option(help="csv for text under any other name.")]
 Dtype = Annotated[

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.errors import InvalidDataError
 from streamgda.rows.codes import CodedLabels, coded, distinct, joined
 from streamgda.runtime import threads
 
 Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
 
 _PART = 1 << 19  # texts that a thread encodes at a time
+_WHOLE_DIGITS = 18  # that int64 holds
 _SHORT = 12  # bytes of a text that its view holds, with zeros beyond it
 _VIEW = np.dtype([("length", np.int32), ("text", f"S{_SHORT}")])
 
@@ -28,7 +30,17 @@ def number_type(kind: Any) -> np.dtype | None:
         return np.dtype(kind.to_pandas_dtype())
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return np.dtype(np.float64)
-    return None
+    return number_type(kind.value_type) if list_width(kind) else None
+
+
+def list_width(kind: Any) -> int:
+    """Return the number of values in each list of this Arrow type: 0 if it is none, -1 for any."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    return -1 if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 0
 
 
 def label_type(kind: Any) -> np.dtype | None:
@@ -41,8 +53,10 @@ def label_type(kind: Any) -> np.dtype | None:
     kind = _plain_type(kind)
     if pa.types.is_boolean(kind):
         return np.dtype(bool)
-    if _is_text(kind):
+    if _is_text(kind) or pa.types.is_decimal(kind):  # of which float64 holds some only
         return np.dtype(object)
+    if list_width(kind):
+        return None
     if pa.types.is_date32(kind):
         return np.dtype("M8[D]")
     if pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
@@ -55,17 +69,28 @@ def common_type(kinds: Iterable[Any], type_of: Callable[[Any], np.dtype | None])
 
     It is None if one of them has no data type, or they are of kinds that do not mix.
     """
-    found = {type_of(kind) for kind in kinds}
-    families = {None if dtype is None else _family(dtype) for dtype in found}
-    return None if None in found or len(families) > 1 else np.result_type(*found)
+    types = [type_of(kind) for kind in kinds]
+    found = {dtype for dtype in types if dtype is not None}
+    if len(found) < len({*types}) or len({_family(dtype) for dtype in found}) > 1:
+        return None
+    common = np.result_type(*found)
+    wide = type_of is label_type and any(t.kind in "iu" and t.itemsize == 8 for t in found)
+    return np.dtype(object) if wide and common.kind == "f" else common  # float64 holds some only
 
 
 def _family(dtype: np.dtype) -> str:
     return "n" if dtype.kind in "biuf" else dtype.kind
 
 
-def as_matrix(columns: list[Any], dtype: np.dtype) -> np.ndarray:
-    """Return columns of numbers as a matrix: missing floats are NaN, missing integers masked."""
+def as_matrix(columns: list[Any], dtype: np.dtype, width: int) -> np.ndarray:
+    """Return columns of numbers, or one of lists, as a matrix of a width.
+
+    Missing floats are NaN, and missing integers masked.
+    """
+    if list_width(columns[0].type):
+        values, missing = _numbers(_flattened(_plain(columns[0]), width))
+        rows = values.astype(dtype, copy=False).reshape(-1, width)
+        return rows if missing is None else np.ma.array(rows, mask=missing.reshape(rows.shape))
     n_rows = len(columns[0])
     matrix = np.empty((n_rows, len(columns)), dtype)
     mask: np.ndarray | None = None
@@ -81,6 +106,18 @@ def as_matrix(columns: list[Any], dtype: np.dtype) -> np.ndarray:
     return matrix if mask is None else np.ma.array(matrix, mask=mask)
 
 
+def _flattened(column: Any, width: int) -> Any:
+    """Return the values of lists, of which each row has as many."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
+    if (lengths != width).any():
+        row = int((lengths != width).argmax())
+        found = "nothing" if lengths[row] < 0 else f"a list of {lengths[row]}"
+        raise InvalidDataError(f"X[{row}] of a block is {found}; expected {width} values a row")
+    return column.flatten()
+
+
 def as_label_array(column: Any) -> Any:
     """Return a column of labels: missing ones are None, NaN or NaT."""
     import pyarrow as pa  # noqa: PLC0415
@@ -90,6 +127,9 @@ def as_label_array(column: Any) -> Any:
         return _codes_of_part(column)
     if _is_text(column.type):
         return _codes(column)
+    if pa.types.is_decimal(column.type):
+        whole = column.type.scale == 0 and column.type.precision <= _WHOLE_DIGITS
+        return as_label_array(column.cast(pa.int64() if whole else pa.string()))
     if number_type(column.type) is None:  # dates
         dates: np.ndarray = column.to_numpy(zero_copy_only=False)
         return dates.astype(label_type(column.type))

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows.arrow_files import shown_names, tables_library
-from streamgda.rows.arrow_formats import Format, format_of
 from streamgda.rows.sources import RowSource
+from streamgda.rows.table_files import format_of, shown_names, tables_library
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
 
@@ -84,7 +84,8 @@ class TableWriter:
 
     Parameters
     ----------
-    kind : type of Format
+    kind : str
+        Format.
     partial, path : str
         Where to write, and the name of the file.
     shape : tuple of int
@@ -97,7 +98,7 @@ class TableWriter:
 
     def __init__(
         self,
-        kind: type[Format],
+        kind: str,
         partial: str,
         path: str,
         shape: tuple[int, ...],
@@ -130,9 +131,36 @@ class TableWriter:
             return
         table, self._waiting = pa.concat_tables(self._waiting).combine_chunks(), []
         if self._writer is None:
-            writer = self._kind.writer(*self._paths, table.schema)
+            writer = _writer(self._kind, *self._paths, table.schema)
             self._writer = self.opened.enter_context(writer)
         self._writer.write_table(table)
+
+
+def _writer(kind: str, partial: str, path: str, schema: Any) -> AbstractContextManager[Any]:
+    """Return a context with an object that writes tables to a path, in the format of a name."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if kind == "parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        return pq.ParquetWriter(partial, schema)
+    return pa.ipc.new_file(partial, schema) if kind == "ipc" else _lines(partial, path, schema)
+
+
+@contextlib.contextmanager
+def _lines(partial: str, path: str, schema: Any) -> Iterator[Any]:
+    """Provide a writer of lines, packed if the name says so."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.csv as pc  # noqa: PLC0415
+
+    name = path.lower()
+    tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in name else ",")
+    packing = "gzip" if name.endswith(".gz") else None
+    with (
+        pa.output_stream(partial, compression=packing) as opened,
+        pc.CSVWriter(opened, schema, write_options=tabs) as lines,
+    ):
+        yield lines
 
 
 def column_names(asked: Any) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.columns import as_stacked
 from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.masked import as_slab, is_masked
 from streamgda.rows.tensors import as_numpy
@@ -86,7 +87,7 @@ class Columns(NamedTuple):
             raise InvalidDataError(
                 f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
             )
-        parts = [as_slab(batch[feature], feature) for feature in self.features]
+        parts = [as_stacked(as_slab(batch[feature], feature)) for feature in self.features]
         several = not isinstance(self.X, str)
         for feature, values in zip(self.features, parts, strict=True):
             if not values.ndim or (several and values.shape != parts[0].shape[:1]):

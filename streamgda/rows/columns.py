@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrow_types import as_label_array
+from streamgda.rows.arrow_types import as_label_array, as_matrix
 from streamgda.rows.codes import CodedLabels, coded, first_rows, joined
 from streamgda.runtime import threads
 
@@ -134,6 +134,69 @@ class SingleColumn:
         return joined(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
 
 
+@dataclass(frozen=True)
+class ListColumn:
+    """Conversion of a column whose entries are rows, such as embeddings.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    width : int
+        Values in each entry: as many as in the first.
+    """
+
+    dtype: np.dtype
+    width: int
+
+    @classmethod
+    def of(cls, head: Frame) -> Self | None:
+        """Return the conversion; None unless the only column holds lists or arrays."""
+        if not isinstance(head, nw.Series) and len(head.columns) != 1:
+            return None
+        column = _only_column(head)
+        if column.dtype not in (nw.List, nw.Array, nw.Object) or not len(column):
+            return None
+        first = next(iter(column.head(1).to_list()), None)
+        if not isinstance(first, list | tuple | np.ndarray) or not np.size(first):
+            return None
+        row = as_stacked(column.head(1).to_numpy())
+        return cls(row.dtype, row.shape[1]) if row.dtype.kind in "biuf" else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return (self.width,)
+
+    def convert(self, frame: Frame) -> np.ndarray:
+        """Return the rows of a series, or of the only column of a frame."""
+        column = _only_column(frame)
+        arrow = _as_arrow(column, lists=True)
+        if arrow is not None:
+            return as_matrix([arrow], self.dtype, self.width)
+        return as_stacked(column.to_numpy(), self.width).astype(self.dtype, copy=False)
+
+
+def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
+    """Return entries that are rows as a matrix; other arrays as they are.
+
+    Raises
+    ------
+    InvalidDataError
+        If one has another number of values than the first, or than `width`.
+    """
+    if values.dtype != object or values.ndim != 1 or not len(values):
+        return values
+    if not isinstance(values[0], list | tuple | np.ndarray):
+        return values
+    sizes = [np.size(value) if value is not None else -1 for value in values]
+    width = sizes[0] if width is None else width
+    other = next((row for row, size in enumerate(sizes) if size != width), None)
+    if other is not None:
+        found = "nothing" if sizes[other] < 0 else f"{sizes[other]} values"
+        raise InvalidDataError(f"row {other} of a block holds {found}; expected {width} a row")
+    return np.stack([np.asarray(value).ravel() for value in values])
+
+
 def _only_column(frame: Frame) -> nw.Series[Any]:
     if isinstance(frame, nw.Series):
         return frame
@@ -163,13 +226,13 @@ def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
     return np.fromiter(column.to_list(), object, len(column))
 
 
-def _as_arrow(column: nw.Series[Any]) -> Any:
-    """Return a column, or the texts of other libraries, as pyarrow has them; None for others."""
+def _as_arrow(column: nw.Series[Any], lists: bool = False) -> Any:
+    """Return a column, or texts or lists of others, as pyarrow has them; None for the rest."""
     native: Any = column.to_native()
     library, pyarrow = column.implementation, nw.dependencies.get_pyarrow()
     if library.is_pyarrow():
         return native
-    if pyarrow is None or column.dtype != nw.String:
+    if pyarrow is None or column.dtype not in ((nw.List, nw.Array) if lists else (nw.String,)):
         return None
     if library.is_polars():
         import polars as pl  # noqa: PLC0415

@@ -12,7 +12,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.columns import CountNulls, FeatureColumns, SingleColumn
+from streamgda.rows.columns import CountNulls, FeatureColumns, ListColumn, SingleColumn
 from streamgda.rows.forward import Blocks, ForwardRows
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
@@ -89,7 +89,8 @@ class FrameRows(RowSource):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, if all are strings; an error if some are, as in scikit-learn."""
-        columns = self.frame.columns if len(self.shape) == 2 else ()
+        named = len(self.shape) == 2 and not isinstance(self.conversion, ListColumn)
+        columns = self.frame.columns if named else ()
         names = as_names(columns)
         if names is None and any(isinstance(column, str) for column in columns):
             raise InvalidDataError(
@@ -159,6 +160,9 @@ class LazyFrameRows(ForwardRows):
 
 def _conversion(head: Any, name: str, series: bool, count_nulls: CountNulls) -> Any:
     """Return the conversion of rows, or of labels or weights in one column."""
+    lists = ListColumn.of(head) if name == "X" else None
+    if lists is not None:
+        return lists
     single = series or (name != "X" and len(head.columns) == 1)
     return (SingleColumn if single else FeatureColumns).of(head, name, count_nulls)
 

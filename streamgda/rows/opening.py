@@ -5,14 +5,14 @@ A new kind of files takes an opener in the module of its adapter, and one line i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows.arrow import open_table
-from streamgda.rows.arrow_files import is_table
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.stores import open_arrays
+from streamgda.rows.table_files import Columns, is_table, open_table, refuse_other_kinds
+from streamgda.rows.text_files import TextOptions
 from streamgda.runtime.parameters import refuse
 
 
@@ -35,9 +35,11 @@ class FileKind(NamedTuple):
     options: tuple[str, ...]
 
 
+_TEXT = tuple(TextOptions.__annotations__)
+
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
-    FileKind(is_table, open_table, ("label", "features", "storage_options")),
+    FileKind(is_table, open_table, ("label", "features", "storage_options", *_TEXT)),
     FileKind(is_geotiff, open_geotiff, ()),
     FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
 )
@@ -60,10 +62,11 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     X: str = "X",
     y: str | None = "y",
     *,
-    label: str | None = None,
-    features: str | Sequence[str] | None = None,
+    label: str | int | None = None,
+    features: Columns | None = None,
     missing: Literal["fill", "error"] = "fill",
     storage_options: Mapping[str, Any] | None = None,
+    **text: Unpack[TextOptions],
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
 
@@ -76,16 +79,20 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         Name of the zarr array of rows.
     y : str or None
         Name of the zarr array of labels; None if labels are not needed.
-    label : str, optional
-        Name of the column of labels, for tables.
-    features : str or sequence of str, optional
-        Names of the columns of features, for tables; by default all but the labels. For a zarr
-        array such as a cube of bands, name or number of the dimension of the features.
+    label : str or int, optional
+        Name or number of the column of labels, for tables.
+    features : str, int or slice, or sequence of them, optional
+        Names or numbers of the columns of features, for tables; by default all but the labels and
+        what pandas wrote as an index. A column of lists is all features. For a zarr array such as
+        a cube of bands, name or number of the dimension of the features.
     missing : {"fill", "error"}
         Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
         chunks that hold nothing else, or an error when it is read.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
+    **text
+        Options of text: `header`, `delimiter`, `na_values`, `keep_default_na`, `encoding`,
+        `decimal` and `comment`; see `streamgda.rows.text_files.TextOptions`.
 
     Returns
     -------
@@ -119,12 +126,14 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
             raise refuse(argument, name, "the name of an array")
+    refuse_other_kinds(path)
     kind = next(kind for kind in KINDS if kind.accepts(path))
     given = {
         "label": label,
         "features": features,
         "missing": None if missing == "fill" else missing,
         "storage_options": storage_options,
+        **text,
     }
     options = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():

@@ -1,0 +1,928 @@
+"""Tables in files: Parquet, Arrow and text; one file, or a folder with files alike."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    StreamGDAError,
+)
+from streamgda.rows.arrow_types import (
+    as_label_array,
+    as_matrix,
+    common_type,
+    label_type,
+    list_width,
+    number_type,
+)
+from streamgda.rows.forward import ForwardRows
+from streamgda.rows.text_files import Label, Text, label_in, refuse_unnamed
+from streamgda.runtime import threads
+from streamgda.runtime.extras import require
+from streamgda.runtime.parameters import refuse
+from streamgda.runtime.retry import brief, is_temporary, with_retries
+from streamgda.storage.opening import local_path
+
+_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+_SHOWN = 20  # names of columns in an error message
+_BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
+_BLOCK_ROWS = 1 << 16
+_DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
+_REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
+_POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later
+_SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
+_BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
+_PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
+_TEXT_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
+
+Columns = str | int | slice | Sequence[str | int | slice]
+
+
+class TableFile(NamedTuple):
+    """A file of a table.
+
+    Attributes
+    ----------
+    path : str
+    sizes : list of int
+        Rows of its pieces: reading starts with the first row of one of them.
+    schema : pyarrow.Schema
+        The same object for all files with the same columns.
+    constants : dict of str to object
+        Values of columns that all of its rows share: those of the partition in its path.
+    line : Line or None
+        First line of a text.
+    """
+
+    path: str
+    sizes: list[int]
+    schema: Any
+    constants: Mapping[str, Any]
+    line: Any = None
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+class Parquet:
+    """Parquet: a piece is a row group, of which each column is decoded page by page."""
+
+    name = "parquet"
+    piece = "row group"
+
+    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, None]:
+        """Return the rows of each piece, and the schema, as the end of the file describes them."""
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+            groups = file.metadata
+            sizes = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
+            return sizes, file.schema_arrow, None
+
+    def batches(
+        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
+    ) -> Iterator[Iterator[Any]]:
+        """Yield the record batches of each row group from the first on."""
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        options = {"columns": [*kinds], "use_threads": threads.n_threads() > 1}
+        # Buffers of a few pages, where whole row groups would be read by default.
+        buffers: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
+        with (
+            filesystem.open_input_file(file.path) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True, **buffers) as groups,
+        ):
+            for group in range(first, groups.num_row_groups):
+                yield groups.iter_batches(n_rows, row_groups=[group], **options)
+
+    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
+        """Return the bytes of a page, compressed and not, and of a dictionary for each column."""
+        return min(3 * largest * row_bytes, 4 * _PAGE * n_columns) + _BUFFER * n_columns
+
+
+class Arrow:
+    """Arrow or Feather: a piece is a record batch, which is decoded as a whole.
+
+    A file in the format of streams is one piece.
+    """
+
+    name = "ipc"
+    piece = "record batch"
+
+    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, None]:
+        """Return the rows of each piece; a column of each is decoded to count them."""
+        with self._opened(path, filesystem, []) as batches:
+            schema = batches.schema
+        with self._opened(path, filesystem, [0]) as batches:
+            if not hasattr(batches, "num_record_batches"):
+                return [sum(map(len, batches))], schema, None
+            numbers = range(batches.num_record_batches)
+            return [batches.get_batch(number).num_rows for number in numbers], schema, None
+
+    def batches(
+        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
+    ) -> Iterator[Iterator[Any]]:
+        """Yield slices of each record batch from the first on."""
+
+        def slices(batch: Any) -> Iterator[Any]:
+            return (batch[start : start + n_rows] for start in range(0, len(batch), n_rows))
+
+        fields = [file.schema.get_field_index(name) for name in kinds]
+        with self._opened(file.path, filesystem, fields) as batches:
+            if not hasattr(batches, "num_record_batches"):
+                yield (part for batch in batches for part in slices(batch))
+                return
+            for number in range(first, batches.num_record_batches):
+                yield slices(batches.get_batch(number))
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, filesystem: Any, fields: list[int]) -> Iterator[Any]:
+        import pyarrow as pa  # noqa: PLC0415
+
+        threaded = threads.n_threads() > 1
+        options = pa.ipc.IpcReadOptions(included_fields=fields or None, use_threads=threaded)
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(filesystem.open_input_file(path))
+            random = opened.read(6) == b"ARROW1"
+            opened.seek(0)
+            opener = pa.ipc.open_file if random else pa.ipc.open_stream
+            yield stack.enter_context(opener(opened, options=options))
+
+    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
+        """Return the bytes of a record batch, compressed and decompressed."""
+        return 2 * largest * row_bytes
+
+
+class TextFiles:
+    """Text: a file is one piece.
+
+    Parameters
+    ----------
+    text : Text
+        How lines are read.
+    """
+
+    name = "csv"
+    piece = ""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, Any]:
+        """Return the number of rows, the schema, and the first line."""
+        return self.text.contents(path, filesystem, label)
+
+    def batches(
+        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
+    ) -> Iterator[Iterator[Any]]:
+        """Yield the record batches of the file, in blocks of the default size."""
+        yield self.text.read(file.path, filesystem, file.line, kinds)
+
+    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
+        """Return the bytes of the blocks that are parsed."""
+        return _TEXT_BYTES
+
+
+_SUFFIXES = {
+    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "csv"),
+}
+# Files of other kinds, and the line that hands their rows over.
+_OTHERS = {
+    ".h5": "HDF5: pass h5py.File(path)['X']",
+    ".hdf5": "HDF5: pass h5py.File(path)['X']",
+    ".nc": "NetCDF: pass xarray.open_dataarray(path)",
+    ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
+    ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
+    ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
+    ".jsonl": "JSON lines: pass pandas.read_json(path, lines=True)",
+    ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
+    ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
+    ".xlsx": "Excel's: pass pandas.read_excel(path)",
+}
+
+
+def format_of(name: str) -> str | None:
+    """Return the format of a file of a table by its name; None for names of other files."""
+    path = PurePath(name.rstrip("/").lower().removesuffix(".gz"))
+    return None if path.name.startswith(("_", ".")) else _SUFFIXES.get(path.suffix)
+
+
+def refuse_other_kinds(path: Any) -> None:
+    """Raise `SourceError` for a file of a kind that is handed over in another way."""
+    suffix = PurePath(str(path).lower()).suffix
+    local = local_path(path) if isinstance(path, str | os.PathLike) else None
+    if suffix in _OTHERS and local is not None and local.is_file():
+        raise SourceError(f"{path} is {_OTHERS[suffix]}")
+
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a column of a partition
+_TEXT_LABELS = ("int64", "uint64", "double", "bool", "string")
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one or more files, numbered from the first row of the first file.
+
+    Attributes
+    ----------
+    title : str
+        The path or URL.
+    format : Parquet, Arrow or TextFiles
+    filesystem : pyarrow.fs.FileSystem
+    files : list of TableFile
+    """
+
+    title: str
+    format: Any
+    filesystem: Any
+    files: list[TableFile]
+
+    @classmethod
+    def of(
+        cls,
+        path: Any,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        label: Label = None,
+        format: str | None = None,
+        **text: Any,
+    ) -> Table:
+        """Open the files at a path or URL.
+
+        Parameters
+        ----------
+        path : path or URL
+        storage_options : dict, optional
+            Options of the file system of a URL.
+        label : str or int, optional
+            Column of a text whose type is to be that of all of its rows.
+        format : {"csv"}, optional
+            Format of a file with any name.
+        **text
+            See `TextOptions`.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If the path does not exist.
+        SourceError
+            If a file cannot be opened.
+        InvalidParameterError
+            For options of text, for other files.
+        MissingLibraryError
+            If pyarrow is not installed.
+        """
+        import pyarrow as pa  # noqa: PLC0415
+
+        tables_library(str(path))
+        title = str(path)
+        filesystem, name = _locate(path, storage_options)
+        paths, folder = _files(filesystem, name, title, format)
+        kind = format or format_of(paths[0])
+        if text and kind != "csv":
+            raise InvalidParameterError(
+                f"{', '.join(text)} given, and {title} is no text; expected only for .csv, .tsv, "
+                f".txt and .data, or any name with format='csv' of convert"
+            )
+        form: Any = {"parquet": Parquet, "ipc": Arrow}.get(
+            str(kind), lambda: TextFiles(Text.of(**text))
+        )()
+
+        def contents_of(path: str) -> tuple[list[int], Any, Any]:
+            with _opening(path):
+                return with_retries(lambda: form.contents(path, filesystem, label))
+
+        found = threads.run(contents_of, ((path,) for path in paths))
+        schemas = _common_texts([schema for _, schema, _ in found], label)
+        keys, fields = _partitions([path.removeprefix(name) for path in paths if folder])
+        keys = keys or [{} for _ in paths]
+        files: list[TableFile] = []
+        known: list[Any] = []
+        for path_, key, schema, (sizes, _, line) in zip(paths, keys, schemas, found, strict=True):
+            own = [fields.get(field.name, field) for field in schema]
+            own += [fields[n] for n in key if n not in schema.names]
+            complete = pa.schema(own, schema.metadata)
+            same = next((other for other in known if other.equals(complete)), complete)
+            known = [same, *(other for other in known if other is not same)]
+            files.append(TableFile(path_, sizes, same, key, line))
+        return cls(title, form, filesystem, files)
+
+    # --- columns ------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in the order of the first file."""
+        return list(self.files[0].schema.names)
+
+    @property
+    def named(self) -> bool:
+        """True if the columns have names: those of a text may have none."""
+        return self.files[0].line is None or self.files[0].line.header
+
+    @cached_property
+    def index(self) -> list[str]:
+        """Names of the columns that pandas wrote as an index."""
+        about = self.files[0].schema.pandas_metadata or {}
+        return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
+
+    def chosen(self, columns: Columns, option: str) -> list[str]:
+        """Return the names of columns; see `chosen`."""
+        return chosen(self.names, columns, option, self.title)
+
+    def column(
+        self, name: str, type_of: Callable[[Any], np.dtype | None], expected: str
+    ) -> np.dtype:
+        """Return the data type of a column.
+
+        Parameters
+        ----------
+        name : str
+        type_of : callable
+            Returns the data type of an Arrow type, or None; see `streamgda.rows.arrow_types`.
+        expected : str
+            What the column is expected to hold, and what to do if it does not.
+
+        Raises
+        ------
+        SourceError
+            If a file lacks the column.
+        InvalidDataError
+            If it does not have such a type.
+        """
+        kinds = self.kinds(name)
+        dtype = common_type(kinds, type_of)
+        if dtype is None:
+            found = " and ".join(dict.fromkeys(map(str, kinds)))
+            raise InvalidDataError(f"{self.title}: column {name!r} holds {found}; {expected}")
+        return dtype
+
+    def kinds(self, name: str) -> list[Any]:
+        """Return the Arrow types of a column in the files, each schema's once.
+
+        Raises
+        ------
+        SourceError
+            If a file lacks the column.
+        """
+        kinds = []
+        first = {id(file.schema): file for file in reversed(self.files)}
+        for path, _, schema, *_ in reversed(first.values()):
+            at = schema.get_all_field_indices(name)
+            if len(at) != 1:
+                raise SourceError(
+                    f"{path} has {len(at) or 'no'} column{'s' * (len(at) > 1)} {name!r}; it has "
+                    f"{shown_names(schema.names)}"
+                )
+            kinds.append(schema.field(at[0]).type)
+        return kinds
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """Number of the first row of each piece of each file, and of all rows."""
+        return np.cumsum([0, *(size for file in self.files for size in file.sizes)])
+
+    @cached_property
+    def _first_pieces(self) -> np.ndarray:
+        return np.cumsum([0, *(len(file.sizes) for file in self.files)])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.bounds[-1])
+
+    @property
+    def largest_piece(self) -> int:
+        """Rows of the largest piece: the most that may be read to get at one of them."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def origin(self, row: int) -> int:
+        """Return the first row of the piece that holds a row."""
+        return int(self.bounds[self._piece(row)])
+
+    def place(self, row: int) -> str:
+        """Return the file and the piece that hold a row."""
+        file = int(np.searchsorted(self._first_pieces, self._piece(row), "right")) - 1
+        return self._place(self.files[file], self._piece(row) - int(self._first_pieces[file]))
+
+    def _piece(self, row: int) -> int:
+        return int(np.searchsorted(self.bounds, row, "right")) - 1
+
+    def _place(self, file: TableFile, piece: int) -> str:
+        return f"{file.path}: {self.format.piece} {piece}" if self.format.piece else file.path
+
+    def batches(self, origin: int, kinds: Mapping[str, Any], n_rows: int) -> Iterator[Any]:
+        """Yield the record batches of columns from the first row of a piece on.
+
+        Parameters
+        ----------
+        origin : int
+        kinds : dict of str to pyarrow.DataType
+            The columns, and the types as which those of a text are read.
+        n_rows : int
+            Rows of a batch, at most.
+
+        Raises
+        ------
+        ReadError
+            If a file cannot be read, or has changed.
+        """
+        first = self._piece(origin)
+        for file, start, stop in zip(
+            self.files, self._first_pieces, self._first_pieces[1:], strict=False
+        ):
+            if stop > first:
+                yield from self._of_file(file, max(0, first - int(start)), kinds, n_rows)
+
+    def _of_file(
+        self, file: TableFile, first: int, kinds: Mapping[str, Any], n_rows: int
+    ) -> Iterator[Any]:
+        """Yield the record batches of a file from a piece on."""
+        stored = {name: kind for name, kind in kinds.items() if name not in file.constants}
+        pieces: Any = _constant(file, first, n_rows)
+        if stored:
+            pieces = self.format.batches(file, self.filesystem, first, stored, n_rows)
+        with contextlib.closing(pieces):
+            for number, size in enumerate(file.sizes[first:], first):
+                found = 0
+                try:
+                    for batch in next(pieces, ()):
+                        found += batch.num_rows
+                        yield _complete(batch, file, kinds)
+                except SourceError as error:  # of a text
+                    raise ReadError(str(error)) from None
+                except (MemoryError, StreamGDAError):
+                    raise
+                except Exception as error:  # pyarrow and file systems have many kinds
+                    if self.filesystem.type_name != "local" and is_temporary(error):
+                        raise
+                    raise ReadError(
+                        f"{self._place(file, number)} cannot be read: {brief(error)}"
+                    ) from error
+                if found != size:
+                    raise ReadError(
+                        f"{self._place(file, number)} has {found} rows; {size} were expected: it "
+                        f"changed after it was opened"
+                    )
+
+
+def chosen(names: list[str], columns: Columns, option: str, title: str) -> list[str]:
+    """Return the names of columns that are given by name, number or slice of numbers.
+
+    Raises
+    ------
+    SourceError
+        If there is no column of this name.
+    InvalidParameterError
+        If there is none of this number.
+    """
+    found: list[str] = []
+    listed = [columns] if isinstance(columns, str | int | slice) else columns
+    try:
+        for column in listed:
+            if isinstance(column, str):
+                if column not in names:
+                    raise SourceError(
+                        f"{title} has no column {column!r} for {option}; it has "
+                        f"{shown_names(names)}"
+                    )
+                part: list[str] = [column]
+            elif isinstance(column, bool):
+                raise TypeError
+            else:
+                part = names[column] if isinstance(column, slice) else [names[column]]
+            found += part
+    except (TypeError, IndexError):
+        raise refuse(
+            option, columns, f"names or numbers of the {len(names)} columns of {title}"
+        ) from None
+    return list(dict.fromkeys(found))
+
+
+def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the values of columns in paths such as ``year=2024/a.parquet``, and fields."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    keys = [
+        dict(unquote(part).split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+        for path in paths
+    ]
+    fields = {}
+    for name in dict.fromkeys(name for own in keys for name in own):
+        texts = [own.get(name) for own in keys]
+        values = pa.array([None if text == _NO_VALUE else text for text in texts], pa.string())
+        with contextlib.suppress(pa.ArrowInvalid):
+            values = values.cast(pa.int64())
+        fields[name] = pa.field(name, values.type)
+        for own, value in zip(keys, values.to_pylist(), strict=True):
+            own[name] = value
+    return keys, fields
+
+
+def _common_texts(schemas: list[Any], label: Any) -> list[Any]:
+    """Return schemas in which labels of texts are strings if they are in some of the files."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if label is None or not all(schemas[0].names == schema.names for schema in schemas):
+        return schemas
+    name = label_in(schemas[0].names, label)
+    if name is None:
+        return schemas
+    at = schemas[0].get_field_index(name)
+    kinds = {str(schema.field(at).type) for schema in schemas}
+    if "string" not in kinds or len(kinds) == 1 or not kinds <= {*_TEXT_LABELS}:
+        return schemas
+    return [schema.set(at, pa.field(name, pa.string())) for schema in schemas]
+
+
+def _constant(file: TableFile, first: int, n_rows: int) -> Iterator[Iterator[Any]]:
+    """Yield batches without columns, of all pieces from the first on."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    for size in file.sizes[first:]:
+        rows = (min(n_rows, size - start) for start in range(0, size, n_rows))
+        yield (pa.record_batch({"": pa.nulls(n)}) for n in rows)
+
+
+def _complete(batch: Any, file: TableFile, kinds: Mapping[str, Any]) -> Any:
+    """Return a batch with the columns in the order asked for, constant ones too."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    def column(name: str) -> Any:
+        if name not in file.constants:
+            return batch.column(name)
+        kind = file.schema.field(name).type
+        return pa.repeat(pa.scalar(file.constants[name], kind), batch.num_rows)
+
+    return pa.record_batch([column(name) for name in kinds], [*kinds])
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return names of columns for an error message; of many, the first ones."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(map(str, names[:_SHOWN])) or 'none at all'}{more}"
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class TableRows(ForwardRows):
+    """Columns of a table: a matrix of features, or a column of labels.
+
+    Attributes
+    ----------
+    values : Table
+    fields : tuple of str
+        Names of the columns.
+    """
+
+    fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the path, the shape and the first names of the columns."""
+        what = f"shape={self.shape}, dtype={self.dtype}"
+        return f"TableRows({self.values.title!r}, {what}, columns=[{shown_names(self.fields)}])"
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | int) -> Any:
+        """Return rows in memory: a slice of them, or one."""
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step > 0:
+                return self.read(start, max(start, stop))[::step]
+        elif isinstance(rows, int | np.integer) and -len(self) <= rows < len(self):
+            row = int(rows) % len(self)
+            return self.read(row, row + 1)[0]
+        raise IndexError(f"{self.title} has {len(self)} rows, which are read by slices; got {rows}")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all rows in memory."""
+        return np.asarray(self.whole(), dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes: two for features, one for labels."""
+        return len(self.shape)
+
+    @property
+    def title(self) -> str:
+        """The name, with the path of the table."""
+        return f"{self.name} ({self.values.title})"
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of features."""
+        named = self.ndim == 2 and self.values.named and len(self.fields) == self.shape[1]
+        return self.fields if named else None
+
+    @cached_property
+    def shareable(self) -> bool:
+        """True if other processes can open the files and get at rows without reading many more."""
+        skipped = self.values.largest_piece * self.row_bytes
+        return skipped <= _SKIPPED_BYTES and len(pickle.dumps(self.values)) < _REFERENCE_BYTES
+
+    def keys(self, names: Sequence[str]) -> KeyRows:
+        """Return a source of other columns of the table, of any type."""
+        for name in names:
+            if name not in self.values.names:
+                raise InvalidParameterError(
+                    f"{self.values.title} has no column {name!r} for keys, but "
+                    f"{shown_names(self.values.names)}"
+                )
+        shape = (self.n_rows, len(names))
+        dtype = np.dtype(object)
+        return KeyRows(self.values, shape, dtype, "keys", start=self.start, fields=tuple(names))
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the rows are in this file, which must not be replaced."""
+        return path.resolve() in (Path(file.path).resolve() for file in self.values.files)
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the name, and the file and the row group that hold the row."""
+        where = self.values.place(row)
+        names = self.feature_names
+        named = "" if column is None or names is None else f", column {names[column]!r}"
+        return f"{self.name}: {where}{named}"
+
+    @property
+    def _block_rows(self) -> int:
+        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._decoded_bytes))
+
+    @property
+    def _decoded_bytes(self) -> int:
+        """Bytes of a row while it is decoded: narrow numbers are stored as wider ones."""
+        return max(self.row_bytes, _DECODED_BYTES * len(self.fields))
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
+        decoding = self.values.format.decoding_bytes(
+            len(self.fields), self.row_bytes, self.values.largest_piece
+        )
+        kept = _POOL_BYTES if self.ndim == 2 else 0
+        return (
+            super().reading_bytes(n_rows) + 3 * self._block_rows * self.row_bytes + decoding + kept
+        )
+
+    def _origin(self, row: int) -> int:
+        return self.values.origin(row)
+
+    @property
+    def _kinds(self) -> dict[str, Any]:
+        """The columns with their Arrow types; numbers of a text are read as those of the rows."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        assert self.dtype is not None
+        kinds = {name: self.values.kinds(name)[0] for name in self.fields}
+        if self.values.format.name == "csv" and self.ndim == 2:
+            number = pa.from_numpy_dtype(self.dtype)
+            return {n: k if pa.types.is_boolean(k) else number for n, k in kinds.items()}
+        return kinds
+
+    def _blocks(self, start: int) -> Iterator[np.ndarray]:
+        assert self.dtype is not None
+        for batch in self.values.batches(start, self._kinds, self._block_rows):
+            if self.ndim == 1:
+                labels = as_label_array(batch[0])
+                plain = type(labels) is np.ndarray and self.dtype == object
+                yield labels.astype(object) if plain else labels
+            else:
+                yield as_matrix(batch.columns, self.dtype, self.shape[1])
+
+
+@dataclass(frozen=True, repr=False)
+class KeyRows(TableRows):
+    """Columns of a table as they are stored: slabs are tables of pyarrow."""
+
+    @property
+    def _kinds(self) -> dict[str, Any]:
+        return {name: self.values.kinds(name)[0] for name in self.fields}
+
+    def _blocks(self, start: int) -> Iterator[Any]:
+        return self.values.batches(start, self._kinds, self._block_rows)
+
+    def _joined(self, parts: list[Any]) -> Any:
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.Table.from_batches(parts)
+
+
+def open_table(
+    path: Any,
+    X: str = "X",
+    y: str | int | None = "y",
+    *,
+    label: Label = None,
+    features: Columns | None = None,
+    drop: Columns | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    format: str | None = None,
+    dtype: np.dtype | None = None,
+    **text: Any,
+) -> tuple[TableRows, TableRows | None]:
+    """Return the columns of features of a table, and that of labels or None.
+
+    Other parameters, and errors, are those of `streamgda.open_store`.
+
+    Parameters
+    ----------
+    format : {"csv"}, optional
+        Format of a file with any name.
+    dtype : numpy.dtype, optional
+        Type of the features of a text; float64 by default, and for all that float64 holds.
+    """
+    if X != "X":
+        raise InvalidParameterError(
+            f"X={X!r} names an array of zarr, and {path} is a table; name its columns with features"
+        )
+    label = y if label is None else label
+    table = Table.of(path, storage_options, label=label, format=format, **text)
+    label = _label(table, label)
+    dropped = [] if drop is None else table.chosen(drop, "drop")
+    if label in dropped:
+        raise InvalidParameterError(f"label={label!r} is among the columns to drop; name another")
+    if features is None:
+        fields = [n for n in table.names if n not in (label, *dropped, *table.index)]
+        if table.named:
+            refuse_unnamed(fields, table.title)
+    else:
+        chosen = table.chosen(features, "features")
+        by_number = not isinstance(features, str) and not all(
+            isinstance(f, str) for f in _list(features)
+        )
+        fields = [n for n in chosen if n not in dropped and not (by_number and n == label)]
+        if not by_number and len(fields) < len(_list(features)) - len(dropped):
+            fields = []
+    if not fields or label in fields:
+        raise InvalidParameterError(
+            f"features are {shown_names(fields)}, labels {label!r}, and {path} has the columns "
+            f"{shown_names(table.names)}; expected different names, at least one of a feature"
+        )
+    rows = _feature_rows(table, fields, dtype)
+    if label is None:
+        return rows, None
+    expected = "class labels of one kind are whole numbers, strings, booleans or dates"
+    kind = table.column(label, label_type, expected)
+    return rows, TableRows(table, (table.n_rows,), kind, "y", fields=(label,))
+
+
+def _list(columns: Columns) -> list[Any]:
+    return [columns] if isinstance(columns, str | int | slice) else [*columns]
+
+
+def _label(table: Table, label: Label) -> str | None:
+    """Return the name of the column of labels."""
+    if callable(label):
+        label = label(table.names)
+    if label is None:
+        return None
+    if isinstance(label, str) and label not in table.names:
+        header = (
+            ""
+            if table.named
+            else " (its first line holds numbers, so that columns have none: "
+            "give their numbers, or header=True)"
+        )
+        raise SourceError(
+            f"{table.title} has no column {label!r} of labels, but {shown_names(table.names)}"
+            f"{header}; name it with label=..., or pass y=None if the rows have no labels"
+        )
+    return table.chosen(label, "label")[0]
+
+
+def _feature_rows(table: Table, fields: list[str], dtype: np.dtype | None) -> TableRows:
+    number = (
+        "features are numbers: leave it out (features=[...]), encode it as numbers, or name it as "
+        "the labels (label=...)"
+    )
+    dtypes = [table.column(name, number_type, number) for name in fields]
+    width = len(fields)
+    if table.format.name == "csv":
+        wide = dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
+        dtypes = [np.dtype(dtype) if wide else np.dtype(np.float64)]
+    lists = [name for name in fields if any(map(list_width, table.kinds(name)))]
+    if lists:
+        if len(fields) > 1:
+            raise InvalidDataError(
+                f"{table.title}: column {lists[0]!r} holds a list for each row, all of its "
+                f"features; name it alone: features={lists[0]!r}"
+            )
+        width = max(map(list_width, table.kinds(lists[0])))
+        if width < 0:  # lists of any length: that of the first row is expected of all
+            kinds = {lists[0]: table.kinds(lists[0])[0]}
+            first = next((b for b in table.batches(0, kinds, 1) if b.num_rows), None)
+            width = 0 if first is None or first[0][0].as_py() is None else len(first[0][0])
+        if not width:
+            raise InvalidDataError(f"{table.title}: column {lists[0]!r} begins with no list")
+    shape = (table.n_rows, width)
+    return TableRows(table, shape, np.result_type(*dtypes), "X", fields=tuple(fields))
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def is_table(path: Any) -> bool:
+    """Return whether a path or URL is that of a table, by its name or the files in its folder."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    if format_of(str(path)) is not None:
+        return True
+    local = local_path(path)
+    return local is not None and local.is_dir() and _holds_table(local)
+
+
+def _holds_table(folder: Path) -> bool:
+    for _, _, names in os.walk(folder):
+        if any(name in _ZARR for name in names):
+            return False
+        if any(_is_part(name, "") for name in names):
+            return True
+    return False
+
+
+def tables_library(path: str) -> Any:
+    """Import `pyarrow.dataset`; the error names the extra."""
+    return require("pyarrow.dataset", "arrow", f"tables such as {path}")
+
+
+def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return a file system of pyarrow and the name of the path in it."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    local = local_path(path)
+    if local is not None:
+        if storage_options is not None:
+            raise InvalidParameterError(f"storage_options are for URLs, and {path} is not a URL")
+        return fs.LocalFileSystem(), str(local)
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    found, name = url_to_fs(str(path), **(storage_options or {}))
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), name
+
+
+def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[list[str], bool]:
+    """Return the files of a table in order, and whether they are in a folder."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    with _opening(title):
+        info = with_retries(lambda: filesystem.get_file_info(name))
+        if info.type == fs.FileType.NotFound:
+            raise SourceNotFoundError(f"{title} does not exist")
+        if info.is_file:
+            return [info.path], False
+        inside = with_retries(
+            lambda: filesystem.get_file_info(fs.FileSelector(name, recursive=True))
+        )
+    paths = sorted(i.path for i in inside if i.is_file and _is_part(i.path, name))
+    if not paths:
+        raise SourceError(f"{title} is a folder without tables; expected .parquet, .arrow or .csv")
+    kinds = {format_of(path): path for path in reversed(paths)}
+    if len(kinds) > 1 and format is None:
+        one, other, *_ = sorted(kinds.values())
+        raise SourceError(
+            f"{title} holds files of several formats, such as {one} and {other}; expected "
+            f"one: name a folder or a file inside"
+        )
+    return paths, True
+
+
+def _is_part(path: str, folder: str) -> bool:
+    inside = path.removeprefix(folder).strip("/").split("/")
+    hidden = any(part.startswith(("_", ".")) for part in inside)
+    # A text under these names may be notes.
+    return not hidden and format_of(path) is not None and not path.endswith((".txt", ".data"))
+
+
+@contextlib.contextmanager
+def _opening(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, StreamGDAError):
+        raise
+    except FileNotFoundError as error:
+        raise SourceNotFoundError(f"{path} does not exist: {brief(error)}") from error
+    except Exception as error:  # pyarrow and file systems have many kinds
+        raise SourceError(f"{path} cannot be opened: {brief(error)}") from error
