@@ -1,7 +1,5 @@
 """Separability of classes: the textbooks' formulas, integrals, and properties."""
 
-import json
-
 import naive
 import numpy as np
 import pytest
@@ -226,34 +224,3 @@ def test_heat_map_of_classes_without_rows_and_of_very_many(many):
     assert 5 < len(ax.get_xticks()) < 20
     assert ax.images[0].get_clim() == (0, 2)
     plt.close("all")
-
-
-def test_command_shows_the_matrix_or_the_least_separable_pairs(command, tmp_path, many):
-    X, y = blobs(90, 2, 3)
-    paths = [tmp_path / f"{name}.zip" for name in ("lda", "model", "moments", "many", "bernoulli")]
-    lda, model, moments, large, bernoulli = paths
-    fitted = LinearDiscriminantAnalysis().fit(X, y)
-    fitted.save(lda)
-    fitted.model_.save(model)
-    fitted.moments_.save(moments)
-    many.save(large)
-    BernoulliNB().fit(X, y).save(bernoulli)
-    expected = separability(fitted, "divergence")
-    for path in (lda, model, moments):
-        shown = command("separability", path, "--method", "divergence")
-        assert shown.code == 0
-        table = [line.split() for line in shown.out.splitlines()]
-        assert table[0] == ["divergence", "0", "1", "2"]
-        assert table[2] == ["1", *(f"{v:.4g}" for v in expected[1])]
-    described = json.loads(command("separability", lda, "--json").out)
-    assert described["classes"] == [0, 1, 2]
-    np.testing.assert_allclose(described["separability"], separability(fitted))
-    shown = command("separability", large)
-    lines = shown.out.splitlines()
-    assert len(lines) == 22
-    least = separability(many)[np.triu_indices(25, 1)].min()
-    assert lines[1].split()[-1] == f"{least:.4g}"
-    assert "300 pairs of 25 classes" in lines[-1]
-    refused = command("separability", bernoulli)
-    assert refused.code == 2
-    assert "BernoulliNB, whose classes are not Gaussian" in refused.err
