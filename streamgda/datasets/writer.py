@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.errors import InvalidParameterError
 from streamgda.runtime.parameters import as_flag
-from streamgda.storage.opening import as_target, locate, open_node, open_zarr, writing
+from streamgda.storage.opening import (
+    as_target,
+    local_path,
+    locate,
+    open_node,
+    open_zarr,
+    stranger,
+    writing,
+)
 from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
     import zarr
 
-_NODE_FILES = ("zarr.json", ".zgroup", ".zarray")
+_ARRAYS = ("X", "y")
 
 
 @contextlib.contextmanager
@@ -71,7 +79,8 @@ def _local_path(store: Any) -> Path | None:
     import zarr  # noqa: PLC0415
 
     if isinstance(store, str | os.PathLike):
-        return None if "://" in str(store) else Path(store).resolve()
+        path = local_path(store)
+        return None if path is None else path.resolve()
     inner = store.path if isinstance(store, zarr.Group) else ""
     root = store.store if isinstance(store, zarr.Group) else store
     return Path(root.root, inner).resolve() if isinstance(root, zarr.storage.LocalStore) else None
@@ -80,16 +89,16 @@ def _local_path(store: Any) -> Path | None:
 def _check_path(path: Path, overwrite: bool) -> None:
     if not exists(path):
         return
-    if path.suffix == ".zip":
-        ours, free = path.is_file(), False
-    else:
-        ours = any((path / name).is_file() for name in _NODE_FILES)
-        free = path.is_dir() and not any(path.iterdir())
-    if not (ours or free):
+    zipped = path.suffix == ".zip"
+    if path.is_dir() and not zipped and not any(path.iterdir()):
+        return
+    other = path.name if path.is_dir() == zipped else stranger(path, _ARRAYS)
+    if other is not None:
         raise InvalidParameterError(
-            f"{path} exists and is not zarr; it is not replaced. Choose another path"
+            f"{path} exists and is not replaced, because it holds what no conversion writes: "
+            f"{other}. Choose another path"
         )
-    if not (overwrite or free):
+    if not overwrite:
         raise InvalidParameterError(f"{path} exists: overwrite=True would replace it")
 
 
@@ -97,9 +106,17 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
     try:
         existing = open_zarr(store)
     except FileNotFoundError:
-        return
-    if not overwrite:
+        existing = None
+    if existing is not None and not overwrite:
         raise InvalidParameterError(f"{store} holds a zarr node: overwrite=True would replace it")
+    other = stranger(store, () if existing is None else _ARRAYS)
+    if other is not None:
+        raise InvalidParameterError(
+            f"{store} is not replaced, because it holds what no conversion writes: {other}. "
+            f"Choose another one"
+        )
+    if existing is None:
+        return
     for source in sources:
         if _same_store(_store(source), existing.store):
             raise InvalidParameterError(
