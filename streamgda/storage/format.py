@@ -52,6 +52,7 @@ from streamgda.storage.checks import MOST_METADATA
 from streamgda.storage.opening import (
     as_target,
     close,
+    contents,
     local_path,
     open_zarr,
     reread_if_replaced,
@@ -305,9 +306,11 @@ def _check_replaceable(store: Any) -> None:
         return
     try:
         arrays = _saved_arrays(store)
-    except (FormatError, SourceNotFoundError):
-        arrays = None if path is not None else []
-    other = str(store) if arrays is None else stranger(store, arrays)
+    except FormatError:
+        other = next(contents(store), None)
+    else:
+        foreign = arrays is None and path is not None
+        other = str(store) if foreign else stranger(store, arrays or ())
     if other is not None:
         raise SourceError(
             f"{store} holds something else than a saved object of streamgda, and saving would "
@@ -317,7 +320,7 @@ def _check_replaceable(store: Any) -> None:
 
 @reread_if_replaced
 def _saved_arrays(store: Any) -> list[str] | None:
-    """Return the names of the arrays of a saved object, as far as they can be read."""
+    """Return the names of the arrays of a saved object; None if the group is none."""
     with _opened(store) as group:
         try:
             return [*map(str, group.attrs[FORMAT]["arrays"])]  # type: ignore[call-overload,index]

@@ -169,7 +169,7 @@ def creating(store: Any, name: str) -> Iterator[None]:
     import zarr  # noqa: PLC0415
 
     errors = zarr.errors
-    if next(_contents(store), None) is not None:
+    if next(contents(store), None) is not None:
         raise SourceError(
             f"{name}={named(store)} exists already; choose another path, or remove it first"
         )
@@ -196,18 +196,18 @@ def stranger(store: Any, arrays: Collection[str]) -> str | None:
     own = [f"{re.escape(f'{name}/' if name else '')}{_METADATA}" for name in nodes]
     own += [f"{re.escape(f'{name}/' if name else '')}{_CHUNK}" for name in arrays]
     known = re.compile("|".join(own))
-    return next((name for name in _contents(store) if not known.fullmatch(name)), None)
+    return next((name for name in contents(store) if not known.fullmatch(name)), None)
 
 
 def remove_partial_files(folder: Path) -> None:
     """Remove what a killed process has left beside the chunks of an array of scores."""
     left = re.compile(rf"(zarr|c(/[0-9]+)*){_PARTIAL}")
-    for name in _contents(folder):
+    for name in contents(folder):
         if left.fullmatch(name):
             (folder / name).unlink(missing_ok=True)
 
 
-def _contents(store: Any) -> Iterator[str]:
+def contents(store: Any) -> Iterator[str]:
     """Yield the names of all files of a local path, or all keys of a store.
 
     A file that is no zip file is a name, too.
@@ -234,7 +234,9 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
     """Yield the keys below a place in a store, as far as it can list them."""
     root = getattr(store, "root", None)
     if isinstance(root, Path):
-        yield from _contents(root / inside)
+        yield from contents(root / inside)
+    elif isinstance(store, Mapping):  # of fsspec
+        yield from store
     elif getattr(store, "supports_listing", False):
         from zarr.core.sync import sync  # noqa: PLC0415
 
@@ -244,7 +246,13 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
             await store._ensure_open()
             return [key async for key in store.list_prefix(start)]
 
-        yield from (key.removeprefix(start) for key in sync(listed()))
+        try:
+            keys = sync(listed())
+        except Exception as error:
+            if type(error).__name__ != "IcechunkError":  # it holds nodes only, and none is here
+                raise
+            keys = []
+        yield from (key.removeprefix(start) for key in keys)
 
 
 def named(store: Any) -> str:
