@@ -277,7 +277,7 @@ def _holds_table(folder: Path) -> bool:
     for _, _, names in os.walk(folder):
         if any(name in _ZARR for name in names):
             return False
-        if any(format_of(name) for name in names):
+        if any(_is_part(name, "") for name in names):
             return True
     return False
 

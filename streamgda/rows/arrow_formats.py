@@ -307,5 +307,4 @@ _FORMATS: dict[str, type[Format]] = {
 
 def format_of(name: str) -> type[Format] | None:
     """Return the format of a file by its name; None for names of other files."""
-    path = PurePath(name.rstrip("/").lower().removesuffix(".gz"))
-    return None if path.name.startswith(("_", ".")) else _FORMATS.get(path.suffix)
+    return _FORMATS.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)

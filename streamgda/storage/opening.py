@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from streamgda.errors import (
@@ -24,6 +24,8 @@ from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
 _LONGEST = 200  # characters of a name in a message
+
+_ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
 
 # Names of the files of zarr, format 3. It writes each under the first name, and then renames it.
 _PARTIAL = r"\.[0-9a-f]{32}\.partial"
@@ -155,6 +157,45 @@ def as_target(store: Any, name: str) -> Any:
             f"Icechunk by repository.writable_session, again after each commit)"
         )
     return found
+
+
+def check_new(store: Any, name: str, files: str = "") -> None:
+    """Refuse a path for a new array or group that has another ending, or is in no folder.
+
+    Parameters
+    ----------
+    store : path, URL or zarr store
+    name : str
+        Name of the parameter, in errors.
+    files : str
+        Endings of files that can be written as well, for errors.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the ending is that of other files.
+    SourceNotFoundError
+        If the folder in which it would be does not exist.
+    """
+    if not isinstance(store, str | os.PathLike):
+        return
+    ending = PurePath(store).suffix.lower()
+    if ending not in _ENDINGS:
+        raise InvalidParameterError(
+            f"{name}={str(store)!r} ends in {ending}; expected {files}.zarr or no ending (a zarr "
+            f"array)"
+        )
+    check_folder(store)
+
+
+def check_folder(store: Any) -> None:
+    """Raise SourceNotFoundError if a local path is in no folder."""
+    path = local_path(store)
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SourceNotFoundError(
+            f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
+            f"first, or choose another path"
+        )
 
 
 @contextlib.contextmanager
