@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import os
 import shutil
 import sys
@@ -91,16 +92,18 @@ def search(rows, path):
     return GaussianDiscriminantCV({"reg_param": [0.1]}, cv=2).fit(rows, Y, checkpoint=path)
 
 
+def in_dask(rows):
+    return da.from_array(rows, chunks=100, name=False, meta=X[:0])
+
+
 RESUMED = {
     "rows": lambda rows, path: accumulate(rows, Y, checkpoint=path),
     "groups": lambda rows, path: accumulate(rows, Y, groups=Y, checkpoint=path),
     "batches": in_batches,
     "a search": search,
-    "dask": lambda rows, path: accumulate(da.from_array(rows, chunks=100), Y, checkpoint=path),
+    "dask": lambda rows, path: accumulate(in_dask(rows), Y, checkpoint=path),
     "scores": lambda rows, path: GaussianNB().fit(X, Y).predict(rows, out=path),
-    "scores of dask": lambda rows, path: (
-        GaussianNB().fit(X, Y).predict(da.from_array(rows, chunks=100, name=False), out=path)
-    ),
+    "scores of dask": lambda rows, path: GaussianNB().fit(X, Y).predict(in_dask(rows), out=path),
 }
 
 
@@ -189,17 +192,10 @@ def test_scores_have_one_writer(tmp_path, given):
 @pytest.mark.parametrize("name", ["m", "m.zip"])
 def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
     save_few(tmp_path / name)
-    other = [
-        "m.zip.partial",
-        f"{name}.20240101.old",
-        f"{name}.lock",
-        "m.old",
-        "m.zip.zip.streamgda-01234567.partial",
-    ]
-    for file in (
-        f"{name}.streamgda-{what}" for what in ("01234567.partial", "01234567.lock", "89abcdef.old")
-    ):
-        (tmp_path / file).write_text("half")
+    other = ["m.zip.partial", f"{name}.20240101.old", f"{name}.lock", "m.old"]
+    other.append("m.zip.zip.streamgda-01234567.partial")
+    for what in ("01234567.partial", "01234567.lock", "89abcdef.old"):
+        (tmp_path / f"{name}.streamgda-{what}").write_text("half")
     (tmp_path / f"{name}.streamgda-fedcba98.partial").mkdir()
     (tmp_path / f"{name}.streamgda-fedcba98.partial" / "zarr.json").write_text("{}")
     for file in other:
@@ -295,6 +291,8 @@ def test_a_full_disk_names_the_file(tmp_path, full_disk, what):
         write(tmp_path / name)
     assert full.value.errno == errno.EFBIG
     assert full.value.filename == str(tmp_path / name)
+    del full
+    gc.collect()  # a checkpoint in the traceback
     assert [left for left in names(tmp_path) if left != "out"] == []
     write(tmp_path / name)
     assert names(tmp_path) == [name]
