@@ -28,10 +28,9 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     SourceError,
-    SourceNotFoundError,
 )
 from streamgda.runtime.parameters import as_integer, refuse
-from streamgda.storage.opening import opened_node
+from streamgda.storage.opening import check_exists, opened_node
 
 _TEXT = f"{', '.join(SUFFIXES)}, or any name with format='csv'"
 _ACCEPTED = (
@@ -63,6 +62,8 @@ def open_table(
     **text_options
         Options of a table of text. None is as if they were not given.
     """
+    check_exists(source)
+    check_exists(labels)
     n_rows = None if n_rows is None else as_integer("n_rows", n_rows, "an integer >= 0", 0)
     own = labels is None  # those of the source
     options: Any = {name: value for name, value in text_options.items() if value is not None}
@@ -177,8 +178,6 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
     if "://" in str(source):
         return stack.enter_context(opened_node(source))
     path, suffix = Path(source), _suffix(source)
-    if not path.exists():
-        raise SourceNotFoundError(f"{path} does not exist")
     if path.is_dir() or suffix == ".zip":
         return stack.enter_context(opened_node(path))
     if suffix == ".idx":

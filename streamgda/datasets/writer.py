@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidParameterError, SourceError, SourceNotFoundError
 from streamgda.runtime.parameters import as_flag
 from streamgda.storage.opening import (
     as_target,
+    contents,
     local_path,
     locate,
     open_node,
     open_zarr,
+    opened_node,
     stranger,
     writing,
 )
@@ -24,8 +26,6 @@ from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
     import zarr
-
-_ARRAYS = ("X", "y")
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def _check_path(path: Path, overwrite: bool) -> None:
     zipped = path.suffix == ".zip"
     if path.is_dir() and not zipped and not any(path.iterdir()):
         return
-    other = path.name if path.is_dir() == zipped else stranger(path, _ARRAYS)
+    other = path.name if path.is_dir() == zipped else _other_contents(path)
     if other is not None:
         raise InvalidParameterError(
             f"{path} exists and is not replaced, because it holds what no conversion writes: "
@@ -109,7 +109,7 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
         existing = None
     if existing is not None and not overwrite:
         raise InvalidParameterError(f"{store} holds a zarr node: overwrite=True would replace it")
-    other = stranger(store, () if existing is None else _ARRAYS)
+    other = _other_contents(store)
     if other is not None:
         raise InvalidParameterError(
             f"{store} is not replaced, because it holds what no conversion writes: {other}. "
@@ -122,6 +122,16 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
             raise InvalidParameterError(
                 f"{source} is in the store that would be overwritten; write to another one"
             )
+
+
+def _other_contents(store: Any) -> str | None:
+    """Return the name of something in a store that no conversion writes, if there is any."""
+    import zarr  # noqa: PLC0415
+
+    arrays: tuple[str, ...] | None = None
+    with contextlib.suppress(SourceError, SourceNotFoundError), opened_node(store) as node:
+        arrays = ("X", "y") if isinstance(node, zarr.Group) else None
+    return next(contents(store), None) if arrays is None else stranger(store, arrays)
 
 
 def _store(source: Any) -> Any:

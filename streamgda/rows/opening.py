@@ -14,6 +14,7 @@ from streamgda.rows.arrow_files import is_table
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.stores import open_arrays
 from streamgda.runtime.parameters import refuse
+from streamgda.storage.opening import check_exists, local_path
 
 
 class FileKind(NamedTuple):
@@ -119,6 +120,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
             raise refuse(argument, name, "the name of an array")
+    local_path(path)  # refuses what cannot be one
     kind = next(kind for kind in KINDS if kind.accepts(path))
     given = {
         "label": label,
@@ -129,6 +131,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     options = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if name not in kind.options:
+            check_exists(path)
             raise InvalidParameterError(
                 f"{name}={value!r} does not apply to {path}, which is opened with "
                 f"{', '.join(kind.options) or 'no options'}"

@@ -179,6 +179,7 @@ def check_new(store: Any, name: str, files: str = "") -> None:
     """
     if not isinstance(store, str | os.PathLike):
         return
+    local_path(store)  # refuses what cannot be one
     ending = PurePath(store).suffix.lower()
     if ending not in _ENDINGS:
         raise InvalidParameterError(
@@ -186,6 +187,13 @@ def check_new(store: Any, name: str, files: str = "") -> None:
             f"array)"
         )
     check_folder(store)
+
+
+def check_exists(store: Any) -> None:
+    """Raise SourceNotFoundError if a local path does not exist."""
+    path = local_path(store)
+    if path is not None and not exists(path):
+        raise SourceNotFoundError(f"{path} does not exist")
 
 
 def check_folder(store: Any) -> None:
