@@ -79,7 +79,7 @@ missing_labels, format : optional
     chunk_rows : int, default=None
         Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
-        Replace the content of `store`. A directory that is not zarr is never replaced.
+        Replace a group of these arrays in `store`. What holds anything else is never replaced.
     progress : callable, default=None
         Called with the rows done and their total (None, or an estimate of text) after each chunk.
 

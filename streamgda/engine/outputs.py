@@ -75,14 +75,8 @@ def _is_raster(path: Any) -> bool:
 
 
 FILES: tuple[FileOutput, ...] = (
-    FileOutput(
-        *(_is_raster, writing_geotiff, open_raster),
-        unit=lambda grid: BLOCK * grid.shape[-1],
-    ),
-    FileOutput(
-        *(is_table_path, writing_table, lambda path: path),
-        unit=lambda grid: GROUP_ROWS,
-    ),
+    FileOutput(_is_raster, writing_geotiff, open_raster, lambda grid: BLOCK * grid.shape[-1]),
+    FileOutput(is_table_path, writing_table, lambda path: path, lambda grid: GROUP_ROWS),
 )
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 
@@ -281,6 +275,7 @@ class Output:
         elif self.array is None and self._kind is not None:
             writing = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
             self.array = self._file.enter_context(writing)
+            self._file.callback(_check_file, Path(self._out), self._asked.overwrite)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 

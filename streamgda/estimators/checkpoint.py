@@ -28,6 +28,8 @@ class Checkpoint:
 
     Both are replaced in one step: whenever the process is killed, the file holds a position and
     the state of exactly the rows before it. A process that resumes there counts every row once.
+    While this object lives, other processes cannot open the file as a `Checkpoint`; `load` reads it
+    at any time.
 
     Parameters
     ----------
@@ -36,9 +38,6 @@ class Checkpoint:
         moments, and `SlidingWindow.load` reads a window.
     every : float
         Seconds between two saves, after which `due` is true.
-
-    Other processes cannot open the file as a `Checkpoint` until this object is deleted, or its
-    process ends; `load` reads it at any time.
 
     Attributes
     ----------

@@ -323,7 +323,7 @@ def _saved_arrays(store: Any) -> list[str] | None:
     """Return the names of the arrays of a saved object; None if the group is none."""
     with _opened(store) as group:
         try:
-            return [*map(str, group.attrs[FORMAT]["arrays"])]  # type: ignore[call-overload,index]
+            return [*map(str, group.attrs[FORMAT]["arrays"])]
         except (LookupError, TypeError):
             return [] if FORMAT in group.attrs else None
 
