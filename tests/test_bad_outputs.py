@@ -124,7 +124,15 @@ STRANGERS = [
     *(f"zarr.{HEX}.partial", f"c/0.{HEX}.partial", f"deep/c/0.{HEX}.partial"),
     *("deep/.git/index.lock", "deep/m.01234567.old", "X/zarr.json", "X/c/notes"),
 ]
-BESIDE = ["lock", "partial.lock", "20240101.old", "01234567.partial", "01234567.lock", "partial~"]
+BESIDE = [
+    "lock",
+    "partial/notes",
+    "partial.lock",
+    "20240101.old",
+    "01234567.partial",
+    "01234567.lock",
+    "partial~",
+]
 ENDINGS = ["", ".zarr", ".csv", ".parquet", ".tif", ".zip", ".png"]
 
 DOORS = {
@@ -210,6 +218,8 @@ def test_commands_leave_files_of_others_as_they_are(door, ending, data, tmp_path
     def call(path):
         command(*COMMANDS[door].format(data=data, path=path).split())
 
+    put(tmp_path, [f"m{ending}.partial/notes"])
+    leaves_strangers(call, tmp_path / f"m{ending}", [])
     for number, names in enumerate([[], STRANGERS, ["zarr.json"], [f"zarr.{HEX}.partial"]]):
         path = tmp_path / str(number) / f"m{ending}"
         path.parent.mkdir()
@@ -251,12 +261,13 @@ def test_the_folder_of_an_output_must_exist(name, tmp_path, command, data):
 
 def test_a_file_that_exists_is_no_output(tmp_path):
     """Not even a table of scores, which has no mark."""
-    for name in ("t.csv", "t.parquet"):
-        NB.predict(X, out=tmp_path / name)
+    for name in ("t.csv", "t.parquet", "_t.csv"):
+        NB.predict_proba(X, out=tmp_path / name)
         before = (tmp_path / name).read_bytes()
         with pytest.raises(SourceError, match="exists already"):
-            NB.predict_proba(X, out=tmp_path / name)
+            NB.predict(X, out=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
+        assert open_store(tmp_path / name, y=None)[0].shape == (40, 3)
 
 
 PATHS = DOORS | {

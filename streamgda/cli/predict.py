@@ -93,7 +93,9 @@ def predict(
     table, whole = is_table_path(out), is_table_path(out) or is_geotiff(out)
     if not whole:
         check_new(out, "--out", ENDINGS)
-    _refuse_other_data(out, overwrite, table)
+    partial = out if whole else out.with_name(f"{out.name}.partial")
+    refuse_occupied(out, overwrite)
+    _refuse_other_data(out, partial)
     estimator, X, _ = open_both(model, store, x, None, missing, label, features)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
     X, nodata = as_rows(X, None, nodata)
@@ -101,7 +103,6 @@ def predict(
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
-    partial = out if whole else out.with_name(f"{out.name}.partial")
     resumed = not whole and partial.exists()
     about = {"method": method, "columns": columns}
     copied = None if keys is None else split_names(keys)
@@ -111,7 +112,8 @@ def predict(
     else:
         with only_writer(out):
             written = _write(scorer, X, partial, about, overwrite, **writing)
-            _refuse_other_data(out, overwrite, table)  # that was written meanwhile
+            refuse_occupied(out, overwrite)  # something may have been written meanwhile
+            _refuse_other_data(out, partial)
             move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
@@ -197,12 +199,17 @@ def _write(
             return write()
 
 
-def _refuse_other_data(out: Path, overwrite: bool, table: bool) -> None:
-    """Raise InvalidParameterError if `out` exists, unless it holds predictions to be replaced."""
-    from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
+def _refuse_other_data(*paths: Path) -> None:
+    """Raise InvalidParameterError if a path exists and holds anything but predictions.
 
-    refuse_occupied(out, overwrite)
-    if not is_free(out) and not (table and out.is_file()) and not holds_scores(out):
-        raise InvalidParameterError(
-            f"{out} does not hold predictions: it will not be replaced; name another path"
-        )
+    Tables have no mark.
+    """
+    from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
+    from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
+
+    for path in paths:
+        table = is_table_path(path) and path.is_file()
+        if not (is_free(path) or table or holds_scores(path)):
+            raise InvalidParameterError(
+                f"{path} does not hold predictions: it will not be replaced; name another path"
+            )
