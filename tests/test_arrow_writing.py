@@ -11,8 +11,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, accumulate, open_store
-from streamgda.errors import InvalidParameterError, MissingLibraryError
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, accumulate, engine, open_store
+from streamgda.errors import InvalidParameterError, MissingLibraryError, SourceError
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -93,19 +93,19 @@ def test_scores_of_discriminants(tmp_path: Path) -> None:
     two.decision_function(X, out=tmp_path / "p.csv")
     assert pc.read_csv(tmp_path / "p.csv").column_names == ["decision"]
     three = LinearDiscriminantAnalysis().fit(X, Y)
-    three.transform(X, out=tmp_path / "p.csv")
-    found = pc.read_csv(tmp_path / "p.csv")
+    three.transform(X, out=tmp_path / "t.csv")
+    found = pc.read_csv(tmp_path / "t.csv")
     assert found.column_names == ["component_0", "component_1"]
     np.testing.assert_allclose(found["component_1"], three.transform(X)[:, 1], rtol=1e-12)
 
 
 def test_scores_of_arrays_and_dask_arrays(tmp_path: Path, model: GaussianNB) -> None:
-    for source in (X, da.from_array(X, chunks=(90, 3))):
-        model.predict(source, out=str(tmp_path / "p.parquet"))
-        found = pq.read_table(tmp_path / "p.parquet")
+    for name, source in (("p", X), ("d", da.from_array(X, chunks=(90, 3)))):
+        model.predict(source, out=str(tmp_path / f"{name}.parquet"))
+        found = pq.read_table(tmp_path / f"{name}.parquet")
         assert found["label"].to_pylist() == model.predict(X).tolist()
         with pytest.raises(InvalidParameterError, match=r"keys=\('id',\) names columns of the tab"):
-            model.predict(source, out=tmp_path / "p.parquet", keys="id")
+            model.predict(source, out=tmp_path / "other.parquet", keys="id")
 
 
 def test_filled_rows(tmp_path: Path, model: GaussianNB) -> None:
@@ -125,7 +125,7 @@ def test_a_run_that_is_stopped_leaves_the_old_table(
     path.write_text("old")
     (tmp_path / "rows.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes()[:5000])
     with pytest.raises(OSError, match=r"rows.parquet"):
-        model.predict(rows, out=path)
+        engine.score(lambda block, _: block[:, 0], rows, path, overwrite=True)
     assert path.read_text() == "old"
     assert {entry.name for entry in tmp_path.iterdir()} == {"rows.parquet", "p.csv"}
 
@@ -133,8 +133,10 @@ def test_a_run_that_is_stopped_leaves_the_old_table(
 def test_wrong_destinations(
     tmp_path: Path, model: GaussianNB, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InvalidParameterError, match=r"rows.parquet holds the rows that are scored"):
+    with pytest.raises(SourceError, match=r"rows.parquet exists already"):
         model.predict(rows, out=tmp_path / "rows.parquet")
+    with pytest.raises(InvalidParameterError, match=r"rows.parquet holds the rows that are scored"):
+        engine.score(lambda X, _: X[:, 0], rows, tmp_path / "rows.parquet", overwrite=True)
     with pytest.raises(
         InvalidParameterError, match=r"no column 'z' for keys, but id, a, b, c, day"
     ):

@@ -1,14 +1,31 @@
 """Outputs that cannot hold the results: refused before anything is computed or written."""
 
+import contextlib
+import gc
+import os
 import re
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from samples import KINDS, blobs, held, refuses
+from zarr.storage import LocalStore
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis
-from streamgda.errors import InvalidDataError
+from streamgda import (
+    Checkpoint,
+    ClassMoments,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    accumulate,
+    load,
+    open_store,
+)
+from streamgda.datasets import convert
+from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
@@ -94,3 +111,200 @@ def test_outputs_that_are_read_only(fitted, tmp_path):
     zarr.create_array(tmp_path / "out", shape=300, dtype="i8")
     for out in (np.broadcast_to(0, 300), zarr.open_array(tmp_path / "out", mode="r")):
         refuses(InvalidDataError, "out is read-only", fitted, "predict", X, out=out)
+
+
+# --- what belongs to others -----------------------------------------------------------------------
+
+X, Y = blobs(40)
+NB = GaussianNB().fit(X, Y)
+SEARCH = GaussianDiscriminantCV({"reg_param": [0.5]}, cv=2)
+HEX = "0123456789abcdef" * 2
+STRANGERS = [
+    *("notes.txt", ".hidden", "x.partial", "x.lock", "c/0", "empty/folder/", "zarr.json"),
+    *(f"zarr.{HEX}.partial", f"c/0.{HEX}.partial", f"deep/c/0.{HEX}.partial"),
+    *("deep/.git/index.lock", "deep/m.01234567.old", "X/zarr.json", "X/c/notes"),
+]
+BESIDE = [
+    "lock",
+    "partial/notes",
+    "partial.lock",
+    "20240101.old",
+    "01234567.partial",
+    "01234567.lock",
+    "partial~",
+]
+ENDINGS = ["", ".zarr", ".csv", ".parquet", ".tif", ".zip", ".png"]
+
+DOORS = {
+    "predict": lambda path: NB.predict(X, out=path),
+    "probabilities": lambda path: NB.predict_proba(held(X, "zarr"), out=str(path)),
+    "predict dask": lambda path: NB.predict(da.from_array(X), out=path),
+    "predict to a store": lambda path: NB.predict(X, out=LocalStore(path)),
+    "sample": lambda path: LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=path),
+    "sample to a store": lambda path: (
+        LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=LocalStore(path))
+    ),
+    "save": NB.save,
+    "save moments": ClassMoments().update(X, Y).save,
+    "save to a store": lambda path: NB.save(LocalStore(path)),
+    "convert": lambda path: convert(X, path, labels=Y, overwrite=True),
+    "convert to a new path": lambda path: convert(X, path),
+    "convert to a store": lambda path: convert(X, LocalStore(path), overwrite=True),
+    "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
+    "a stream": lambda path: Checkpoint(path).save(NB, 1),
+    "a search": lambda path: SEARCH.fit(X, Y, checkpoint=path),
+}
+COMMANDS = {
+    "predict": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
+    "predict to a new path": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
+    "fit": "fit {data}/rows.zarr --model {path} --overwrite",
+    "fit moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
+    "fit with a checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
+    "convert": "convert {data}/rows.zarr {path} --overwrite",
+}
+
+
+def contents(folder):
+    """Everything below a folder: the bytes of files, None for folders."""
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def put(folder, names):
+    for name in names:
+        path = folder / name
+        if not path.exists():
+            (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+            if not name.endswith("/"):
+                path.write_text("of somebody else")
+
+
+def leaves_strangers(call, path, names):
+    """Check that a call changes nothing that was there, and writes to a path if it was free."""
+    put(path.parent, [f"{path.name}.{name}" for name in BESIDE])
+    before = contents(path.parent)
+    with contextlib.suppress(StreamGDAError, OSError):
+        call(path)
+    gc.collect()  # a checkpoint in the traceback
+    after = contents(path.parent)
+    assert {name: after.get(name) for name in before} == before
+    free = () if names else (path.name, f"{path.name}.m")
+    assert {name.parts[0] for name in after.keys() - before.keys()} <= {*free}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@settings(max_examples=10)
+@given(names=st.sets(st.sampled_from(STRANGERS), max_size=2), ending=st.sampled_from(ENDINGS))
+def test_files_of_others_stay_as_they_are(door, names, ending, tmp_path_factory):
+    """In a folder, as a file, and inside a folder that was written here."""
+    call, home = DOORS[door], tmp_path_factory.mktemp("home")
+    path = home / f"m{ending}"
+    put(path, names)
+    leaves_strangers(call, path, names)
+    if "store" not in door:
+        file = home / f"file{ending}"
+        file.write_text("of somebody else")
+        leaves_strangers(call, file, ["file"])
+    if path.is_dir() and not names:  # of ours
+        put(path, ["notes.txt"])
+        leaves_strangers(call, path, ["notes.txt"])
+
+
+@pytest.mark.parametrize("door", COMMANDS)
+@pytest.mark.parametrize("ending", ["", ".csv", ".zip"])
+def test_commands_leave_files_of_others_as_they_are(door, ending, data, tmp_path, command):
+    def call(path):
+        command(*COMMANDS[door].format(data=data, path=path).split())
+
+    put(tmp_path, [f"m{ending}.partial/notes"])
+    leaves_strangers(call, tmp_path / f"m{ending}", [])
+    for number, names in enumerate([[], STRANGERS, ["zarr.json"], [f"zarr.{HEX}.partial"]]):
+        path = tmp_path / str(number) / f"m{ending}"
+        path.parent.mkdir()
+        put(path, names)
+        leaves_strangers(call, path, names)
+        if path.is_dir() and not names:  # of ours
+            put(path, ["notes.txt"])
+            leaves_strangers(call, path, ["notes.txt"])
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [".png", ".xlsx", ".npy", ".h5", ".PNG", ".5"])
+def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path, command, data):
+    path = tmp_path / f"c{ending}"
+    known = r"ends in \S+; expected \.parquet.*a table.*\.tif.*\.zarr or no ending"
+    for rows in (X, da.from_array(X)):
+        with pytest.raises(InvalidParameterError, match=known):
+            NB.predict(rows, out=path)
+    with pytest.raises(InvalidParameterError, match=r"expected \.zarr or no ending"):
+        LinearDiscriminantAnalysis().fit(X, Y).sample(3, out=path)
+    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    assert ended.code == 1
+    assert re.search(known, " ".join(ended.err.split()))
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["o", "o.zarr", "o.csv", "o.tif"])
+def test_the_folder_of_an_output_must_exist(name, tmp_path, command, data):
+    path = tmp_path / "none" / name
+    with pytest.raises(FileNotFoundError, match="none is no folder"):
+        NB.predict(X, out=path)
+    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    assert ended.code == 1
+    assert "none is no folder" in " ".join(ended.err.split())
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_that_exists_is_no_output(tmp_path):
+    """Not even a table of scores, which has no mark."""
+    for name in ("t.csv", "t.parquet", "_t.csv"):
+        NB.predict_proba(X, out=tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(SourceError, match="exists already"):
+            NB.predict(X, out=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+        assert open_store(tmp_path / name, y=None)[0].shape == (40, 3)
+
+
+PATHS = DOORS | {
+    "load": load,
+    "load moments": ClassMoments.load,
+    "open": open_store,
+    "open a table": lambda path: open_store(path, label="kind"),
+    "convert from": lambda path: convert(path, {}),
+    "convert labels": lambda path: convert(X, {}, labels=path),
+}
+
+
+@pytest.mark.parametrize("door", [door for door in PATHS if "store" not in door])
+@pytest.mark.parametrize("path", ["", "a\0b", "a\0b.csv", "a\0b.tif", "a\0.zip"])
+def test_texts_that_are_no_paths(door, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameterError, match=re.escape(f"{path!r} is not a path")):
+        PATHS[door](path)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("name", ["s.cvs", "s.csv", "s.parquett", "s.tif", "s"])
+def test_a_file_that_is_missing_is_named(name, tmp_path, command):
+    path = tmp_path / name
+    calls = [
+        lambda: open_store(path),
+        lambda: open_store(path, label="kind", features=["a"]),
+        lambda: open_store(path, missing="error"),
+        lambda: convert(path, {}),
+        lambda: convert(path, {}, label_column="kind", na_values="?"),
+        lambda: convert(X, {}, labels=path),
+    ]
+    for call in calls:
+        with pytest.raises(FileNotFoundError, match=f"{name} does not exist"):
+            call()
+    commands = ["fit {} --label kind --model m", "convert {} t --label-column kind"]
+    for text in commands:
+        ended = command(*text.format(path).split())
+        assert ended.code == 1
+        assert f"{name} does not exist" in " ".join(ended.err.split())

@@ -292,8 +292,8 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
 
 def test_left_overs_of_killed_runs_are_removed(tmp_path):
     for name in (
-        "kept.0123abcd.partial.zip",
-        "kept.4567cdef.partial.zip.89abcdef.partial",
+        "kept.streamgda-0123abcd.partial.zip",
+        "kept.streamgda-4567cdef.partial.zip.streamgda-89abcdef.partial",
         "kept.partially",
     ):
         (tmp_path / name).write_text("half")

@@ -30,7 +30,7 @@ from streamgda.datasets import convert
 def test_written_labels_are_those_predicted_in_memory(
     done: Callable[..., str], data: Path, tmp_path: Path, option: tuple[str, ...], method: str
 ) -> None:
-    out = tmp_path / "new" / "out.zarr"
+    out = tmp_path / "out.zarr"
     done("predict", data / "qda.zip", data / "rows.zarr", "--out", out, *option)
     written = zarr.open_array(out, mode="r")
     estimator = streamgda.load(data / "qda.zip")

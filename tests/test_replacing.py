@@ -2,20 +2,25 @@
 
 import contextlib
 import errno
+import gc
+import os
 import shutil
 import sys
 import threading
 from functools import cache
 from pathlib import Path
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from commands import child
 from stops import SLAB, Rows, X, Y, stopped
 
-from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
+from streamgda import Checkpoint, ClassMoments, GaussianDiscriminantCV, GaussianNB, accumulate
 from streamgda.datasets import convert
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
 from streamgda.storage import replacing as replacement
 from streamgda.storage.replacing import exchange, exists, move_into_place, replacing
 from streamgda.storage.writing import new_group
@@ -79,19 +84,72 @@ def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, name):
     assert names(tmp_path) == [name]
 
 
-def test_two_threads_on_one_checkpoint(tmp_path):
-    path, found = tmp_path / "kept", []
+def in_batches(rows, path):
+    return accumulate(((rows[i : i + 30], Y[i : i + 30]) for i in (0, 30)), checkpoint=path)
 
-    def work():
-        found.append(accumulate(Rows(), Y, checkpoint=path, checkpoint_every=0).class_count.sum())
 
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert found == [300, 300]
+def search(rows, path):
+    return GaussianDiscriminantCV({"reg_param": [0.1]}, cv=2).fit(rows, Y, checkpoint=path)
+
+
+def in_dask(rows):
+    return da.from_array(rows, chunks=100, name=False, meta=X[:0])
+
+
+RESUMED = {
+    "rows": lambda rows, path: accumulate(rows, Y, checkpoint=path),
+    "groups": lambda rows, path: accumulate(rows, Y, groups=Y, checkpoint=path),
+    "batches": in_batches,
+    "a search": search,
+    "dask": lambda rows, path: accumulate(in_dask(rows), Y, checkpoint=path),
+    "scores": lambda rows, path: GaussianNB().fit(X, Y).predict(rows, out=path),
+    "scores of dask": lambda rows, path: GaussianNB().fit(X, Y).predict(in_dask(rows), out=path),
+}
+
+
+@pytest.mark.parametrize("what", RESUMED)
+def test_what_is_resumed_has_one_writer(tmp_path, what):
+    """A second run is refused while the first one lives, and the first is not disturbed."""
+    run, path, refused = RESUMED[what], tmp_path / "kept", []
+
+    class Asking(Rows):
+        ndim = 2
+
+        def __getitem__(self, rows):
+            if not refused:
+                refused.append(1)
+                with pytest.raises((CheckpointError, SourceError), match="kept is being written"):
+                    run(X, path)
+            return self.array[rows]
+
+    with dask.config.set(scheduler="synchronous"):
+        run(Asking(), path)
+    assert refused == [1]
     assert names(tmp_path) == ["kept"]
+
+
+def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
+    """Within a process, the one that saved last goes on: another was started over meanwhile."""
+    path = tmp_path / "kept"
+    opened = Checkpoint(path)
+    other = f"from streamgda import Checkpoint; Checkpoint({str(path)!r})"
+    for _ in range(2):
+        ended = child(program=other)
+        assert ended.code == 1
+        assert f"CheckpointError: {path} is in use by process {os.getpid()}" in ended.err
+        opened.save(moments(100), 1)
+    again = Checkpoint(path)
+    assert again.offset == 1
+    again.save(moments(300), 2)
+    with pytest.raises(CheckpointError, match="was saved by another run since this one opened it"):
+        opened.save(moments(100), 2)
+    del opened
+    assert Checkpoint(path).offset == 2
+    again.save(moments(100), 3)
+    assert child(program=other).code == 1
+    del again
+    assert names(tmp_path) == ["kept"]
+    assert child(program=other).code == 0
 
 
 def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
@@ -134,11 +192,12 @@ def test_scores_have_one_writer(tmp_path, given):
 @pytest.mark.parametrize("name", ["m", "m.zip"])
 def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
     save_few(tmp_path / name)
-    other = ["m.zip.partial", "m.0123456.partial", "m.old", "m.zip.zip.01234567.partial"]
-    for file in (f"{name}.01234567.partial", f"{name}.01234567.lock", f"{name}.89abcdef.old"):
-        (tmp_path / file).write_text("half")
-    (tmp_path / f"{name}.fedcba98.partial").mkdir()
-    (tmp_path / f"{name}.fedcba98.partial" / "zarr.json").write_text("{}")
+    other = ["m.zip.partial", f"{name}.20240101.old", f"{name}.lock", "m.old"]
+    other.append("m.zip.zip.streamgda-01234567.partial")
+    for what in ("01234567.partial", "01234567.lock", "89abcdef.old"):
+        (tmp_path / f"{name}.streamgda-{what}").write_text("half")
+    (tmp_path / f"{name}.streamgda-fedcba98.partial").mkdir()
+    (tmp_path / f"{name}.streamgda-fedcba98.partial" / "zarr.json").write_text("{}")
     for file in other:
         (tmp_path / file).write_text("of something else")
     with replacing(tmp_path / name) as live:
@@ -153,8 +212,8 @@ def test_left_overs_are_removed_and_those_of_others_stay(tmp_path, name):
 
 @pytest.mark.parametrize("read", [ClassMoments.load, save_few, exists])
 def test_old_contents_are_moved_back(tmp_path, read):
-    save_few(tmp_path / "m.01234567.old")
-    (tmp_path / "m.01234567.partial").mkdir()
+    save_few(tmp_path / "m.streamgda-01234567.old")
+    (tmp_path / "m.streamgda-01234567.partial").mkdir()
     read(tmp_path / "m")
     assert names(tmp_path) == ["m"]
     assert ClassMoments.load(tmp_path / "m").class_count.sum() == 100
@@ -232,6 +291,8 @@ def test_a_full_disk_names_the_file(tmp_path, full_disk, what):
         write(tmp_path / name)
     assert full.value.errno == errno.EFBIG
     assert full.value.filename == str(tmp_path / name)
+    del full
+    gc.collect()  # a checkpoint in the traceback
     assert [left for left in names(tmp_path) if left != "out"] == []
     write(tmp_path / name)
     assert names(tmp_path) == [name]
@@ -263,7 +324,7 @@ def test_a_checkpoint_is_read_where_nothing_can_be_written(tmp_path, monkeypatch
     accumulate(Rows(), Y, checkpoint=tmp_path / "complete")
     stopped(tmp_path / "half")
     for name in ("stream", "complete", "half"):
-        (tmp_path / f"{name}.01234567.partial.zip").write_text("half")
+        (tmp_path / f"{name}.streamgda-01234567.partial.zip").write_text("half")
 
     def refuse(path, *arguments, **options):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Rows = tuple[np.ndarray, np.ndarray]
 
+_PICTURE = Path("streamgda-demo.png")
 _MODELS = {"QDA": "full", "LDA": "tied", "GaussianNB": "diag"}
 _SMOOTHINGS = (1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
@@ -45,11 +46,13 @@ def demo(
     picture: Annotated[
         Path,
         typer.Option(metavar="FILE", help="Picture of the best model; needs matplotlib."),
-    ] = Path("streamgda-demo.png"),
+    ] = _PICTURE,
 ) -> None:
     """Fit three classifiers in one pass over handwritten digits in zarr, and compare them."""
     if store is not None:
         refuse_occupied(store)
+    if picture != _PICTURE:  # which another demo may have drawn
+        refuse_occupied(picture)
     # Imported first, so that the memory that modules take is not counted as that of the data.
     from streamgda import datasets, estimators  # noqa: F401, PLC0415
 

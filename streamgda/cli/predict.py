@@ -29,9 +29,9 @@ from streamgda.cli.options import (
     XName,
 )
 from streamgda.cli.paths import is_free, refuse_occupied
-from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
-from streamgda.storage.opening import open_node
-from streamgda.storage.replacing import move_into_place
+from streamgda.errors import CheckpointError, InvalidParameterError
+from streamgda.storage.opening import check_new
+from streamgda.storage.replacing import move_into_place, only_writer
 
 
 def predict(
@@ -71,10 +71,12 @@ def predict(
 ) -> None:
     """Write predictions for each row: the class, unless an option says otherwise.
 
-    A zarr array is written to a path that ends in .partial, and moved when it is complete. Run the
-    same command again to resume after an interruption. A PATH that ends in .parquet, .arrow or .csv
-    becomes a table, and one in .tif a GeoTIFF; these are not resumed.
+    A PATH without an ending, or one in .zarr, becomes a zarr array. It is written to a path that
+    ends in .partial, and moved when it is complete. Run the same command again to resume after an
+    interruption. A PATH that ends in .parquet, .arrow or .csv becomes a table, and one in .tif a
+    GeoTIFF; these are not resumed.
     """
+    from streamgda.engine.outputs import ENDINGS  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
     from streamgda.rows import as_rows  # noqa: PLC0415
     from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
@@ -86,10 +88,14 @@ def predict(
         raise typer.BadParameter("only classes can be rejected", param_hint="--reject")
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip cannot be written slab by slab; name a directory")
-    refuse_occupied(out, overwrite)
+    if not out.name:
+        raise typer.BadParameter(f"{out} is a folder; name a path in it", param_hint="--out")
     table, whole = is_table_path(out), is_table_path(out) or is_geotiff(out)
-    if not table:
-        _refuse_other_data(out)
+    if not whole:
+        check_new(out, "--out", ENDINGS)
+    partial = out if whole else out.with_name(f"{out.name}.partial")
+    refuse_occupied(out, overwrite)
+    _refuse_other_data(out, partial)
     estimator, X, _ = open_both(model, store, x, None, missing, label, features)
     options = {} if reject is None else _rejection(estimator, reject, reject_label)
     X, nodata = as_rows(X, None, nodata)
@@ -97,13 +103,18 @@ def predict(
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
     started = time.perf_counter()
     columns = _columns(estimator) if proba or log_proba else None
-    partial = out if whole else out.with_name(f"{out.name}.partial")
     resumed = not whole and partial.exists()
     about = {"method": method, "columns": columns}
     copied = None if keys is None else split_names(keys)
-    written = _write(scorer, X, partial, about, overwrite, keys=copied, max_memory=max_memory)
-    if not whole:
-        move_into_place(partial, out)
+    writing = {"keys": copied, "max_memory": max_memory}
+    if whole:
+        written = _write(scorer, X, out, about, overwrite, **writing)
+    else:
+        with only_writer(out):
+            written = _write(scorer, X, partial, about, overwrite, **writing)
+            refuse_occupied(out, overwrite)  # something may have been written meanwhile
+            _refuse_other_data(out, partial)
+            move_into_place(partial, out)
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
     what = "a table" if table else f"{written.dtype} of shape {written.shape}"
@@ -158,6 +169,7 @@ def _write(
 ) -> Any:
     """Score the rows into an array: resume, or start again if `overwrite` and it does not match."""
     from streamgda import engine  # noqa: PLC0415
+    from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
 
     def write() -> Any:
         return engine.score(
@@ -172,6 +184,7 @@ def _write(
             classes=scorer.classes,
             fill=scorer.fill,
             held=scorer.held,
+            overwrite=overwrite,
             progress=True,
             **options,
         )
@@ -180,24 +193,23 @@ def _write(
         try:
             return write()
         except CheckpointError:
-            if not overwrite:
+            if not (overwrite and holds_scores(partial)):
                 raise
             shutil.rmtree(partial)
             return write()
 
 
-def _refuse_other_data(out: Path) -> None:
-    """Raise InvalidParameterError if `out` exists and does not hold predictions."""
-    from streamgda.engine.outputs import mark_of  # noqa: PLC0415
-    from streamgda.rows.geotiff import holds_scores, is_geotiff  # noqa: PLC0415
+def _refuse_other_data(*paths: Path) -> None:
+    """Raise InvalidParameterError if a path exists and holds anything but predictions.
 
-    if is_free(out):
-        return
-    try:
-        ours = holds_scores(out) if is_geotiff(out) else mark_of(open_node(out)) is not None
-    except SourceError:  # zarr raises many types for what is not an array
-        ours = False
-    if not ours:
-        raise InvalidParameterError(
-            f"{out} does not hold predictions: it will not be replaced; name another path"
-        )
+    Tables have no mark.
+    """
+    from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
+    from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
+
+    for path in paths:
+        table = is_table_path(path) and path.is_file()
+        if not (is_free(path) or table or holds_scores(path)):
+            raise InvalidParameterError(
+                f"{path} does not hold predictions: it will not be replaced; name another path"
+            )

@@ -23,7 +23,18 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
-from streamgda.storage.opening import as_target, locate, open_node, open_zarr, opened_node, writing
+from streamgda.storage.opening import (
+    as_target,
+    check_exists,
+    contents,
+    local_path,
+    locate,
+    open_node,
+    open_zarr,
+    opened_node,
+    stranger,
+    writing,
+)
 from streamgda.storage.replacing import exists, replacing
 
 if TYPE_CHECKING:
@@ -39,7 +50,6 @@ _NUMBER_KINDS = "biuf"
 _TEXT_KINDS = "USOT"  # of objects, those that are strings
 _STRICT_TEXT = np.dtypes.StringDType(coerce=False)  # refuses objects that are not strings
 _WIDEST = {"i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
-_NODE_FILES = ("zarr.json", ".zgroup", ".zarray")
 _IDX = re.compile(r"[-.]idx(\d+-[a-z]+)?$")
 _ACCEPTED = (
     "IDX files (named like digits.idx or train-images-idx3-ubyte, also with .gz); .npy, .npz; zarr "
@@ -101,7 +111,7 @@ def convert(
     chunk_rows : int, default=None
         Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
-        Replace the content of `store`. A directory that is not zarr is never replaced.
+        Replace a group of these arrays in `store`. What holds anything else is never replaced.
     progress : callable, default=None
         Called with the rows done and their total, or None, after each chunk.
     **text
@@ -127,6 +137,8 @@ def convert(
     >>> convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])["y"][:].tolist()
     ['setosa', 'other']
     """
+    check_exists(source)
+    check_exists(labels)
     wanted = _number_type(dtype)
     if missing_labels not in ("raise", "keep"):
         raise refuse("missing_labels", missing_labels, "'raise' or 'keep'")
@@ -419,8 +431,6 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
     if "://" in str(source):
         return stack.enter_context(opened_node(source))
     path = Path(source)
-    if not path.exists():
-        raise SourceNotFoundError(f"{path} does not exist")
     suffix = path.suffix.lower()
     if path.is_dir() or suffix == ".zip":
         return stack.enter_context(opened_node(path))
@@ -632,7 +642,8 @@ def _local_path(store: Any) -> Path | None:
     import zarr  # noqa: PLC0415
 
     if isinstance(store, str | os.PathLike):
-        return None if "://" in str(store) else Path(store).resolve()
+        path = local_path(store)
+        return None if path is None else path.resolve()
     inner = store.path if isinstance(store, zarr.Group) else ""
     root = store.store if isinstance(store, zarr.Group) else store
     return Path(root.root, inner).resolve() if isinstance(root, zarr.storage.LocalStore) else None
@@ -641,16 +652,16 @@ def _local_path(store: Any) -> Path | None:
 def _check_path(path: Path, overwrite: bool) -> None:
     if not exists(path):
         return
-    if path.suffix == ".zip":
-        ours, free = path.is_file(), False
-    else:
-        ours = any((path / name).is_file() for name in _NODE_FILES)
-        free = path.is_dir() and not any(path.iterdir())
-    if not (ours or free):
+    zipped = path.suffix == ".zip"
+    if path.is_dir() and not zipped and not any(path.iterdir()):
+        return
+    other = path.name if path.is_dir() == zipped else _other_contents(path)
+    if other is not None:
         raise InvalidParameterError(
-            f"{path} exists and is not zarr; it is not replaced. Choose another path"
+            f"{path} exists and is not replaced, because it holds what no conversion writes: "
+            f"{other}. Choose another path"
         )
-    if not (overwrite or free):
+    if not overwrite:
         raise InvalidParameterError(f"{path} exists: overwrite=True would replace it")
 
 
@@ -658,14 +669,32 @@ def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
     try:
         existing = open_zarr(store)
     except FileNotFoundError:
-        return
-    if not overwrite:
+        existing = None
+    if existing is not None and not overwrite:
         raise InvalidParameterError(f"{store} holds a zarr node: overwrite=True would replace it")
+    other = _other_contents(store)
+    if other is not None:
+        raise InvalidParameterError(
+            f"{store} is not replaced, because it holds what no conversion writes: {other}. "
+            f"Choose another one"
+        )
+    if existing is None:
+        return
     for source in sources:
         if _same_store(_store(source), existing.store):
             raise InvalidParameterError(
                 f"{source} is in the store that would be overwritten; write to another one"
             )
+
+
+def _other_contents(store: Any) -> str | None:
+    """Return the name of something in a store that no conversion writes, if there is any."""
+    import zarr  # noqa: PLC0415
+
+    arrays: tuple[str, ...] | None = None
+    with contextlib.suppress(SourceError, SourceNotFoundError), opened_node(store) as node:
+        arrays = ("X", "y") if isinstance(node, zarr.Group) else None
+    return next(contents(store), None) if arrays is None else stranger(store, arrays)
 
 
 def _store(source: Any) -> Any:

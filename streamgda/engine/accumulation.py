@@ -10,7 +10,8 @@ Checkpoints
 -----------
 A checkpoint is a file with the moments accumulated so far. If the process is killed or an error
 ends it, the same call resumes after the rows in the file and returns the same bits as a run that
-was never interrupted. A completed call leaves the file, and calling again returns its content.
+was never interrupted. A completed call leaves the file, and calling again returns its content. A
+second run with the file is refused while the first one lives.
 
 The call must be the same: the parameters, all labels and weights, and a sample of the rows are
 compared with those in the file. If an invalid row ended the run, the call resumes once that row
@@ -34,7 +35,7 @@ import numpy as np
 
 from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import SeenBatches, describe
-from streamgda.engine.journal import RowJournal
+from streamgda.engine.journal import RowJournal, only_run
 from streamgda.engine.outputs import refuse_half_written
 from streamgda.engine.plan import in_one_slab, plan_moments
 from streamgda.engine.progress import Progress, reporter
@@ -167,9 +168,10 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         checkpoint_every=checkpoint_every,
         grouped=groups is not None,
     )
-    if columns is None and y is not None:
-        return asked.declared(_accumulated(asked, X, y, sample_weight, groups))
-    return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
+    with only_run(checkpoint):
+        if columns is None and y is not None:
+            return asked.declared(_accumulated(asked, X, y, sample_weight, groups))
+        return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
 
 
 def accumulate_into(

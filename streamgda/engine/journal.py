@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +36,8 @@ from streamgda.moments import (
 )
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
-from streamgda.storage.replacing import remove_left_overs, replacing, try_place
+from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 KIND = "checkpoint"
@@ -53,13 +53,30 @@ def as_file(path: Any) -> Path:
     InvalidParameterError
         If the path is a URL or a directory.
     """
-    if not isinstance(path, str | os.PathLike) or "://" in str(path):
+    found = local_path(path)
+    if found is None:
         raise InvalidParameterError(f"checkpoint={shown(path)}; expected a path on this machine")
-    file = Path(path).resolve()
+    file = found.resolve()
     if file.is_dir():
         raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
     remove_left_overs(file)
     return file
+
+
+@contextlib.contextmanager
+def only_run(checkpoint: Any) -> Iterator[None]:
+    """Enter a context in which no other process or thread uses a checkpoint, if there is one.
+
+    Raises
+    ------
+    CheckpointError
+        If another one does.
+    """
+    if checkpoint is None:
+        yield
+        return
+    with only_writer(as_file(checkpoint), CheckpointError):
+        yield
 
 
 def check_interval(seconds: float, name: str) -> float:

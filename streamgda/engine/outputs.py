@@ -27,14 +27,24 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows.arrow_writing import GROUP_ROWS, is_table_path, writing_table
-from streamgda.rows.geotiff import BLOCK, is_geotiff, open_raster, writing_geotiff
+from streamgda.rows.geotiff import BLOCK, is_geotiff, is_of_scores, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows
 from streamgda.runtime.parameters import shown
+from streamgda.storage import replacing
 from streamgda.storage.checks import check_whole
-from streamgda.storage.locks import locked
-from streamgda.storage.opening import as_target, creating, local_path, open_node, writing
+from streamgda.storage.opening import (
+    as_target,
+    check_folder,
+    check_new,
+    creating,
+    local_path,
+    open_node,
+    remove_partial_files,
+    stranger,
+    writing,
+)
 from streamgda.storage.replacing import naming
 
 
@@ -60,10 +70,15 @@ class FileOutput(NamedTuple):
     unit: Callable[[Grid], int]
 
 
+def _is_raster(path: Any) -> bool:
+    return is_geotiff(path) and local_path(path) is not None
+
+
 FILES: tuple[FileOutput, ...] = (
-    FileOutput(is_geotiff, writing_geotiff, open_raster, lambda grid: BLOCK * grid.shape[-1]),
+    FileOutput(_is_raster, writing_geotiff, open_raster, lambda grid: BLOCK * grid.shape[-1]),
     FileOutput(is_table_path, writing_table, lambda path: path, lambda grid: GROUP_ROWS),
 )
+ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 
 MARK = "streamgda_scores"  # the attribute of the array
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -74,6 +89,16 @@ def mark_of(values: Any) -> dict[str, Any] | None:
     attributes = getattr(values, "attrs", None)
     mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
     return mark if isinstance(mark, dict) else None
+
+
+def holds_scores(path: Path) -> bool:
+    """Return True if a path holds scores that were written here, and nothing else."""
+    try:
+        if is_geotiff(path):
+            return path.is_file() and is_of_scores(path)
+        return mark_of(open_node(path)) is not None and stranger(path, [""]) is None
+    except (SourceError, SourceNotFoundError):  # zarr raises many types for what is not an array
+        return False
 
 
 @contextlib.contextmanager
@@ -94,15 +119,8 @@ def only_writer(out: Any) -> Iterator[None]:
         with writing(out):
             yield
         return
-    lock = path.with_name(f"{path.name}.lock")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(naming(path, path))
-        with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
-            if not stack.enter_context(locked(lock)):
-                raise SourceError(
-                    f"{path} is being written by another process or thread: wait for it, or name "
-                    f"another destination (if there is none, remove {lock})"
-                )
+    with naming(path, path), replacing.only_writer(path):
+        replacing.remove_left_overs(path)
         yield
 
 
@@ -175,6 +193,10 @@ class Output:
             out = as_target(out, "out")
         self._out = out
         self._kind = next((kind for kind in FILES if kind.accepts(out)), None)
+        if self._kind is not None:
+            _check_file(Path(out), asked.overwrite)
+        elif self.array is None:
+            check_new(out, "out", ENDINGS)
         if asked.keys and (self._kind is None or self._kind.writing is not writing_table):
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
@@ -213,7 +235,9 @@ class Output:
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
         self.kept, self.done = kept, done
         self.array, self._started = found, True
-        _remove_left_over(found)
+        path = _path_of(found)
+        if path is not None:
+            remove_partial_files(path)
 
     def check(self) -> None:
         """Refuse an array that exists and cannot hold the scores.
@@ -251,13 +275,16 @@ class Output:
         elif self.array is None and self._kind is not None:
             writing = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
             self.array = self._file.enter_context(writing)
+            self._file.callback(_check_file, Path(self._out), self._asked.overwrite)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
             row_bytes = dtype.itemsize * math.prod(width)
-            with creating(self._out, "out"):
+            path = local_path(self._out)
+            whole = None if path is None or path.suffix == ".zip" else replacing.replacing(path)
+            with creating(self._out, "out"), whole or contextlib.nullcontext(self._out) as place:
                 self.array = zarr.create_array(
-                    self._out,
+                    place,
                     shape=(*self.grid.shape, *width),
                     chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
@@ -265,7 +292,8 @@ class Output:
                     attributes=self._mark() if _replaceable(self._out) else {},
                     overwrite=False,
                 )
-            _remove_left_over(self.array)
+            if whole is not None:
+                self.array = open_node(path, mode="r+")
         else:
             self._write_mark()
         self._started = True
@@ -386,10 +414,9 @@ def _existing(out: Any) -> Any:
         return None
 
 
-def _remove_left_over(array: Any) -> None:
-    """Remove partial files that a killed process has left beside the chunks."""
-    import zarr  # noqa: PLC0415
-
-    if isinstance(array.store, zarr.storage.LocalStore):
-        for left in (array.store.root / array.path).rglob("*.partial"):
-            left.unlink(missing_ok=True)
+def _check_file(path: Path, overwrite: bool) -> None:
+    """Refuse the path of a file where something else is, or in a folder that does not exist."""
+    check_folder(path)
+    free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not (free or (overwrite and path.is_file()) or (is_geotiff(path) and holds_scores(path))):
+        raise SourceError(f"out={path} exists already; choose another path, or remove it first")

@@ -144,6 +144,7 @@ class Scoring:
     classes : ndarray or None
     fill : label or number, optional
     keys : sequence of str
+    overwrite : bool
     fingerprint : dict, optional
     held : int
     max_memory : int or str, optional
@@ -158,6 +159,7 @@ class Scoring:
     classes: np.ndarray | None = None
     fill: Any = None
     keys: Sequence[str] = ()
+    overwrite: bool = False
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None

@@ -35,6 +35,7 @@ def score(
     classes: np.ndarray | None = None,
     fill: Any = None,
     keys: Sequence[str] | str | None = None,
+    overwrite: bool = False,
     fingerprint: Mapping[str, Any] | None = None,
     held: int = 0,
     max_memory: int | str | None = None,
@@ -61,6 +62,8 @@ def score(
         for containers that keep them.
     keys : sequence of str, optional
         Columns of the table that is scored which are copied to a table of scores.
+    overwrite : bool
+        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -88,12 +91,13 @@ def score(
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
-        *(function, dtype, columns, labels, name, classes, fill, keys),
+        *(function, dtype, columns, labels, name, classes, fill, keys, overwrite),
         *(fingerprint, held, max_memory, progress),
     )
     rows = as_source(X)
     if rows.executor == "dask":
-        return on_dask().score(asked, rows, out)
+        with only_writer(out):
+            return on_dask().score(asked, rows, out)
     check_rows(rows)
     refuse_half_written(rows.values, "X")
     scores = _score_source(asked, rows, out)

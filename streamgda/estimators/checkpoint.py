@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
+import weakref
 from typing import Any
 
 from streamgda import storage
@@ -14,7 +17,8 @@ from streamgda.estimators.load import load
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments, SlidingWindow
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.storage.replacing import replacing
+from streamgda.storage.locks import locked, owner
+from streamgda.storage.replacing import lock_of, replacing
 
 _STATE = "a fitted estimator, ClassMoments, PairwiseMoments or a SlidingWindow"
 
@@ -24,6 +28,8 @@ class Checkpoint:
 
     Both are replaced in one step: whenever the process is killed, the file holds a position and
     the state of exactly the rows before it. A process that resumes there counts every row once.
+    While this object lives, other processes cannot open the file as a `Checkpoint`; `load` reads it
+    at any time.
 
     Parameters
     ----------
@@ -43,7 +49,7 @@ class Checkpoint:
     Raises
     ------
     CheckpointError
-        If the file is damaged, or holds anything else.
+        If the file is damaged, holds anything else, or is in use by another process.
 
     Examples
     --------
@@ -69,11 +75,36 @@ class Checkpoint:
         self._saved = time.monotonic()
         self.state: Any = None
         self.offset: Any = None
-        if self._file.exists():
+        self._lock = contextlib.ExitStack()
+        weakref.finalize(self, self._lock.close)
+        self._locked = False
+        self._hold()
+        self._found = self._stamp()
+        if self._found is not None:
             self._load()
 
     def __str__(self) -> str:
         return str(self._file)
+
+    def _hold(self) -> None:
+        """Keep other processes from using the file, as long as this object lives."""
+        lock = lock_of(self._file)
+        with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
+            if not self._locked:
+                self._locked = self._lock.enter_context(locked(lock))
+            if not self._locked and (process := owner(lock)) != os.getpid():
+                raise CheckpointError(
+                    f"{self} is in use by process {process}: wait for it, or name another path "
+                    f"(if there is none, remove {lock})"
+                )
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Return what distinguishes the file from the one that replaces it."""
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _load(self) -> None:
         readers = {
@@ -110,6 +141,9 @@ class Checkpoint:
 
         Raises
         ------
+        CheckpointError
+            If the file is in use by another process, or was saved by another `Checkpoint` since
+            this one read or saved it. The file does not change.
         InvalidParameterError
             If JSON cannot hold the offset. The file does not change.
         TypeError
@@ -133,6 +167,13 @@ class Checkpoint:
                 f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
                 f"such as a number, a string, or a dict of them"
             ) from None
+        self._hold()
+        if self._stamp() != self._found:
+            raise CheckpointError(
+                f"{self} was saved by another run since this one opened it: open it again, and "
+                f"resume at its offset"
+            )
         with replacing(self._file, ".zip") as partial:
             state.save(partial, offset=offset)
+        self._found = self._stamp()
         self.state, self.offset, self._saved = state, offset, time.monotonic()

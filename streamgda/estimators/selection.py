@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.fold_journal import FoldJournal
 from streamgda.engine.folds import FoldedRows
+from streamgda.engine.journal import only_run
 from streamgda.engine.samples import TestSamples
 from streamgda.engine.splits import added
 from streamgda.errors import InvalidDataError
@@ -252,14 +253,15 @@ class GaussianDiscriminantCV(SavedSearch, ProbabilityMixin, DiscriminantMixin):
         rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)
         sample = self._sample(rows, scoring)
         kept = checkpoint, checkpoint_every
-        journal = self._journal(kept, candidates, rows, scoring, sample)
-        journal.name_features(names_in(template))
         kind = HeldOutScores if scoring.functions else CandidateScores
-        with journal:
-            started = time.perf_counter()
-            rows.accumulate(**kept_by_all(candidates), journal=journal)
-            splits = kind(candidates, rows, journal, scoring, sample)
-            return self._choose(splits, template, started)
+        with only_run(checkpoint):
+            journal = self._journal(kept, candidates, rows, scoring, sample)
+            journal.name_features(names_in(template))
+            with journal:
+                started = time.perf_counter()
+                rows.accumulate(**kept_by_all(candidates), journal=journal)
+                splits = kind(candidates, rows, journal, scoring, sample)
+                return self._choose(splits, template, started)
 
     def _journal(
         self,

@@ -19,7 +19,7 @@ from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
-from streamgda.storage.opening import as_target, creating
+from streamgda.storage.opening import as_target, check_new, creating
 
 _BLOCK = 1 << 11  # rows that share a random stream
 _SLAB_BYTES = 1 << 22  # rows that are drawn at a time, at least a block
@@ -200,6 +200,7 @@ def _targets(out: Any, shape: tuple[int, int], labels: np.dtype, slab_rows: int)
         return out, np.empty(shape[0], labels)
     import zarr  # noqa: PLC0415
 
+    check_new(out, "out")
     target = as_target(out, "out")
     with creating(target, "out"):
         group = zarr.create_group(target)

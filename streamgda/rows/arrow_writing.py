@@ -1,7 +1,7 @@
 """Tables as destinations of scores: Parquet, Arrow or text, beside key columns.
 
 A table is moved into place when it is complete. It is not resumed: a run that was stopped leaves
-the old contents of the path, if there were any, and starts again.
+the path as it was, and starts again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMES = {
 def is_table_path(out: Any) -> bool:
     """Return whether scores go to a table, by the name of the path."""
     path = local_path(out)
-    return path is not None and format_of(str(path)) is not None and not path.is_dir()
+    return path is not None and format_of(str(path)) is not None
 
 
 @contextlib.contextmanager

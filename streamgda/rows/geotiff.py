@@ -170,7 +170,7 @@ def writing_geotiff(path: Any, *arguments: Any) -> Iterator[GeoTiff]:
         yield file
 
 
-def holds_scores(path: Any) -> bool:
+def is_of_scores(path: Any) -> bool:
     """Return whether a GeoTIFF holds scores that were written here."""
     return MARK in open_raster(path).attrs
 

@@ -14,6 +14,7 @@ from streamgda.rows.stores import open_arrays
 from streamgda.rows.table_files import Columns, is_table, open_table, refuse_other_kinds
 from streamgda.rows.text_files import TextOptions
 from streamgda.runtime.parameters import refuse
+from streamgda.storage.opening import check_exists, local_path
 
 
 class FileKind(NamedTuple):
@@ -126,6 +127,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
             raise refuse(argument, name, "the name of an array")
+    local_path(path)  # refuses what cannot be one
     refuse_other_kinds(path)
     kind = next(kind for kind in KINDS if kind.accepts(path))
     given = {
@@ -138,6 +140,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     options = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if name not in kind.options:
+            check_exists(path)
             raise InvalidParameterError(
                 f"{name}={value!r} does not apply to {path}, which is opened with "
                 f"{', '.join(kind.options) or 'no options'}"

@@ -220,8 +220,7 @@ _OTHERS = {
 
 def format_of(name: str) -> str | None:
     """Return the format of a file of a table by its name; None for names of other files."""
-    path = PurePath(name.rstrip("/").lower().removesuffix(".gz"))
-    return None if path.name.startswith(("_", ".")) else _SUFFIXES.get(path.suffix)
+    return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
 
 
 def refuse_other_kinds(path: Any) -> None:

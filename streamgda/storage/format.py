@@ -52,10 +52,11 @@ from streamgda.storage.checks import MOST_METADATA
 from streamgda.storage.opening import (
     as_target,
     close,
-    described,
+    contents,
     local_path,
     open_zarr,
     reread_if_replaced,
+    stranger,
     writing,
 )
 from streamgda.storage.packing import NUMBERS
@@ -304,33 +305,27 @@ def _check_replaceable(store: Any) -> None:
     if path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
         return
     try:
-        free = _is_ours(store) or (path is None and _is_empty(store))
+        arrays = _saved_arrays(store)
     except FormatError:
-        free = path is None and not _holds_zarr(store)
-    if not free:
+        other = next(contents(store), None)
+    else:
+        foreign = arrays is None and path is not None
+        other = str(store) if foreign else stranger(store, arrays or ())
+    if other is not None:
         raise SourceError(
             f"{store} holds something else than a saved object of streamgda, and saving would "
-            f"delete it: choose another path, or remove it first"
+            f"delete it ({other}): choose another path, or remove it first"
         )
 
 
 @reread_if_replaced
-def _is_ours(store: Any) -> bool:
+def _saved_arrays(store: Any) -> list[str] | None:
+    """Return the names of the arrays of a saved object; None if the group is none."""
     with _opened(store) as group:
-        return FORMAT in group.attrs
-
-
-def _is_empty(store: Any) -> bool:
-    with described(store) as group:
-        return not [*group.keys()]
-
-
-def _holds_zarr(store: Any) -> bool:
-    try:
-        open_zarr(store)
-    except FileNotFoundError:
-        return False
-    return True
+        try:
+            return [*map(str, group.attrs[FORMAT]["arrays"])]
+        except (LookupError, TypeError):
+            return [] if FORMAT in group.attrs else None
 
 
 def _narrowed(array: np.ndarray) -> np.ndarray:

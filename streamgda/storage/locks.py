@@ -1,6 +1,7 @@
 """Lock files, which show whether the process that wrote something is still alive.
 
-The system releases a lock when its process ends, in whatever way.
+A lock file holds the number of its process. The system releases a lock when its process ends, in
+whatever way.
 """
 
 from __future__ import annotations
@@ -50,13 +51,26 @@ def locked(path: Path) -> Iterator[bool]:
         yield False
         return
     with file:
+        process = os.getpid()
+        with contextlib.suppress(OSError):  # a full disk
+            os.truncate(file.fileno(), 0)
+            os.write(file.fileno(), str(process).encode())
         try:
             yield True
         finally:
             if sys.platform == "win32":  # where open files cannot be removed
                 file.close()
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if os.getpid() == process:  # none that was forked from it
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def owner(path: Path) -> int | None:
+    """Return the number of the process that holds a lock file, if it can be read."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _acquired(path: Path) -> IO[bytes] | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from streamgda.errors import (
@@ -22,6 +24,13 @@ from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
 _LONGEST = 200  # characters of a name in a message
+
+_ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
+
+# Names of the files of zarr, format 3. It writes each under the first name, and then renames it.
+_PARTIAL = r"\.[0-9a-f]{32}\.partial"
+_METADATA = rf"zarr(\.json|{_PARTIAL})"
+_CHUNK = rf"c(/[0-9]+)*({_PARTIAL})?"
 
 
 def open_node(
@@ -150,18 +159,69 @@ def as_target(store: Any, name: str) -> Any:
     return found
 
 
+def check_new(store: Any, name: str, files: str = "") -> None:
+    """Refuse a path for a new array or group that has another ending, or is in no folder.
+
+    Parameters
+    ----------
+    store : path, URL or zarr store
+    name : str
+        Name of the parameter, in errors.
+    files : str
+        Endings of files that can be written as well, for errors.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the ending is that of other files.
+    SourceNotFoundError
+        If the folder in which it would be does not exist.
+    """
+    if not isinstance(store, str | os.PathLike):
+        return
+    local_path(store)  # refuses what cannot be one
+    ending = PurePath(store).suffix.lower()
+    if ending not in _ENDINGS:
+        raise InvalidParameterError(
+            f"{name}={str(store)!r} ends in {ending}; expected {files}.zarr or no ending (a zarr "
+            f"array)"
+        )
+    check_folder(store)
+
+
+def check_exists(store: Any) -> None:
+    """Raise SourceNotFoundError if a local path does not exist."""
+    path = local_path(store)
+    if path is not None and not exists(path):
+        raise SourceNotFoundError(f"{path} does not exist")
+
+
+def check_folder(store: Any) -> None:
+    """Raise SourceNotFoundError if a local path is in no folder."""
+    path = local_path(store)
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SourceNotFoundError(
+            f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
+            f"first, or choose another path"
+        )
+
+
 @contextlib.contextmanager
 def creating(store: Any, name: str) -> Iterator[None]:
-    """Enter a context in which zarr creates a node where no other may exist.
+    """Enter a context in which zarr creates a node where there is nothing yet.
 
     Raises
     ------
     SourceError
-        If there is one.
+        If there is anything.
     """
     import zarr  # noqa: PLC0415
 
     errors = zarr.errors
+    if next(contents(store), None) is not None:
+        raise SourceError(
+            f"{name}={named(store)} exists already; choose another path, or remove it first"
+        )
     kinds = (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError)
     try:
         yield
@@ -169,6 +229,80 @@ def creating(store: Any, name: str) -> Iterator[None]:
         raise SourceError(
             f"{name}={named(store)} exists already; choose another path, or remove it first"
         ) from None
+
+
+def stranger(store: Any, arrays: Collection[str]) -> str | None:
+    """Return the name of something in a store that is not part of a node with these arrays.
+
+    Parameters
+    ----------
+    store : path, URL, zarr store or group
+    arrays : collection of str
+        Names of the arrays in a group; "" is an array without a group.
+    """
+    parents = (name.split("/")[:n] for name in arrays for n in range(name.count("/") + 1))
+    nodes = {"", *arrays, *map("/".join, parents)}
+    own = [f"{re.escape(f'{name}/' if name else '')}{_METADATA}" for name in nodes]
+    own += [f"{re.escape(f'{name}/' if name else '')}{_CHUNK}" for name in arrays]
+    known = re.compile("|".join(own))
+    return next((name for name in contents(store) if not known.fullmatch(name)), None)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what a killed process has left beside the chunks of an array of scores."""
+    left = re.compile(rf"(zarr|c(/[0-9]+)*){_PARTIAL}")
+    for name in contents(folder):
+        if left.fullmatch(name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def contents(store: Any) -> Iterator[str]:
+    """Yield the names of all files of a local path, or all keys of a store.
+
+    A file that is no zip file is a name, too.
+    """
+    path = local_path(store)
+    if path is None:
+        yield from _keys(*locate(store, read_only=False))
+    elif path.is_dir():
+        for folder, folders, files in os.walk(path):
+            here = Path(folder)
+            links = (name for name in folders if (here / name).is_symlink())
+            empty = () if folders or files or here == path else ("",)
+            for name in (*files, *links, *empty):
+                yield (here / name).relative_to(path).as_posix()
+    elif exists(path):
+        try:
+            with zipfile.ZipFile(path) as packed:
+                yield from packed.namelist()
+        except (OSError, zipfile.BadZipFile):
+            yield path.name
+
+
+def _keys(store: Any, inside: str) -> Iterator[str]:
+    """Yield the keys below a place in a store, as far as it can list them."""
+    root = getattr(store, "root", None)
+    if isinstance(root, Path):
+        yield from contents(root / inside)
+    elif isinstance(store, Mapping):  # of fsspec
+        yield from store
+    elif getattr(store, "supports_listing", False):
+        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+        from zarr.core.sync import sync  # noqa: PLC0415
+
+        start = f"{inside}/" if inside else ""
+
+        async def listed() -> list[str]:
+            await store.get("zarr.json", default_buffer_prototype())  # opens it
+            return [key async for key in store.list_prefix(start)]
+
+        try:
+            keys = sync(listed())
+        except Exception as error:
+            if type(error).__name__ != "IcechunkError":  # it holds nodes only, and none is here
+                raise
+            keys = []
+        yield from (key.removeprefix(start) for key in keys)
 
 
 def named(store: Any) -> str:
@@ -328,9 +462,18 @@ def _identity(store: Any) -> tuple[int, int] | None:
 
 
 def local_path(store: Any) -> Path | None:
-    """Return the local path that a store was given as, if it was."""
-    local = isinstance(store, str | os.PathLike) and "://" not in str(store)
-    return Path(store) if local else None
+    """Return the local path that a store was given as, if it was.
+
+    Raises
+    ------
+    InvalidParameterError
+        For a text that cannot be a path.
+    """
+    if not isinstance(store, str | os.PathLike) or "://" in str(store):
+        return None
+    if store == "" or "\0" in str(store):
+        raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
+    return Path(store)
 
 
 def close(store: Any, found: Any) -> None:

@@ -4,10 +4,15 @@ New contents are written under a temporary name beside the old ones and moved in
 are complete. A failure on the way leaves the old contents as they were. A writer of ``model`` has
 a random number, and holds or creates
 
-- ``model.1a2b3c4d.lock`` as long as its process lives, which protects the others from removal;
-- ``model.1a2b3c4d.partial``, the new contents;
-- ``model.1a2b3c4d.old``, the old contents, on systems that cannot exchange two directories in one
-  step. Between two renames, these are the only ones: the next reader or writer moves them back.
+- ``model.streamgda-1a2b3c4d.lock`` as long as its process lives, which protects the others from
+  removal;
+- ``model.streamgda-1a2b3c4d.partial``, the new contents;
+- ``model.streamgda-1a2b3c4d.old``, the old contents, on systems that cannot exchange two
+  directories in one step. Between two renames, these are the only ones: the next reader or writer
+  moves them back.
+
+A writer that takes several steps, each of which the next process can resume, holds
+``model.streamgda.lock``. Files with other names are never removed.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamgda.errors import StreamGDAError
+from streamgda.errors import SourceError, StreamGDAError
 from streamgda.storage.locks import locked
 
 _PATIENCE = 1.0  # seconds to wait for a writer between two renames
@@ -73,6 +78,32 @@ def move_into_place(partial: Path, path: Path) -> None:
         _remove(partial)
 
 
+@contextlib.contextmanager
+def only_writer(path: Path, kind: type[StreamGDAError] = SourceError) -> Iterator[None]:
+    """Enter a context in which no other process or thread writes to a path in several steps.
+
+    Raises
+    ------
+    StreamGDAError
+        Of that kind, if another process or thread does.
+    """
+    path = path.resolve()
+    lock = lock_of(path)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
+            if not stack.enter_context(locked(lock)):
+                raise kind(
+                    f"{path} is being written by another process or thread: wait for it, or name "
+                    f"another path (if there is none, remove {lock})"
+                )
+        yield
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock of those who write to a path in several steps."""
+    return path.with_name(f"{path.name}.streamgda.lock")
+
+
 def try_place(path: Path) -> None:
     """Raise OSError unless files can be created beside a path, whose parent may be missing."""
     beside = next(parent for parent in path.parents if parent.exists()) / path.name
@@ -96,7 +127,7 @@ def exists(path: Path) -> bool:
 def remove_left_overs(path: Path) -> None:
     """Remove the temporary files that killed processes left beside a path, as far as possible."""
     path = path.resolve()
-    numbers = {name.removeprefix(f"{path.name}.")[:8] for name in _left_overs(path)}
+    numbers = {name.removeprefix(f"{path.name}.").split(".")[0] for name in _left_overs(path)}
     for number in numbers:
         with contextlib.suppress(OSError), locked(_temporary(path, number, "lock")) as free:
             if free:
@@ -134,7 +165,7 @@ def _temporary(path: Path, number: str, what: str) -> Path:
 
 def _left_overs(path: Path) -> list[str]:
     """Return the names of the temporary files of all writers of a path."""
-    kind = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}\.(lock|old|partial.*)")
+    kind = re.compile(rf"{re.escape(path.name)}\.streamgda-[0-9a-f]{{8}}\.(lock|old|partial.*)")
     try:
         return [name for name in os.listdir(path.parent) if kind.fullmatch(name)]
     except OSError:  # there is no such directory, or it cannot be listed
@@ -145,7 +176,7 @@ def _left_overs(path: Path) -> list[str]:
 def _number(path: Path) -> Iterator[str]:
     """Yield the number of a writer, whose temporary files are removed on leaving."""
     while True:
-        number = uuid.uuid4().hex[:8]
+        number = f"streamgda-{uuid.uuid4().hex[:8]}"
         with locked(_temporary(path, number, "lock")) as free:
             if not free:  # another writer is just removing what it takes for a left-over
                 continue
