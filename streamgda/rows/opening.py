@@ -12,8 +12,9 @@ from streamgda.errors import InvalidParameterError
 from streamgda.rows.arrow import open_table
 from streamgda.rows.arrow_files import is_table
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
+from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.stores import open_arrays
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import as_flag, refuse
 
 
 class FileKind(NamedTuple):
@@ -37,6 +38,7 @@ class FileKind(NamedTuple):
 
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
+    FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
     FileKind(is_table, open_table, ("label", "features", "storage_options")),
     FileKind(is_geotiff, open_geotiff, ()),
     FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
@@ -63,6 +65,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     label: str | None = None,
     features: str | Sequence[str] | None = None,
     missing: Literal["fill", "error"] = "fill",
+    all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
@@ -71,19 +74,23 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     ----------
     path : path, URL or zarr store
         A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
-        store. URLs are read through fsspec: ``http://``, ``s3://`` (with s3fs) and others.
+        store. Polygons (``.gpkg``, ``.geojson``, ``.shp``, ``.fgb``, or a geopandas frame) are
+        labels of the pixels of a raster, and returned first. URLs are read through fsspec: ``http://``, ``s3://`` (with s3fs) and others.
     X : str
         Name of the zarr array of rows.
     y : str or None
         Name of the zarr array of labels; None if labels are not needed.
     label : str, optional
-        Name of the column of labels, for tables.
+        Name of the column of labels, for tables and polygons.
     features : str or sequence of str, optional
         Names of the columns of features, for tables; by default all but the labels. For a zarr
         array such as a cube of bands, name or number of the dimension of the features.
     missing : {"fill", "error"}
         Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
         chunks that hold nothing else, or an error when it is read.
+    all_touched : bool
+        For polygons: label the pixels that only polygons of one class touch, too, and not only
+        those whose centre is in a polygon.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
 
@@ -123,6 +130,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     given = {
         "label": label,
         "features": features,
+        "all_touched": as_flag("all_touched", all_touched) or None,
         "missing": None if missing == "fill" else missing,
         "storage_options": storage_options,
     }
