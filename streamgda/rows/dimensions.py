@@ -293,9 +293,9 @@ class Raster:
                 f"{name} has {values.sizes[theirs]} elements along {theirs!r} and X has {size} "
                 f"(inconsistent numbers of samples); {_remedy(name)}"
             )
-        held = (getattr(self.array, "coords", {}).get(dim), values.coords.get(theirs))
-        a, b = (None if found is None else found.values for found in held)
-        if a is not None and b is not None:
+        coords = getattr(self.array, "coords", ())
+        if dim in coords and theirs in values.coords:
+            a, b = coords[dim].values, values.coords[theirs].values
             aligned = _same_places(a, b)
             found = f"the coordinates {b[0]} to {b[-1]} along {theirs!r}", f"{a[0]} to {a[-1]}"
         else:  # rotated rasters have a transform alone

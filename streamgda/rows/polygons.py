@@ -114,6 +114,8 @@ class PolygonGrid:
         From columns and rows of pixels to coordinates.
     polygons : Polygons
         In the order of their labels, in the coordinate reference system of the raster.
+    codes : ndarray of int
+        Numbers of the polygons' classes.
     boxes : ndarray, shape (4, n_polygons)
         First and last row, and first and last column, of each polygon.
     """
@@ -122,6 +124,7 @@ class PolygonGrid:
     plane: tuple[int, int]
     transform: Any
     polygons: Polygons
+    codes: np.ndarray
     boxes: np.ndarray
 
     @classmethod
@@ -148,7 +151,8 @@ class PolygonGrid:
                 f"and X has {crs}; name the one that is missing (set_crs of geopandas, write_crs "
                 f"of rioxarray)"
             )
-        order = np.argsort(np.unique(polygons.labels, return_inverse=True)[1], kind="stable")
+        codes = np.unique(polygons.labels, return_inverse=True)[1]
+        order = np.argsort(codes, kind="stable")
         geometry: Sequence[Any] = [polygons.geometry[n] for n in order]
         if crs is not None:
             source = type(crs).from_user_input(polygons.crs)
@@ -164,7 +168,7 @@ class PolygonGrid:
             *([*geometry], polygons.labels[order], polygons.ids[order]),
             *(crs, polygons.all_touched, polygons.title),
         )
-        grid = cls(raster.shape, plane, transform, ordered, boxes)
+        grid = cls(raster.shape, plane, transform, ordered, codes[order], boxes)
         if not grid._inside(0, raster.shape[plane[0]], 0, raster.shape[plane[1]]).any():
             low, high = corners.min(axis=0)[:2].tolist(), corners.max(axis=0)[2:].tolist()
             raise InvalidDataError(
@@ -217,13 +221,14 @@ class PolygonGrid:
             return [rasterize(part, shape, **options) for part in (inside[::-1], inside)]
 
         first, last = ends(False)
-        labels = self.polygons.labels
-        two = (first > 0) & (labels[first - 1] != labels[last - 1])
+        two = self.codes[first - 1] != self.codes[last - 1]  # pixels in no polygon: 0 and 0
         if two.any():
             self._refuse(np.unique([first[two], last[two]], axis=1).T - 1)
         if self.polygons.all_touched:
             one, other = ends(True)
-            last = np.where((last == 0) & (labels[one - 1] == labels[other - 1]), other, last)
+            last = np.where(
+                (last == 0) & (self.codes[one - 1] == self.codes[other - 1]), other, last
+            )
         return last
 
     def _refuse(self, pairs: np.ndarray) -> None:
@@ -280,8 +285,8 @@ def _column(label: str | None, columns: list[Any], where: Any) -> Any:
         return columns[0]
     if label not in columns:
         raise InvalidDataError(
-            f"label={shown(label)}: {where} has the columns {', '.join(map(str, columns))}; name "
-            f"the one with the labels of the polygons"
-            + (": open_store(y, label=...)" if label is None else "")
+            f"label={shown(label)}: {where} has the columns {', '.join(map(str, columns)) or 'none'}; "
+            f"name the one with the labels of the polygons"
+            + (", as open_store(y, label=...)[0]" if label is None else "")
         )
     return label
