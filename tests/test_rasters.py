@@ -523,7 +523,7 @@ def test_labels_elsewhere_are_refused():
     rotated = [array.drop_vars(["x", "y"]).rio.write_transform(turned) for array in (X, y)]
     accumulate(*rotated, **BAND)
     shifted = rotated[1].rio.write_transform(rasterio.Affine.translation(5, 0) * turned)
-    with pytest.raises(InvalidDataError, match="y has the transform .* and X has "):
+    with pytest.raises(InvalidDataError, match=r"y has the transform .* and X has "):
         accumulate(rotated[0], shifted, **BAND)
 
 
@@ -566,11 +566,11 @@ def test_polygons_are_labels_of_the_pixels_in_them(kind, dims, tmp_path):
         transform=X.rio.transform(),
     )
     expected = accumulate(X, burnt, **BAND, unlabelled=0)
-    fields().to_file(tmp_path / "fields.gpkg")
-    fields(crs=4326).to_file(tmp_path / "fields.geojson")
-    fields((2, 1, 2)).to_file(tmp_path / "fields.shp")
+    files = [tmp_path / name for name in ("crops.gpkg", "crops.geojson", "crops.shp")]
+    for file, frame in zip(files, (fields(), fields(crs=4326), fields((2, 1, 2))), strict=True):
+        frame.to_file(file)
     cube = held(X.transpose(*dims), kind).assign_coords(spatial_ref=X.spatial_ref)
-    for given in (fields(), fields(crs=4326), *sorted(tmp_path.glob("fields.[gs][ephk][jpo]*"))):
+    for given in (fields(), fields(crs=4326), *files):
         y = given if hasattr(given, "columns") else open_store(given, label="crop")[0]
         found = accumulate(cube, y, **BAND)
         assert found.classes.tolist() in (["oats", "rye"], [1, 2])
@@ -627,8 +627,7 @@ def test_touched_pixels():
 
 
 def test_polygons_that_are_no_labels():
-    X, y = scene()
-    X = X.rio.write_crs("EPSG:32632")
+    X = scene()[0].rio.write_crs("EPSG:32632")
     overlapping = fields()
     overlapping.loc[1, "geometry"] = shapely.box(121, 451, 168, 489)
     for labels, message in (
@@ -637,7 +636,10 @@ def test_polygons_that_are_no_labels():
             r"different classes overlap: 'oats' \(feature 1\) and 'rye' \(feature 0\)\. A",
         ),
         (fields()[:3].assign(geometry=fields().geometry[3]), "no polygon is within X; they are be"),
-        (fields().set_crs(None, allow_override=True), "system None and X has EPSG:32632; name"),
+        (
+            fields().set_crs(None, allow_override=True),
+            "polygons is None and that of X is EPSG:32632; name",
+        ),
         (fields().assign(geometry=fields().centroid), "holds a Point; expected labelled polygons"),
         (fields((None,) * 3), "has no polygon with a label"),
         (

@@ -45,8 +45,8 @@ Labels = Annotated[
 LabelName = Annotated[
     str | None,
     typer.Option(
-        "--label",
         "--label-column",
+        "--label",
         metavar="NAME",
         help="Tables: column of labels; --y by default. Polygons: their only column by default.",
     ),

@@ -56,7 +56,7 @@ def has_gaps(y: Any) -> bool:
 
 def nodata_of(array: Any) -> float | None:
     """Return the number that marks missing values, by the attributes of xarray and zarr arrays."""
-    attributes = getattr(array, "attrs", None)
+    attributes: Any = getattr(array, "attrs", None)
     if not hasattr(attributes, "keys"):
         return None
     value = np.asarray(next((attributes[n] for n in _OF_NODATA if n in attributes), None))

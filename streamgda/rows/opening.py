@@ -75,7 +75,8 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     path : path, URL or zarr store
         A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
         store. Polygons (``.gpkg``, ``.geojson``, ``.shp``, ``.fgb``, or a geopandas frame) are
-        labels of the pixels of a raster, and returned first. URLs are read through fsspec: ``http://``, ``s3://`` (with s3fs) and others.
+        labels of the pixels of a raster, and returned first. URLs are read through fsspec:
+        ``http://``, ``s3://`` (with s3fs) and others.
     X : str
         Name of the zarr array of rows.
     y : str or None

@@ -147,9 +147,9 @@ class PolygonGrid:
             )
         if (crs is None) != (polygons.crs is None):
             raise InvalidDataError(
-                f"{polygons.title}: the polygons have the coordinate reference system {polygons.crs} "
-                f"and X has {crs}; name the one that is missing (set_crs of geopandas, write_crs "
-                f"of rioxarray)"
+                f"{polygons.title}: the coordinate reference system of the polygons is "
+                f"{polygons.crs} and that of X is {crs}; name the one that is missing (set_crs of "
+                f"geopandas, write_crs of rioxarray)"
             )
         codes = np.unique(polygons.labels, return_inverse=True)[1]
         order = np.argsort(codes, kind="stable")
@@ -284,9 +284,9 @@ def _column(label: str | None, columns: list[Any], where: Any) -> Any:
     if label is None and len(columns) == 1:
         return columns[0]
     if label not in columns:
+        held = ", ".join(map(str, columns)) or "none"
         raise InvalidDataError(
-            f"label={shown(label)}: {where} has the columns {', '.join(map(str, columns)) or 'none'}; "
-            f"name the one with the labels of the polygons"
-            + (", as open_store(y, label=...)[0]" if label is None else "")
+            f"label={shown(label)}: {where} has the columns {held}; name the one with the labels "
+            f"of the polygons" + (", as open_store(y, label=...)[0]" if label is None else "")
         )
     return label
