@@ -30,7 +30,9 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows import as_source
+from streamgda.rows.dimensions import Raster
 from streamgda.rows.grids import Grid
+from streamgda.rows.polygons import PolygonGrid
 
 # Of scikit-learn: some models are fitted to rows with names of the bands, and score others.
 pytestmark = pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
@@ -491,6 +493,11 @@ def test_labels_of_xarray_that_are_missing_are_no_class(kind):
         fitted = GaussianNB().fit(held(X, kind), labels, **BAND)
         np.testing.assert_array_equal(fitted.classes_, [0, 1, 3])
         assert fitted.class_count_.sum() == (~gap).sum()
+    flat = filled.stack(pixel=("y", "x"))
+    again = GaussianNB().fit(pixels(X), flat)
+    np.testing.assert_array_equal(again.theta_, fitted.theta_)
+    with pytest.raises(InvalidDataError, match="is nan, and every label is needed"):
+        GaussianNB().fit(pixels(X), flat.drop_attrs().where(flat != 2))
 
 
 def test_scales_and_offsets_of_a_geotiff_are_applied(tmp_path):
@@ -613,6 +620,24 @@ class Counted:
             return self.method(source, start, stop)
 
         return read
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_windows_of_polygons_are_those_of_the_whole(touched):
+    """However the grid is cut, reversed or cropped, pixels keep their labels."""
+    X = scene()[0].rio.write_crs("EPSG:32632")
+    polygons, _ = open_store(fields(), all_touched=touched)
+    whole = PolygonGrid.of(Raster.of(X, "X", "band"), polygons)[:, :].filled("")
+    assert set(whole.ravel()) == {"", "oats", "rye"}
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        y, x = (slice(*np.sort(random.choice(n + 1, 2, False))) for n in (HEIGHT, WIDTH))
+        box = X.isel(y=y, x=x) if whole[y, x].any() and min(whole[y, x].shape) > 1 else X
+        for part, flipped in ((box, 1), (box.isel(y=slice(None, None, -1)), -1)):
+            grid = PolygonGrid.of(Raster.of(part, "X", "band"), polygons)
+            found = np.ma.filled(grid[y, x] if box is X and flipped == 1 else grid[:, :], "")
+            expected = whole[y, x] if box is not X or flipped == 1 else whole
+            np.testing.assert_array_equal(found, expected[::flipped])
 
 
 def test_touched_pixels():

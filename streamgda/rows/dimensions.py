@@ -51,7 +51,8 @@ def spatial_axes(dims: tuple[Any, ...]) -> tuple[int, int] | None:
 def has_gaps(y: Any) -> bool:
     """Return whether labels may be on a grid some of whose elements have none."""
     y = getattr(getattr(y, "raster", None), "array", y)
-    return is_labelled(y) or is_polygons(y) or nodata_of(y) is not None
+    on_grid = is_labelled(y) and getattr(y, "ndim", 0) > 1
+    return on_grid or is_polygons(y) or nodata_of(y) is not None
 
 
 def nodata_of(array: Any) -> float | None:
