@@ -20,6 +20,7 @@ from streamgda.storage.opening import local_path
 
 _SUFFIXES = (".gpkg", ".geojson", ".shp", ".fgb")
 _NEEDED = "polygons are labels of the pixels of a raster"
+_MARGIN = 2  # pixels around a window
 _MOST = 5  # pairs of polygons that an error names
 
 
@@ -29,8 +30,8 @@ class Polygons:
 
     Attributes
     ----------
-    geometry : list
-        Geometries of shapely.
+    geometry : sequence
+        Shapes of shapely.
     labels : ndarray
     ids : ndarray
         Numbers of the features in the file, or their index in the frame.
@@ -43,7 +44,7 @@ class Polygons:
         Their name in error messages.
     """
 
-    geometry: list[Any]
+    geometry: Sequence[Any]
     labels: np.ndarray
     ids: np.ndarray
     crs: Any
@@ -110,19 +111,16 @@ class PolygonGrid:
     shape : tuple of int
     plane : tuple of int
         Dimensions of the grid along y and x.
-    transform : affine.Affine
-        From columns and rows of pixels to coordinates.
     polygons : Polygons
-        In the order of their labels, in the coordinate reference system of the raster.
+        In the order of their labels; their coordinates are columns and rows of pixels.
     codes : ndarray of int
         Numbers of the polygons' classes.
     boxes : ndarray, shape (4, n_polygons)
-        First and last row, and first and last column, of each polygon.
+        First column and row, and last column and row, of each polygon.
     """
 
     shape: tuple[int, ...]
     plane: tuple[int, int]
-    transform: Any
     polygons: Polygons
     codes: np.ndarray
     boxes: np.ndarray
@@ -151,30 +149,26 @@ class PolygonGrid:
                 f"{polygons.crs} and that of X is {crs}; name the one that is missing (set_crs of "
                 f"geopandas, write_crs of rioxarray)"
             )
+        shapely: Any = require("shapely", "raster", "polygons")
         codes = np.unique(polygons.labels, return_inverse=True)[1]
         order = np.argsort(codes, kind="stable")
-        geometry: Sequence[Any] = [polygons.geometry[n] for n in order]
-        if crs is not None:
-            source = type(crs).from_user_input(polygons.crs)
-            if source != crs:
-                geometry = warp.transform_geom(source, crs, geometry)
-        bounds = require("rasterio.features", "raster", "polygons").bounds
-        corners = np.array([bounds(shape) for shape in geometry])
+        shapes = [polygons.geometry[n] for n in order]
+        source = None if crs is None else type(crs).from_user_input(polygons.crs)
+        if source != crs:
+            shapes = [*map(shapely.geometry.shape, warp.transform_geom(source, crs, shapes))]
         a, b, c, d, e, f = tuple(~transform)[:6]
-        easting, northing = corners[:, [0, 0, 2, 2]].T, corners[:, [1, 3, 1, 3]].T
-        x, y = a * easting + b * northing + c, d * easting + e * northing + f
-        boxes = np.array([y.min(axis=0), y.max(axis=0), x.min(axis=0), x.max(axis=0)])
-        ordered = Polygons(
-            *([*geometry], polygons.labels[order], polygons.ids[order]),
-            *(crs, polygons.all_touched, polygons.title),
-        )
-        grid = cls(raster.shape, plane, transform, ordered, codes[order], boxes)
-        if not grid._inside(0, raster.shape[plane[0]], 0, raster.shape[plane[1]]).any():
-            low, high = corners.min(axis=0)[:2].tolist(), corners.max(axis=0)[2:].tolist()
+        turn, origin = np.array([[a, b], [d, e]]).T, np.array([c, f])
+        shapes = shapely.transform(np.array(shapes), lambda points: points @ turn + origin)
+        ordered = polygons.labels[order], polygons.ids[order], crs
+        moved = Polygons(shapes, *ordered, polygons.all_touched, polygons.title)
+        grid = cls(raster.shape, plane, moved, codes[order], shapely.bounds(shapes).T)
+        height, width = (raster.shape[n] for n in plane)
+        if not grid._inside((0, height), (0, width)).any():
+            left, top, right, bottom = shapely.total_bounds(shapes)
             raise InvalidDataError(
-                f"{polygons.title}: no polygon is within X; they are between {low} and {high}, in "
-                f"the coordinate reference system {crs} of X, whose corner is at "
-                f"{[transform.c, transform.f]}"
+                f"{polygons.title}: no polygon is within X, which has {height} x {width} pixels; "
+                f"they are in the rows {top:.1f} to {bottom:.1f} and columns {left:.1f} to "
+                f"{right:.1f} of its grid, in the coordinate reference system {crs}"
             )
         return grid
 
@@ -198,27 +192,36 @@ class PolygonGrid:
         labels = self.polygons.labels[np.maximum(found, 1) - 1]
         return labels if found.all() else np.ma.array(labels, mask=found == 0)
 
-    def _inside(self, top: int, bottom: int, left: int, right: int) -> np.ndarray:
+    def _inside(self, rows: tuple[int, int], columns: tuple[int, int]) -> np.ndarray:
         """Return a boolean array that is True for the polygons that may be in a window."""
-        first_row, last_row, first, last = self.boxes
-        return (first_row < bottom) & (last_row > top) & (first < right) & (last > left)
+        left, top, right, bottom = self.boxes
+        high = (top < rows[1]) & (bottom > rows[0])
+        return high & (left < columns[1]) & (right > columns[0])
 
     def _rasterised(self, rows: tuple[int, int], columns: tuple[int, int]) -> np.ndarray:
         """Return the polygon of each pixel in a window, counted from 1; 0 if it is in none."""
+        import shapely  # noqa: PLC0415
+        from affine import Affine  # noqa: PLC0415
         from rasterio.features import rasterize  # noqa: PLC0415
-        from rasterio.windows import Window, transform  # noqa: PLC0415
 
-        shape = rows[1] - rows[0], columns[1] - columns[0]
-        numbers = np.flatnonzero(self._inside(*rows, *columns))
-        if not numbers.size or 0 in shape:
-            return np.zeros(shape, np.int32)
-        corner = transform(Window.from_slices(rows, columns), self.transform)
-        inside = [(self.polygons.geometry[n], int(n) + 1) for n in numbers]
+        (top, bottom), (left, right) = rows, columns
+        numbers = np.flatnonzero(self._inside(rows, columns))
+        # GDAL writes beyond an array whose last column a shape crosses (3.10, if all that is
+        # touched is asked for): the array has a margin that shapes are cut to lie within.
+        shapes = np.asarray(self.polygons.geometry)[numbers]
+        shapes = shapely.clip_by_rect(shapes, left - 1, top - 1, right + 1, bottom + 1)
+        pairs = zip(shapes, (numbers + 1).tolist(), strict=True)
+        inside = [pair for pair in pairs if not pair[0].is_empty]
+        if not inside or top == bottom or left == right:
+            return np.zeros((bottom - top, right - left), np.int32)
+        shape = bottom - top + 2 * _MARGIN, right - left + 2 * _MARGIN
+        options = {"transform": Affine.translation(left - _MARGIN, top - _MARGIN), "dtype": "int32"}
 
         def ends(all_touched: bool) -> list[np.ndarray]:
             """Return the first and the last of the polygons of each pixel: of one class, or two."""
-            options = {"transform": corner, "all_touched": all_touched, "dtype": "int32"}
-            return [rasterize(part, shape, **options) for part in (inside[::-1], inside)]
+            parts = (inside[::-1], inside)
+            found = [rasterize(p, shape, all_touched=all_touched, **options) for p in parts]
+            return [f[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN] for f in found]
 
         first, last = ends(False)
         two = self.codes[first - 1] != self.codes[last - 1]  # pixels in no polygon: 0 and 0
