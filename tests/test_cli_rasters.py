@@ -110,7 +110,7 @@ def test_polygons_are_labels(
     """The pixels whose centre is in a polygon, or that it touches, have the label of its column."""
     tif, model, fields = scene / "scene.tif", tmp_path / "m.zip", tmp_path / f"fields.{ending}"
     corners = [(13, 23), (212, 41), (352, 204)]
-    shapes = [shapely.box(5e5 + x, 5e6 - y - 101, 5e5 + x + 121, 5e6 - y) for x, y in corners]
+    shapes = [shapely.box(5e5 + x, 5e6 - y - 103, 5e5 + x + 121, 5e6 - y) for x, y in corners]
     frame = geopandas.GeoDataFrame(
         {"crop": ["rye", "oats", "rye"], "year": 1}, geometry=shapes, crs="EPSG:32632"
     )

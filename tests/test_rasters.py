@@ -651,6 +651,17 @@ def test_touched_pixels():
     assert touched.class_count[0] < alone.class_count[0]  # some of them touch rye, too
 
 
+@pytest.mark.parametrize("turned", range(8))
+def test_neighbours_share_no_pixel(turned):
+    """A pixel whose centre is on the edge between two polygons belongs to one of them."""
+    X = scene()[0].rio.write_crs("EPSG:32632")
+    shapes = [shapely.box(*b) for b in ((100, 430, 150, 470), (150, 430, 200, 470))]
+    shapes = [*shapes, shapely.box(100, 470, 200, 490)]
+    shapes = [s.reverse() if turned >> n & 1 else s for n, s in enumerate(shapes)]
+    polygons = geopandas.GeoDataFrame({"crop": [1, 2, 3]}, geometry=shapes, crs="EPSG:32632")
+    assert accumulate(X, polygons, **BAND).class_count.tolist() == [20, 20, 20]
+
+
 def test_polygons_that_are_no_labels():
     X = scene()[0].rio.write_crs("EPSG:32632")
     overlapping = fields()
