@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import geopandas
 import numpy as np
 import pytest
 import rasterio
+import rasterio.features
+import shapely
+import xarray as xr
 import zarr
 from commands import Command
 from rasterio.transform import from_origin
@@ -97,6 +101,63 @@ def test_a_scene_is_fitted_evaluated_and_predicted(
     assert written.shape == (*SHAPE, 3)
     assert np.isnan(written[5, 7]).all()
     assert {path.name for path in tmp_path.iterdir()} == {"m.zip", "c.tif", "p.zarr"}
+
+
+@pytest.mark.parametrize("ending", ["gpkg", "geojson", "shp"])
+def test_polygons_are_labels(
+    done: Callable[..., str], command: Command, scene: Path, tmp_path: Path, ending: str
+) -> None:
+    """The pixels whose centre is in a polygon, or that it touches, have the label of its column."""
+    tif, model, fields = scene / "scene.tif", tmp_path / "m.zip", tmp_path / f"fields.{ending}"
+    corners = [(13, 23), (212, 41), (352, 204)]
+    shapes = [shapely.box(5e5 + x, 5e6 - y - 103, 5e5 + x + 121, 5e6 - y) for x, y in corners]
+    frame = geopandas.GeoDataFrame(
+        {"crop": ["rye", "oats", "rye"], "year": 1}, geometry=shapes, crs="EPSG:32632"
+    )
+    (frame.to_crs(4326) if ending == "geojson" else frame).to_file(fields)
+    labelled = ("--labels", fields, "--label-column", "crop", "--on-invalid", "skip")
+    cube = rasterio.open(tif).read()
+    for touched in (False, True):
+        option = ("--all-touched",) * touched
+        done("fit", tif, *labelled, *option, "--kind", "nb", "--model", model, "--overwrite")
+        pairs = zip(shapes, [2, 1, 2], strict=True)
+        grid: dict[str, Any] = {"transform": from_origin(5e5, 5e6, 10, 10), "all_touched": touched}
+        codes = rasterio.features.rasterize(pairs, SHAPE, **grid) * (cube > 0).all(axis=0)
+        fitted = streamgda.load(model)
+        assert fitted.classes_.tolist() == ["oats", "rye"]
+        for code in (1, 2):
+            expected = cube[:, codes == code].mean(axis=1)
+            np.testing.assert_allclose(fitted.theta_[code - 1], expected)
+        counted = json.loads(done("evaluate", model, tif, *labelled, *option, "--json"))
+        assert counted["rows"] == (codes > 0).sum() == fitted.class_count_.sum()
+    search = ("select", tif, *labelled, "--grid", "covariance_type=diag", "--cv", "2")
+    done(*search, "--model", tmp_path / "s.zip")
+    ended = command("fit", tif, "--labels", fields, "--label", "corp", "--model", tmp_path / "n")
+    assert ended.code == 1
+    assert f"label='corp': {fields} has the columns crop, year" in " ".join(ended.err.split())
+    ended = command("fit", tif, "--labels", tmp_path / "no.gpkg", "--model", tmp_path / "n")
+    assert "no.gpkg does not exist; expected a file of polygons" in " ".join(ended.err.split())
+
+
+def test_cubes_of_xarray_with_labels_of_a_geotiff(
+    done: Callable[..., str], scene: Path, tmp_path: Path
+) -> None:
+    """The nodata of the labels is no class, and names of dimensions are matched by meaning."""
+    with rasterio.open(scene / "scene.tif") as file:
+        cube = file.read()
+    dims = ("band", "latitude", "longitude")
+    data = xr.Dataset({"cube": xr.DataArray(cube, dims=dims)})
+    data.to_zarr(tmp_path / "scene.zarr", consolidated=False)
+    with np.load(scene / "arrays.npz") as arrays:
+        X, y = arrays["X"], arrays["y"]
+    with create(tmp_path / "fields.tif", 1, "uint8", SHAPE, nodata=0) as file:
+        file.write(y.reshape(1, *SHAPE))
+    rows = (tmp_path / "scene.zarr", "--x", "cube", "--features", "band")
+    done("fit", *rows, "--labels", tmp_path / "fields.tif", "--model", tmp_path / "m.zip")
+    fitted = streamgda.load(tmp_path / "m.zip")
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[y > 0], y[y > 0])
+    np.testing.assert_array_equal(fitted.classes_, [1, 2, 3])
+    np.testing.assert_array_equal(fitted.means_, expected.means_)
 
 
 def test_cubes_in_zarr_that_name_their_dimensions(

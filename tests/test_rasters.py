@@ -3,9 +3,13 @@
 import json
 
 import dask.array as da
+import geopandas
 import numpy as np
 import pytest
+import rasterio
+import rasterio.features
 import rioxarray  # noqa: F401  (adds `rio` to arrays)
+import shapely
 import xarray as xr
 import zarr
 
@@ -26,7 +30,9 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows import as_source
+from streamgda.rows.dimensions import Raster
 from streamgda.rows.grids import Grid
+from streamgda.rows.polygons import PolygonGrid
 
 # Of scikit-learn: some models are fitted to rows with names of the bands, and score others.
 pytestmark = pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
@@ -419,6 +425,280 @@ def test_a_geotiff_is_complete_or_missing(tmp_path):
     assert out.read_bytes() == before
 
 
+def with_mask(X, path, how):
+    """A GeoTIFF of bytes, and which of its pixels are masked: by a mask band, a file, alpha."""
+    hidden = np.zeros((HEIGHT, WIDTH), bool)
+    hidden[2, 3:6] = True
+    seen = np.where(hidden, 0, 255).astype(np.uint8)
+    n = X.shape[0] + (how == "alpha")
+    form = {"driver": "GTiff", "height": HEIGHT, "width": WIDTH, "count": n, "dtype": "uint8"}
+    form |= {"crs": "EPSG:32632", "transform": X.rio.transform()}
+    internal = rasterio.Env(GDAL_TIFF_INTERNAL_MASK=how == "band")
+    with internal, rasterio.open(path, "w", **form) as file:
+        file.write(X.values, [*range(1, X.shape[0] + 1)])
+        if how == "alpha":
+            file.write(seen, n)
+            colors = rasterio.enums.ColorInterp
+            file.colorinterp = [*[colors.gray, *[colors.undefined] * n][: n - 1], colors.alpha]
+        else:
+            file.write_mask(seen)
+    return hidden
+
+
+@pytest.mark.parametrize("how", ["band", "file", "alpha"])
+def test_masked_pixels_of_a_geotiff_are_missing(how, tmp_path):
+    """Pixels behind a mask are missing measurements, whatever they hold; integers stay exact."""
+    X, y = scene()
+    hidden = with_mask(X, tmp_path / "X.tif", how)
+    rows, _ = open_store(tmp_path / "X.tif")
+    assert (rows.shape, rows.dtype) == ((HEIGHT * WIDTH, BANDS), np.uint8)
+    with pytest.raises(InvalidDataError, match="masked"):
+        accumulate(rows, y)
+    found = accumulate(rows, y, on_invalid="skip")
+    expected = accumulate(pixels(X)[~hidden.ravel()], y.values[~hidden])
+    assert found.n_skipped == hidden.sum()
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    fitted = GaussianNB.from_moments(found)
+    labels = fitted.predict(rows, on_invalid="fill", fill=9)
+    expected = np.where(hidden, 9, fitted.predict(pixels(X)).reshape(hidden.shape))
+    np.testing.assert_array_equal(labels, expected)
+
+
+@pytest.mark.parametrize("how", ["nodata", "band", "alpha"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_that_a_raster_does_not_have_are_no_class(how, kind, tmp_path):
+    """Labels equal to nodata, or behind a mask, are those of unlabelled pixels."""
+    X, y = scene()
+    if how == "nodata":
+        y.values[:5] = 255
+        hidden = y.values == 255
+        y.rio.write_nodata(255).rio.write_crs("EPSG:32632").rio.to_raster(tmp_path / "y.tif")
+    else:
+        hidden = with_mask(y.expand_dims("band"), tmp_path / "y.tif", how)
+    labels, _ = open_store(tmp_path / "y.tif")
+    expected = accumulate(pixels(X)[~hidden.ravel()], y.values[~hidden])
+    found = accumulate(held(X, kind), labels, **BAND)
+    assert found.classes.dtype == np.uint8
+    assert found.n_skipped == 0
+    np.testing.assert_array_equal(found.classes, expected.classes)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_xarray_that_are_missing_are_no_class(kind):
+    X, y = scene()
+    gap = y.values == 2
+    filled = y.assign_attrs(_FillValue=np.uint8(2))
+    for labels in (filled, filled.chunk(x=5), y.where(~gap)):  # the last has NaN
+        fitted = GaussianNB().fit(held(X, kind), labels, **BAND)
+        np.testing.assert_array_equal(fitted.classes_, [0, 1, 3])
+        assert fitted.class_count_.sum() == (~gap).sum()
+    flat = filled.drop_vars(filled.coords).stack(pixel=("y", "x"), create_index=False)
+    again = GaussianNB().fit(pixels(X), flat)
+    np.testing.assert_array_equal(again.theta_, fitted.theta_)
+    with pytest.raises(InvalidDataError, match="is nan, and every label is needed"):
+        GaussianNB().fit(pixels(X), flat.drop_attrs().where(flat != 2))
+
+
+def test_scales_and_offsets_of_a_geotiff_are_applied(tmp_path):
+    """As rioxarray does with mask_and_scale, when learning and when predicting."""
+    X, y = scene()
+    X.values[X.values == 7] = 8
+    X.values[1, 2, 3] = 7
+    written_tif(X.rio.write_nodata(7), tmp_path / "X.tif")
+    with rasterio.open(tmp_path / "X.tif", "r+") as file:
+        file.scales, file.offsets = (0.5, 2, 1), (0, -3, 0.25)
+    rows, _ = open_store(tmp_path / "X.tif")
+    scaled = pixels(X) * np.array([0.5, 2, 1]) + [0, -3, 0.25]
+    known = np.arange(y.size) != 2 * WIDTH + 3
+    found = accumulate(rows, y, on_invalid="skip")
+    expected = accumulate(scaled[known], y.values.ravel()[known])
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-5)
+    fitted = GaussianNB.from_moments(expected)
+    labels = fitted.predict(rows, on_invalid="fill", fill=9).values.ravel()
+    np.testing.assert_array_equal(labels[known], fitted.predict(scaled[known]))
+    assert labels[~known] == 9
+
+
+def test_labels_elsewhere_are_refused():
+    X, y = (array.rio.write_crs("EPSG:32632") for array in scene())
+    with pytest.raises(
+        InvalidDataError, match=r"system EPSG:32633 and X has EPSG:32632; y must be"
+    ):
+        accumulate(X, y.rio.write_crs("EPSG:32633"), **BAND)
+    turned = rasterio.Affine.rotation(30) * X.rio.transform()
+    rotated = [array.drop_vars(["x", "y"]).rio.write_transform(turned) for array in (X, y)]
+    accumulate(*rotated, **BAND)
+    shifted = rotated[1].rio.write_transform(rasterio.Affine.translation(5, 0) * turned)
+    with pytest.raises(InvalidDataError, match=r"y has the transform .* and X has "):
+        accumulate(rotated[0], shifted, **BAND)
+
+
+def test_dimensions_are_matched_by_what_they_are(files, tmp_path):
+    """Labels of a GeoTIFF are on (y, x), and cubes may have other names, or none."""
+    X, y = scene()
+    expected = accumulate(X, y, **BAND, unlabelled=0).covariance()
+    labels, _ = open_store(files[1])
+    turned = X.rename(y="lat", x="lon").transpose("lon", "lat", "band")
+    turned.drop_vars("band").to_dataset(name="X").to_zarr(tmp_path / "s.zarr", consolidated=False)
+    cube, _ = open_store(tmp_path / "s.zarr", y=None, **BAND)
+    for rows in (cube, as_source(turned, **BAND), as_source(X.values, features=0)):
+        found = accumulate(rows, labels, unlabelled=0)
+        np.testing.assert_array_equal(found.covariance(), expected)
+
+
+# --- polygons -----------------------------------------------------------------------------------
+
+
+def fields(crops=("rye", "oats", "rye"), crs="EPSG:32632"):
+    """Three fields in a scene, the last of which is a triangle, and one beside it."""
+    shapes = [
+        shapely.box(112, 451, 141, 489),
+        shapely.box(141, 451, 168, 489),
+        shapely.Polygon([(183, 417), (227, 417), (205, 496)]),
+        shapely.box(900, 900, 950, 950),
+    ]
+    frame = geopandas.GeoDataFrame({"crop": [*crops, None]}, geometry=shapes, crs="EPSG:32632")
+    return frame if crs is None else frame.to_crs(crs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [("band", "y", "x"), ("x", "band", "y")])
+def test_polygons_are_labels_of_the_pixels_in_them(kind, dims, tmp_path):
+    X, _ = scene()
+    X = X.rio.write_crs("EPSG:32632")
+    burnt = rasterio.features.rasterize(
+        zip(fields().geometry[:3], [2, 1, 2], strict=True),
+        (HEIGHT, WIDTH),
+        transform=X.rio.transform(),
+    )
+    expected = accumulate(X, burnt, **BAND, unlabelled=0)
+    files = [tmp_path / name for name in ("crops.gpkg", "crops.geojson", "crops.shp")]
+    for file, frame in zip(files, (fields(), fields(crs=4326), fields((2, 1, 2))), strict=True):
+        frame.to_file(file)
+    cube = held(X.transpose(*dims), kind).assign_coords(spatial_ref=X.spatial_ref)
+    for given in (fields(), fields(crs=4326), *files):
+        y = given if hasattr(given, "columns") else open_store(given, label="crop")[0]
+        found = accumulate(cube, y, **BAND)
+        assert found.classes.tolist() in (["oats", "rye"], [1, 2])
+        np.testing.assert_array_equal(found.class_count, expected.class_count)
+        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    twice = xr.concat([cube, cube], "time")
+    np.testing.assert_array_equal(
+        accumulate(twice, fields(), **BAND).class_count, 2 * expected.class_count
+    )
+
+
+def test_polygons_are_rasterised_in_the_slabs_that_are_read(monkeypatch):
+    """Slabs outside of all polygons are neither rasterised nor read."""
+    X, _ = scene()
+    X = X.rio.write_crs("EPSG:32632")
+    expected = accumulate(X, fields(), **BAND)
+    shapes, rasterize = [], rasterio.features.rasterize
+    monkeypatch.setattr(
+        *(rasterio.features, "rasterize"),
+        lambda part, shape, **options: shapes.append(shape) or rasterize(part, shape, **options),
+    )
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 2 * WIDTH * 32)
+    cube = as_source(X, **BAND)
+    monkeypatch.setattr(type(cube), "_slice", counted := Counted(type(cube)._slice))
+    found = accumulate(cube, fields(), **BAND)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    assert set(shapes) == {(2 + 4, WIDTH + 4)}  # with a margin
+    assert WIDTH * 2 < counted.rows < HEIGHT * WIDTH
+
+
+class Counted:
+    """A method of a source of rows that counts the rows it reads."""
+
+    def __init__(self, method):
+        self.method, self.rows = method, 0
+
+    def __get__(self, source, kind):
+        def read(start, stop):
+            self.rows += (stop - start) * (source.name == "X")
+            return self.method(source, start, stop)
+
+        return read
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_windows_of_polygons_are_those_of_the_whole(touched):
+    """However the grid is cut, flipped or cropped, pixels keep their labels."""
+    X = scene()[0].rio.write_crs("EPSG:32632")
+    polygons, _ = open_store(fields(), all_touched=touched)
+    whole = PolygonGrid.of(Raster.of(X, "X", "band"), polygons)[:, :].filled("")
+    assert set(whole.ravel()) == {"", "oats", "rye"}
+    random = np.random.default_rng(0)
+    grid = PolygonGrid.of(Raster.of(X, "X", "band"), polygons)
+    for _ in range(100):
+        y, x = (slice(*np.sort(random.choice(n + 1, 2, False))) for n in (HEIGHT, WIDTH))
+        np.testing.assert_array_equal(np.ma.filled(grid[y, x], ""), whole[y, x])
+        if whole[y, x].any() and min(whole[y, x].shape) > 1:
+            part = Raster.of(X.isel(y=y, x=x).isel(y=slice(None, None, -1)), "X", "band")
+            found = np.ma.filled(PolygonGrid.of(part, polygons)[:, :], "")
+            np.testing.assert_array_equal(found, whole[y, x][::-1])
+
+
+def test_touched_pixels():
+    """Pixels that polygons of one class touch have its label if asked; others by their centre."""
+    X, _ = scene()
+    X = X.rio.write_crs("EPSG:32632")
+    centres = accumulate(X, fields(), **BAND)
+    touched = accumulate(X, open_store(fields(), all_touched=True)[0], **BAND)
+    assert (touched.class_count > centres.class_count).all()
+    alone = accumulate(X, open_store(fields()[1:2], all_touched=True)[0], **BAND)
+    assert touched.class_count[0] < alone.class_count[0]  # some of them touch rye, too
+
+
+@pytest.mark.parametrize("turned", range(8))
+def test_neighbours_share_no_pixel(turned):
+    """A pixel whose centre is on the edge between two polygons belongs to one of them."""
+    X = scene()[0].rio.write_crs("EPSG:32632")
+    shapes = [shapely.box(*b) for b in ((100, 430, 150, 470), (150, 430, 200, 470))]
+    shapes = [*shapes, shapely.box(100, 470, 200, 490)]
+    shapes = [s.reverse() if turned >> n & 1 else s for n, s in enumerate(shapes)]
+    polygons = geopandas.GeoDataFrame({"crop": [1, 2, 3]}, geometry=shapes, crs="EPSG:32632")
+    assert accumulate(X, polygons, **BAND).class_count.tolist() == [20, 20, 20]
+
+
+def test_polygons_that_are_no_labels():
+    X = scene()[0].rio.write_crs("EPSG:32632")
+    overlapping = fields()
+    overlapping.loc[1, "geometry"] = shapely.box(121, 451, 168, 489)
+    for labels, message in (
+        (
+            overlapping,
+            r"different classes overlap: 'oats' \(feature 1\) and 'rye' \(feature 0\)\. A",
+        ),
+        (
+            fields()[:3].assign(geometry=fields().geometry[3]),
+            "no polygon is within X, which has 10 x 14 pixels",
+        ),
+        (
+            fields().set_crs(None, allow_override=True),
+            "polygons is None and that of X is EPSG:32632; name",
+        ),
+        (fields().assign(geometry=fields().centroid), "holds a Point; expected labelled polygons"),
+        (fields((None,) * 3), "has no polygon with a label"),
+        (
+            fields().assign(year=1),
+            r"label=None: the frame has the columns crop, year; .*open_store",
+        ),
+    ):
+        with pytest.raises(InvalidDataError, match=message):
+            accumulate(X, labels, **BAND)
+    accumulate(X, overlapping.assign(crop="rye"), **BAND)  # of one class they may overlap
+    with pytest.raises(InvalidDataError, match="label='corp': the frame has the columns crop; n"):
+        open_store(fields(), label="corp")
+    for rows in (X.values, X.drop_vars(X.coords)):
+        with pytest.raises(InvalidDataError, match="polygons are labels of the pixels of a raster"):
+            accumulate(rows, fields(), features=0 if rows is X.values else "band")
+    for call in (accumulate, GaussianNB().fit):
+        with pytest.raises(InvalidDataError, match="X must be a GeoTIFF or a DataArray on y and x"):
+            call(pixels(X), fields())
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
@@ -428,8 +708,9 @@ def test_refusals():
         (y[:, :-1], "y has 13 elements along 'x' and X has 14 .inconsistent numbers of samples"),
         (y.assign_coords(x=y.x + 5), "y has the coordinates 105.0 to 235.0 along 'x' and X has"),
         (
-            y.rename(x="lon"),
-            r"y has the dimensions \('y', 'lon'\); expected those of the grid",
+            y.rename(x="cell"),
+            r"y has the dimensions \('y', 'cell'\); expected those of the grid of X: \('y', 'x'\). "
+            r"Pass y.rename\({'cell': 'x'}\) if these are the same",
         ),
         (y.values.T, r"y has shape \(14, 10\); expected that of the grid of X, \(10, 14\), or one"),
         (y.values.ravel()[1:], "X has 140 rows but there are 139 labels"),
@@ -444,8 +725,9 @@ def test_refusals():
     with pytest.raises(InvalidDataError, match=r"an xarray.Dataset of red, green, blue; expected"):
         accumulate(X.to_dataset("band"), y, **BAND)
     fitted = GaussianNB().fit(X, y, **BAND)
-    with pytest.raises(ValueError, match="expecting 3 features"):
-        fitted.predict(X)
+    for call in (lambda: GaussianNB().fit(X, y), lambda: fitted.predict(X)):
+        with pytest.raises(InvalidParameterError, match=r"would be along 'x'.*features='band'"):
+            call()
 
 
 def test_files_that_are_no_rasters(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from streamgda.cli import screen
 from streamgda.cli.inputs import open_both
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    AllTouched,
     FeatureNames,
     InvalidRows,
     Json,
@@ -42,6 +43,7 @@ def evaluate(
     label: LabelName = None,
     features: FeatureNames = None,
     labels: Labels = None,
+    all_touched: AllTouched = False,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -53,10 +55,12 @@ def evaluate(
     from streamgda.rows import as_rows  # noqa: PLC0415
     from streamgda.rows.rules import row_rule  # noqa: PLC0415
 
-    estimator, X, truth = open_both(model, store, x, y, missing, label, features, labels)
+    estimator, X, truth = open_both(
+        model, store, x, y, missing, label, features, labels, all_touched
+    )
     without = labels_like(unlabelled, truth, "--unlabelled")
     X, nodata = as_rows(X, None, nodata)
-    rule = row_rule(on_invalid.value, nodata, without)
+    rule = row_rule(on_invalid.value, nodata, without, y=truth)
     result = count(estimator, X, truth, max_memory=max_memory, rule=rule)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})

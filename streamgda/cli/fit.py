@@ -38,6 +38,7 @@ def fit(
     label: options.LabelName = None,
     features: options.FeatureNames = None,
     labels: options.Labels = None,
+    all_touched: options.AllTouched = False,
     weights: options.Weights = None,
     max_memory: options.MaxMemory = None,
     missing: options.Missing = MissingChunks.FILL,
@@ -80,7 +81,7 @@ def fit(
         added = _accumulate(
             recipe,
             held,
-            *_open_rows(store, x, y, weights, missing, label, features, labels),
+            *_open_rows(store, x, y, weights, missing, label, features, labels, all_touched),
             max_memory=max_memory,
             on_invalid=on_invalid.value,
             nodata=nodata,
@@ -122,11 +123,12 @@ def _open_rows(
     label: str | None,
     features: str | list[str] | None,
     labels: str | None,
+    all_touched: bool,
 ) -> tuple[Any, Any, Any]:
     """Return rows, labels and weights (None without a name)."""
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
 
-    rows = open_rows(store, x, y, missing, label, features, labels)
+    rows = open_rows(store, x, y, missing, label, features, labels, all_touched)
     if weights is None:
         return *rows, None
     names = features
@@ -150,7 +152,7 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
     checkpoint = reading["checkpoint"]
     resumed = checkpoint is not None and checkpoint.exists()
     started = time.perf_counter()
-    rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")))
+    rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")), y=y)
     if "priors" in recipe.params and weight is None and rule.action == "raise" and not resumed:
         _check_priors(estimator, held, as_sources(X, y)[1], rule)
     rows, counted = summed_rows(estimator, X, y, rule)

@@ -17,18 +17,20 @@ def open_rows(
     label: str | None = None,
     features: str | Sequence[str] | None = None,
     labels: str | None = None,
+    all_touched: bool = False,
 ) -> tuple[Any, Any]:
     """Return rows and labels (None if neither `y` nor `label` names them); see `open_store`.
 
-    Names of features may be separated by commas. Labels may be in a store of their own, `labels`.
+    Names of features may be separated by commas. Labels may be in a store of their own, `labels`,
+    to which then `label` and `all_touched` belong.
     """
     from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
 
     names = split_names(features) if isinstance(features, str) else features
-    own = y if labels is None else None
-    X, found = open_store(store, x, own, label=label, features=names, missing=missing.value)
+    own, column = (y, label) if labels is None else (None, None)
+    X, found = open_store(store, x, own, label=column, features=names, missing=missing.value)
     if y is not None and labels is not None:
-        found, _ = open_store(labels, y, None)
+        found, _ = open_store(labels, y, None, label=label, all_touched=all_touched)
     if y is not None and found is None:
         raise InvalidParameterError(
             f"{store} holds no {y!r} beside the rows: --labels names the file that holds the labels"
@@ -50,6 +52,7 @@ def open_both(
     label: str | None = None,
     features: str | None = None,
     labels: str | None = None,
+    all_touched: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return an estimator, rows and labels (None if neither `y` nor `label` names them).
 
@@ -76,7 +79,7 @@ def open_both(
             f"model that `streamgda fit` or a classifier's save() wrote"
         )
     columns = names_in(estimator) if features is None and is_table(store) else features
-    X, found = open_rows(store, x, y, missing, label, columns, labels)
+    X, found = open_rows(store, x, y, missing, label, columns, labels, all_touched)
     if len(X.shape) != 2 or X.shape[1] != estimator.n_features_in_:
         raise InvalidDataError(
             f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "

@@ -36,12 +36,28 @@ YName = Annotated[str, typer.Option("--y", metavar="NAME", help="Name of the arr
 Labels = Annotated[
     str | None,
     typer.Option(
-        "--labels", metavar="PATH", help="GeoTIFF or zarr of labels, if they are not in STORE."
+        "--labels",
+        metavar="PATH",
+        help="Labels that are not in STORE: GeoTIFF or zarr, or polygons (.gpkg, .geojson, .shp, "
+        ".fgb) with labels of the pixels of a GeoTIFF.",
     ),
 ]
 LabelName = Annotated[
     str | None,
-    typer.Option("--label", metavar="NAME", help="Tables: column of labels; --y by default."),
+    typer.Option(
+        "--label-column",
+        "--label",
+        metavar="NAME",
+        help="Tables: column of labels; --y by default. Polygons: their only column by default.",
+    ),
+]
+AllTouched = Annotated[
+    bool,
+    typer.Option(
+        "--all-touched",
+        help="Polygons: label pixels that only polygons of one class touch, too, and not only "
+        "those whose centre is in one.",
+    ),
 ]
 FeatureNames = Annotated[
     str | None,

@@ -12,6 +12,7 @@ from streamgda.cli import screen
 from streamgda.cli.inputs import open_rows
 from streamgda.cli.labels import labels_like
 from streamgda.cli.options import (
+    AllTouched,
     CheckpointEvery,
     CheckpointFile,
     FeatureNames,
@@ -81,6 +82,7 @@ def select(
     label: LabelName = None,
     features: FeatureNames = None,
     labels: Labels = None,
+    all_touched: AllTouched = False,
     max_memory: MaxMemory = None,
     missing: Missing = MissingChunks.FILL,
     on_invalid: InvalidRows = OnInvalid.RAISE,
@@ -104,7 +106,7 @@ def select(
         verbose=True,
         score_sample=int(sample) if sample is not None and sample.is_integer() else sample,
     )
-    rows, found = open_rows(store, x, y, missing, label, features, labels)
+    rows, found = open_rows(store, x, y, missing, label, features, labels, all_touched)
     without = labels_like(unlabelled, found, "--unlabelled")
     search.fit(
         rows,

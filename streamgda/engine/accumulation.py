@@ -162,7 +162,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     """
     X, nodata = (X, nodata) if y is None else as_rows(X, features, nodata)
     asked = Accumulation(
-        *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING)),
+        *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING, y=y)),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
         *(for_model, progress, checkpoint),
         checkpoint_every=checkpoint_every,
@@ -301,7 +301,7 @@ def _accumulate_slabs(
     asked: Accumulation, plan: Slabs, rows: RowSource, *companions: RowSource
 ) -> Moments:
     moments, journal, first = asked.empty(), None, 0
-    wanted = None if asked.rule.unlabelled is None else asked.rule.any_labelled
+    wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
     if asked.checkpoint is not None:
         wanted = None  # fingerprints of all rows are kept
         described = {source.name: describe(source) for source in (rows, *companions)}

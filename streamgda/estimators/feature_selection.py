@@ -143,7 +143,7 @@ class SeparabilitySelector(SelectorMixin, SavedEstimator):
         array([False, False,  True,  True])
         """
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         moments = ClassMoments(self.covariance_type)
         X, y = validate_labelled(self, X, y, reset=True, rule=rule)
         moments = engine.accumulate_into(moments, X, y, sample_weight, rule)

@@ -63,7 +63,7 @@ class ForgetfulLearner(MomentLearner):
         """
         check_is_fitted(self, "moments_")
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         return self._learn(self._without_rows, X, y, sample_weight, rule)
 
     def _without_rows(

@@ -167,7 +167,7 @@ class MomentLearner(RowClassifier):
         (array([2., 7.]), 1)
         """
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         learnt = X, y, sample_weight, rule, True, True
         try:
             return self._learn(self._accumulated, *learnt, checked=True)
@@ -246,7 +246,7 @@ class MomentLearner(RowClassifier):
         if plain and raises and self._add_at_once(X, y, classes):
             return self
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
 
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:

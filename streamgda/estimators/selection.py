@@ -247,7 +247,7 @@ class GaussianDiscriminantCV(SavedSearch, ProbabilityMixin, DiscriminantMixin):
         split = splitting(self.cv, self.random_state, groups)
         template = GaussianDiscriminantAnalysis()
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         X, y = validate_labelled(template, X, y, reset=True, rule=rule)
         allowed = allowed_bytes(self.max_memory)
         rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)

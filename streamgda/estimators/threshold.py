@@ -154,7 +154,7 @@ class ThresholdClassifier(DiscriminantMixin):
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         counting = {"unlabelled": unlabelled, "nodata": nodata, "on_invalid": on_invalid}
         fitted = own.fit(X, y, sample_weight, **counting)
         return self._adopt(fitted, X, y, sample_weight, rule)
@@ -202,7 +202,7 @@ class ThresholdClassifier(DiscriminantMixin):
         """
         check_is_fitted(self)
         X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         return self._adopt(self.estimator_, X, y, sample_weight, rule)
 
     def _adopt(

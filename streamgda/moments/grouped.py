@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from streamgda.moments.group_views import NONE, GroupViews
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.labels import as_labels, encode, find, join_labels
 from streamgda.rows.masked import is_masked
-from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
+from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.storage.saved import State, nested, restore_nested
 
 _GROUPS_EXPECTED = 10
@@ -142,7 +143,8 @@ class GroupedMoments(GroupViews):
             if rule.unlabelled is not None:
                 found = np.tile(find(classes, rule.unlabelled) >= 0, all_groups.size)
                 unlabelled = cells[found] if found.any() else None
-            rule = row_rule(rule.action, rule.nodata, unlabelled)
+            if rule is not CHECK_SUMS:
+                rule = replace(rule, unlabelled=unlabelled)
             before.total.clear()  # large moments change in place
             held.cells._update(X, values, sample_weight, first_row, rule)
             self._held = held.pruned(before.classes)

@@ -18,6 +18,7 @@ from streamgda.rows.frames import FrameRows, LazyFrameRows
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.memmaps import MemmapRows
+from streamgda.rows.polygons import PolygonRows
 from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import SparseRows
@@ -26,6 +27,7 @@ from streamgda.runtime.parameters import refuse
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
+    PolygonRows,
     DaskRasterRows,
     RasterRows,
     DaskRows,

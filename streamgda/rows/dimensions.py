@@ -5,13 +5,15 @@ xarray is not imported here: its arrays are recognised by their methods.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.grids import Box, Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import refuse
@@ -19,12 +21,61 @@ from streamgda.runtime.parameters import refuse
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
 _OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
 _OF_NODATA = ("_FillValue", "missing_value", "fill_value", "nodata")  # in rioxarray's order
+# Names of the dimensions along which pixels lie, which differ between files of the same grid.
+_SPATIAL = {
+    **dict.fromkeys(("y", "lat", "latitude", "northing"), "y"),
+    **dict.fromkeys(("x", "lon", "longitude", "easting"), "x"),
+}
+STORED_TYPE = "streamgda_stored_type"  # in the encoding of integers that are read with their mask
 _SAME_PLACE = 1e-3  # of the spacing: coordinates that differ by less are equal but for rounding
 
 
 def is_labelled(X: Any) -> bool:
     """Return whether this is an array, or a data set, of xarray."""
     return hasattr(X, "isel") and hasattr(X, "coords")
+
+
+def is_polygons(y: Any) -> bool:
+    """Return whether these are polygons with labels, or a frame of geopandas."""
+    return hasattr(y, "geometry") and hasattr(y, "crs")
+
+
+def spatial_axes(dims: tuple[Any, ...]) -> tuple[int, int] | None:
+    """Return the numbers of the dimensions along y and x; None if one is missing."""
+    found = {_SPATIAL[dim]: n for n, dim in enumerate(dims) if dim in _SPATIAL}
+    return (found["y"], found["x"]) if len(found) == 2 else None
+
+
+def has_gaps(y: Any) -> bool:
+    """Return whether labels may be on a grid some of whose elements have none."""
+    y = getattr(getattr(y, "raster", None), "array", y)
+    on_grid = is_labelled(y) and getattr(y, "ndim", 0) > 1
+    return on_grid or is_polygons(y) or nodata_of(y) is not None
+
+
+def nodata_of(array: Any) -> float | None:
+    """Return the number that marks missing values, by the attributes of xarray and zarr arrays."""
+    attributes: Any = getattr(array, "attrs", None)
+    if not hasattr(attributes, "keys"):
+        return None
+    value = np.asarray(next((attributes[n] for n in _OF_NODATA if n in attributes), None))
+    if value.ndim or value.dtype.kind not in "iuf" or np.isnan(value):
+        return None
+    number: float = value.item()
+    return number
+
+
+def georeference(array: Any) -> tuple[Any, Any]:
+    """Return the coordinate reference system and the transform of an array, None if unknown."""
+    with contextlib.suppress(ImportError):
+        import rioxarray  # noqa: F401, PLC0415  (it adds `rio` to arrays)
+    rio = getattr(array, "rio", None)
+    crs = transform = None
+    with contextlib.suppress(Exception), warnings.catch_warnings():  # of arrays without a plane
+        warnings.simplefilter("ignore")  # rotated grids have the transform of their file
+        crs = None if rio is None else rio.crs
+        transform = None if rio is None else rio.transform(recalc=True)
+    return crs, None if transform is None or transform.is_identity else transform
 
 
 def is_lazy(X: Any) -> bool:
@@ -82,14 +133,27 @@ class Raster:
             what = "dimensions" if named else "numbers of the axes (it has no names)"
             raise refuse("features", features, f"one of the {what} of {name}: {(*dims, *stored)}")
         last = X.ndim - 1 if X.ndim > 1 else None
+        others = [dim for dim in dims if dim not in _SPATIAL]
+        if features is None and others and X.ndim > 2 and dims[-1] in _SPATIAL:
+            best = next((dim for dim in others if "band" in str(dim).lower()), *others[:1])
+            raise InvalidParameterError(
+                f"{name} has the dimensions {dims}, and the features would be along {dims[-1]!r}, "
+                f"the last one; pass features={best!r}, the dimension of the features"
+            )
         axis = last if features is None else dims.index(features)
         axes = tuple(n for n in range(X.ndim) if n != axis)
         return cls(X, tuple(int(X.shape[n]) for n in axes), axes, axis)
 
     @property
+    def dtype(self) -> np.dtype:
+        """Type of the values as they are read."""
+        stored = getattr(self.array, "encoding", {}).get(STORED_TYPE)
+        return np.dtype(self.array.dtype if stored is None else stored)
+
+    @property
     def dims(self) -> tuple[Any, ...]:
         """Names of the dimensions of the grid, or their numbers in the array."""
-        dims = _dims(self.array)
+        dims = _stored_names(self.array) or _dims(self.array)
         return tuple(None if n is None else dims[n] for n in self.axes)
 
     @property
@@ -133,13 +197,12 @@ class Raster:
     @property
     def nodata(self) -> float | None:
         """Number that marks missing measurements, from the attributes."""
-        attributes = self.array.attrs if is_labelled(self.array) else {}
-        found = next((attributes[name] for name in _OF_NODATA if name in attributes), None)
-        value = np.asarray(found)
-        if value.ndim or value.dtype.kind not in "iuf" or np.isnan(value):
-            return None
-        number: float = value.item()
-        return number
+        return nodata_of(self.array)
+
+    @property
+    def code(self) -> tuple[np.dtype, float | None]:
+        """Parameters of `decoded`; nodata of features is not decoded, but up to the pass."""
+        return self.dtype, self.nodata if self.axis is None else None
 
     def read(self, box: Box) -> np.ndarray:
         """Return part of the grid: its rows in C order."""
@@ -149,7 +212,7 @@ class Raster:
                 index[axis] = part
                 order.append(axis)
         values = self.array.variable if is_labelled(self.array) else self.array
-        found = as_slab(values[tuple(index)])
+        found = decoded(as_slab(values[tuple(index)]), *self.code)
         found = found.transpose(*order, *(() if self.axis is None else (self.axis,)))
         shape = tuple(part.stop - part.start for part in box)
         if None in self.axes:
@@ -185,34 +248,57 @@ class Raster:
                     f"(inconsistent numbers of samples)"
                 )
             return Raster(values, self.shape, tuple(range(len(self.shape))))
-        dims = self.dims
-        single = [d for d in values.dims if d not in dims and values.sizes[d] == 1]
+        dims, single = self.dims, []
+        of = {}  # dimensions of the labels by those of the grid
+        for dim in values.dims:
+            same = [d for d in dims if d == dim] or [
+                d for d in dims if d in _SPATIAL and _SPATIAL[d] == _SPATIAL.get(dim)
+            ]
+            if same:
+                of[same[0]] = dim
+            elif values.sizes[dim] == 1:
+                single.append(dim)
         values = values.isel(dict.fromkeys(single, 0), drop=True) if single else values
-        if not set(values.dims) <= set(dims):
+        if dims == tuple(n for n in self.axes) and values.ndim == len(dims):  # without names
+            of = dict(zip(dims, values.dims, strict=True))
+        if len(of) < values.ndim:
+            others = [dim for dim in values.dims if dim not in of.values()]
+            left = [dim for dim in dims if dim not in of]
+            new = ", ".join(f"{a!r}: {b!r}" for a, b in zip(others, left, strict=False))
             raise InvalidDataError(
                 f"{name} has the dimensions {values.dims}; expected those of the grid of X: {dims}"
+                + (f". Pass {name}.rename({{{new}}}) if these are the same" if new else "")
+            )
+        crs, their_crs = (georeference(array)[0] for array in (self.array, values))
+        if None not in (crs, their_crs) and crs != their_crs:
+            raise InvalidDataError(
+                f"{name} has the coordinate reference system {their_crs} and X has {crs}; "
+                f"{_remedy(name)}"
             )
         for dim, size in zip(dims, self.shape, strict=True):
-            if dim in values.dims:
-                self._check_aligned(values, dim, size, name)
-        axes = (values.dims.index(dim) if dim in values.dims else None for dim in dims)
+            if dim in of:
+                self._check_aligned(values, dim, of[dim], size, name)
+        axes = (values.dims.index(of[dim]) if dim in of else None for dim in dims)
         return Raster(values, self.shape, tuple(axes))
 
-    def _check_aligned(self, values: Any, dim: Any, size: int, name: str) -> None:
+    def _check_aligned(self, values: Any, dim: Any, theirs: Any, size: int, name: str) -> None:
         """Raise `InvalidDataError` unless sizes and coordinates along a dimension are the same."""
-        remedy = f"{name} must be on the grid of X (rioxarray's reproject_match resamples it)"
-        if values.sizes[dim] != size:
+        if values.sizes[theirs] != size:
             raise InvalidDataError(
-                f"{name} has {values.sizes[dim]} elements along {dim!r} and X has {size} "
-                f"(inconsistent numbers of samples); {remedy}"
+                f"{name} has {values.sizes[theirs]} elements along {theirs!r} and X has {size} "
+                f"(inconsistent numbers of samples); {_remedy(name)}"
             )
-        held = (getattr(array, "coords", {}).get(dim) for array in (self.array, values))
-        mine, theirs = (None if found is None else found.values for found in held)
-        if mine is not None and theirs is not None and not _same_places(mine, theirs):
-            raise InvalidDataError(
-                f"{name} has the coordinates {theirs[0]} to {theirs[-1]} along {dim!r} and X has "
-                f"{mine[0]} to {mine[-1]}; {remedy}"
-            )
+        coords = getattr(self.array, "coords", ())
+        if dim in coords and theirs in values.coords:
+            a, b = coords[dim].values, values.coords[theirs].values
+            aligned = _same_places(a, b)
+            found = f"the coordinates {b[0]} to {b[-1]} along {theirs!r}", f"{a[0]} to {a[-1]}"
+        else:  # rotated rasters have a transform alone
+            a, b = (georeference(array)[1] for array in (self.array, values))
+            aligned = None in (a, b) or a.almost_equals(b)
+            found = f"the transform {tuple(b or ())[:6]}", f"{tuple(a or ())[:6]}"
+        if not aligned:
+            raise InvalidDataError(f"{name} has {found[0]} and X has {found[1]}; {_remedy(name)}")
 
     def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores of the rows, in the shape of the grid, as an array of xarray if it is one.
@@ -242,6 +328,21 @@ class Raster:
         encoding = {k: v for k, v in self.array.encoding.items() if k == "grid_mapping"}
         wrapped.encoding.update(encoding)
         return wrapped if classes is None else wrapped.assign_coords({"class": classes})
+
+
+def decoded(found: np.ndarray, dtype: np.dtype, nodata: float | None) -> np.ndarray:
+    """Return values as the type that is stored, with those masked that are not there."""
+    if found.dtype != dtype:
+        missing = np.isnan(found)
+        whole = np.where(missing, 0, found).astype(dtype)
+        found = np.ma.array(whole, mask=missing) if missing.any() else whole
+    if nodata is None:
+        return found
+    return as_slab(np.ma.array(found, mask=np.ma.getmaskarray(found) | np.equal(found, nodata)))
+
+
+def _remedy(name: str) -> str:
+    return f"{name} must be on the grid of X (rioxarray's reproject_match resamples it)"
 
 
 def _dims(X: Any) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.rows.dimensions import STORED_TYPE
 from streamgda.rows.grids import Box
 from streamgda.rows.rasters import RasterRows
 from streamgda.runtime.extras import require
@@ -39,11 +41,38 @@ def open_geotiff(path: Any, X: str, y: str | None) -> tuple[RasterRows, None]:
 
     Parameters and errors are those of `streamgda.open_store`.
     """
-    return RasterRows.along(open_raster(path), "X", "band"), None
+    return RasterRows.along(_decoded(open_raster(path), path), "X", "band"), None
 
 
-def open_raster(path: Any) -> Any:
+def _decoded(raster: Any, path: Any) -> Any:
+    """Return a raster with scales, offsets and masks, if the file has any; without alpha bands."""
+    rasterio = require("rasterio", "raster", "GeoTIFF files")
+    with rasterio.open(path) as file:
+        alpha = [c == rasterio.enums.ColorInterp.alpha for c in file.colorinterp]
+        masked = any(rasterio.enums.MaskFlags.per_dataset in f for f in file.mask_flag_enums)
+        scaled = {*file.scales} != {1} or {*file.offsets} != {0}
+    if not masked and not scaled:
+        return raster
+    stored, names = raster.dtype, raster.attrs.get("long_name")
+    raster = open_raster(path, masked=masked, mask_and_scale=scaled)
+    if not scaled and stored.kind in "iu":  # NaN is where there is nothing
+        raster.encoding[STORED_TYPE] = stored.name
+    if any(alpha):  # it is the mask
+        bands = [n for n, is_alpha in enumerate(alpha) if not is_alpha]
+        raster = raster.isel(band=bands)
+        if isinstance(names, tuple):
+            raster.attrs["long_name"] = tuple(names[n] for n in bands)
+    return raster
+
+
+def open_raster(path: Any, **options: bool) -> Any:
     """Open a GeoTIFF as an array of xarray, which is read when it is sliced.
+
+    Parameters
+    ----------
+    path : path
+    **options : bool
+        ``masked`` and ``mask_and_scale`` of rioxarray.
 
     Returns
     -------
@@ -61,7 +90,9 @@ def open_raster(path: Any) -> Any:
     if local is not None and not local.exists():
         raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
     try:
-        raster = rioxarray.open_rasterio(path, cache=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scales differ across bands
+            raster = rioxarray.open_rasterio(path, cache=False, **options)
     except Exception as error:  # of GDAL, rasterio and rioxarray
         raise SourceError(f"{path} cannot be read as a GeoTIFF: {brief(error)}") from error
     if getattr(raster, "ndim", 0) != 3:

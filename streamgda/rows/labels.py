@@ -114,7 +114,9 @@ def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> Labels
     else:
         filled = np.array(np.ma.getdata(labels))
         filled[missing] = filled[first]
-    return np.ma.array(np.asarray(coded_labels(filled, what, first_row)), mask=missing)
+    objects = type(filled) is CodedLabels or filled.dtype.kind in "OT"
+    whole = (coded_labels if objects else as_labels)(filled, what, first_row)
+    return np.ma.array(np.asarray(whole), mask=missing)
 
 
 def by_codes(y: list[Any] | tuple[Any, ...]) -> Any:

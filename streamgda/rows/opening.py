@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from streamgda.errors import InvalidParameterError
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
+from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.stores import open_arrays
 from streamgda.rows.table_files import Columns, is_table, open_table, refuse_other_kinds
 from streamgda.rows.text_files import TextOptions
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import as_flag, refuse
 from streamgda.storage.opening import check_exists, local_path
 
 
@@ -40,6 +41,7 @@ _TEXT = tuple(TextOptions.__annotations__)
 
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
+    FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
     FileKind(is_table, open_table, ("label", "features", "storage_options", *_TEXT)),
     FileKind(is_geotiff, open_geotiff, ()),
     FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
@@ -66,6 +68,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     label: str | int | None = None,
     features: Columns | None = None,
     missing: Literal["fill", "error"] = "fill",
+    all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **text: Unpack[TextOptions],
 ) -> tuple[Any, Any]:
@@ -75,13 +78,15 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     ----------
     path : path, URL or zarr store
         A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
-        store. URLs are read through fsspec: ``http://``, ``s3://`` (with s3fs) and others.
+        store. Polygons (``.gpkg``, ``.geojson``, ``.shp``, ``.fgb``, or a geopandas frame) are
+        labels of the pixels of a raster, and returned first. URLs are read through fsspec:
+        ``http://``, ``s3://`` (with s3fs) and others.
     X : str
         Name of the zarr array of rows.
     y : str or None
         Name of the zarr array of labels; None if labels are not needed.
     label : str or int, optional
-        Name or number of the column of labels, for tables.
+        Name or number of the column of labels, for tables and polygons.
     features : str, int or slice, or sequence of them, optional
         Names or numbers of the columns of features, for tables; by default all but the labels and
         what pandas wrote as an index. A column of lists is all features. For a zarr array such as
@@ -89,6 +94,9 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     missing : {"fill", "error"}
         Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
         chunks that hold nothing else, or an error when it is read.
+    all_touched : bool
+        For polygons: label the pixels that only polygons of one class touch, too, and not only
+        those whose centre is in a polygon.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
     **text
@@ -133,6 +141,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     given = {
         "label": label,
         "features": features,
+        "all_touched": as_flag("all_touched", all_touched) or None,
         "missing": None if missing == "fill" else missing,
         "storage_options": storage_options,
         **text,

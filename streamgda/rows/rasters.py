@@ -13,8 +13,9 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.dimensions import Raster, is_labelled, is_lazy
+from streamgda.rows.dimensions import Raster, decoded, is_labelled, is_lazy, is_polygons
 from streamgda.rows.grids import Box, Grid
+from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference
 from streamgda.runtime.retry import brief, with_retries
@@ -61,6 +62,8 @@ class GridRows(RowSource):
     def _beside(self, values: Any, name: str) -> Raster | None:
         """Return labels or weights that are on the grid; None if they are one-dimensional."""
         values = _array_of(values)
+        if is_polygons(values):
+            values = PolygonGrid.of(self.raster, Polygons.of(values))
         if isinstance(values, RowSource) or not (is_labelled(values) or _is_array(values)):
             return None
         if not is_labelled(values) and values.ndim == 1:
@@ -87,12 +90,17 @@ class RasterRows(GridRows):
     def _of(cls, raster: Raster, name: str) -> Self:
         grid, array = raster.grid(), raster.array
         return cls(
-            *(array, (grid.n_rows, *raster.row_shape), np.dtype(array.dtype), name),
+            *(array, (grid.n_rows, *raster.row_shape), raster.dtype, name),
             unit=grid.line,
             shard=max(grid.line, raster.grid("shards").line),
             columns=grid.chunks_in_line * raster.feature_chunks,
             raster=raster,
         )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row that has been read, or of what xarray reads in its place."""
+        return max(super().row_bytes, np.dtype(self.values.dtype).itemsize * self.row_elements)
 
     @property
     def title(self) -> str:
@@ -168,8 +176,9 @@ class DaskRasterRows(GridRows, DaskRows):
             whole = tuple(None if n is None else slice(None) for n in beside.axes)
             array = da.broadcast_to(array[whole], beside.shape, chunks=self._chunks)
         elif not is_lazy(array):
-            array = da.from_array(array, chunks=self._chunks)
-        return _flat(array.rechunk(self._chunks), beside)
+            array = da.from_array(array, chunks=self._chunks, asarray=False)
+        array = array.rechunk(self._chunks).map_blocks(decoded, *beside.code, dtype=beside.dtype)
+        return _flat(array, beside)
 
     @property
     def _chunks(self) -> tuple[tuple[int, ...], ...]:

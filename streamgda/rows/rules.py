@@ -10,6 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.blocks import NO_WEIGHTS, as_rows, blocks
 from streamgda.rows.containers import as_array
+from streamgda.rows.dimensions import has_gaps
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.labels import (
     Labels,
@@ -47,6 +48,8 @@ class RowRule:
     nodata : int or float, optional
     unlabelled : ndarray, sorted, optional
         Labels of rows that do not count, given as one label or a sequence of them.
+    gaps : bool
+        Rows whose labels are missing are unlabelled, not invalid.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class RowRule:
     action: str = "raise"
     nodata: float | None = None
     unlabelled: Any = None
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         if self.nodata is not None:
@@ -80,11 +84,16 @@ class RowRule:
     @property
     def selects(self) -> bool:
         """True if rows may be left out, and those that count are copied."""
-        return self.action == "skip" or self.unlabelled is not None
+        return self.action == "skip" or self.may_be_unlabelled
+
+    @property
+    def may_be_unlabelled(self) -> bool:
+        """True if rows may be unlabelled."""
+        return self.gaps or self.unlabelled is not None
 
     def as_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return labels, as a masked array if some are missing and that is no error."""
-        if self.action == "skip":
+        if self.action == "skip" or self.gaps:
             return as_maskable_labels(y, "y", first_row)
         return coded_labels(y, "y", first_row)
 
@@ -111,8 +120,10 @@ class RowRule:
     def labelled(self, y: Labels) -> np.ndarray:
         """Return a boolean array that is False for the unlabelled rows."""
         if self.unlabelled is None:
-            return np.ones(y.shape, bool)
-        return (find(without_mask(y), self.unlabelled) < 0) | np.ma.getmaskarray(y)
+            labelled = np.ones(y.shape, bool)
+        else:
+            labelled = find(without_mask(y), self.unlabelled) < 0
+        return labelled & ~np.ma.getmaskarray(y) if self.gaps else labelled | np.ma.getmaskarray(y)
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""
@@ -184,6 +195,8 @@ def row_rule(
     nodata: Any = None,
     unlabelled: Any = None,
     actions: tuple[str, ...] = LEARNING,
+    *,
+    y: Any = None,
 ) -> RowRule:
     """Return the rule that the keywords of a function describe.
 
@@ -193,6 +206,8 @@ def row_rule(
         See `RowRule`.
     actions : tuple of str
         What `on_invalid` may be.
+    y : array-like, optional
+        The labels: where a raster has none, the pixel is unlabelled.
 
     Raises
     ------
@@ -201,9 +216,10 @@ def row_rule(
     """
     if not isinstance(on_invalid, str) or on_invalid not in actions:
         raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
-    if nodata is None and unlabelled is None and on_invalid == "raise":
+    gaps = has_gaps(y)
+    if nodata is None and unlabelled is None and on_invalid == "raise" and not gaps:
         return CHECK_SUMS
-    return RowRule(on_invalid, nodata, unlabelled)
+    return RowRule(on_invalid, nodata, unlabelled, gaps)
 
 
 def labels_to_count(
