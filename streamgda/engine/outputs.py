@@ -370,7 +370,8 @@ def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:
     numbers = labels.dtype.kind in "biuf" and held.kind in "biuf"
     if numbers or np.can_cast(labels.dtype, held, casting="same_kind"):
         with contextlib.suppress(ValueError), np.errstate(all="ignore"):
-            changed = labels.astype(held).astype(labels.dtype) != labels
+            back = labels.astype(held).astype(labels.dtype)
+            changed = (back != labels) & ((back == back) | (labels == labels))  # NaT stays NaT
     return f"{labels.dtype} labels such as {labels[changed][0]!s}" if changed.any() else ""
 
 

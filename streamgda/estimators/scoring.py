@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Number
 from typing import Any, overload
 
 import numpy as np
@@ -18,14 +16,11 @@ from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.filling import Filled
-from streamgda.rows.labels import as_labels, coded_labels, encode, find, join_labels
+from streamgda.rows.labels import coded_labels, encode, find, with_label
 from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, row_rule
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import as_numbers, refuse, shown
-
-_LABELS = (str, bytes, Number, np.generic, datetime.date)
-_NO_LABEL = {"U": "", "S": b""}  # of invalid rows, by default
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,10 @@ class Scorer:
     @property
     def fill(self) -> Any:
         """Result of invalid rows; None if they are an error."""
-        filled = self.options.get("on_invalid") == "fill"
-        return self.options["fill"].item() if filled else None
+        if self.options.get("on_invalid") != "fill":
+            return None
+        fill = self.options["fill"]
+        return fill.item() if fill.dtype.kind in "biuf" else fill[()]  # dates are no integers
 
     @property
     def dtype(self) -> np.dtype:
@@ -109,8 +106,8 @@ class Scorer:
             if labels is None:
                 value = _fill_number(fill)
             else:
-                value = label_beside("fill", _fill_label(fill, labels), self.model.classes, labels)
-                labels = np.append(labels.astype(value.dtype), value)
+                labels = with_label(labels, "fill", fill, self.model.classes)
+                value = labels[-1:].reshape(())
         options["fill"] = value
         function = Filled(self.function, rule, value)
         return replace(self, function=function, labels=labels, options=options)
@@ -426,53 +423,6 @@ def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:
         For a method or an option that the estimator does not have.
     """
     return estimator._scorer(method, **options)
-
-
-def label_beside(
-    name: str, label: Any, classes: np.ndarray, labels: np.ndarray | None = None
-) -> np.ndarray:
-    """Return a label of rows that get none of the classes, in a type that holds it and all labels.
-
-    Parameters
-    ----------
-    name : str
-        Name of the parameter in errors.
-    label : label
-    classes : ndarray
-    labels : ndarray, optional
-        All labels of the result, by default the classes.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is a class, or of another kind than the classes.
-    """
-    labels = classes if labels is None else labels
-    if not isinstance(label, _LABELS):
-        raise refuse(name, label, "one label of the kind of the classes")
-    own = np.asarray(label)
-    if own.dtype.kind in "mM" and labels.dtype.kind in "mM" and np.isnat(own):
-        return own.astype(labels.dtype)  # no label that rows could have
-    try:
-        own = as_labels([label], name)
-        if own.dtype.kind == "i":
-            own = own.astype(np.min_scalar_type(own[0]))
-        dtype = join_labels(labels, own).dtype
-    except InvalidDataError as error:
-        raise InvalidParameterError(f"{name}={shown(label)}: {error}") from None
-    if find(own, classes)[0] >= 0:
-        raise InvalidParameterError(
-            f"{name}={shown(label)} is a class; rows without a class need another label"
-        )
-    return np.asarray(own.astype(dtype)[0])
-
-
-def _fill_label(fill: Any, labels: np.ndarray) -> Any:
-    """Return the label of invalid rows, by default one that is natural for labels of that kind."""
-    if fill is not None:
-        return fill
-    kind = labels.dtype.kind
-    return np.array("NaT", labels.dtype)[()] if kind in "mM" else _NO_LABEL.get(kind, -1)
 
 
 def _fill_number(fill: Any) -> np.ndarray:

@@ -140,7 +140,7 @@ class GroupedMoments(GroupViews):
                 values = np.ma.array(cells[codes] if cells.size else codes, mask=labels.mask)
             unlabelled = None
             if rule.unlabelled is not None:
-                found = np.tile(find(classes, rule.unlabelled) >= 0, all_groups.size)
+                found = np.tile(~rule.labelled(classes), all_groups.size)
                 unlabelled = cells[found] if found.any() else None
             rule = row_rule(rule.action, rule.nodata, unlabelled)
             before.total.clear()  # large moments change in place

@@ -15,6 +15,7 @@ from streamgda.rows.labels import (
     Labels,
     as_labels,
     as_maskable_labels,
+    check_comparable,
     coded_labels,
     find,
     without_mask,
@@ -109,10 +110,19 @@ class RowRule:
         return not self.selects and not self.needs_search(X)
 
     def labelled(self, y: Labels) -> np.ndarray:
-        """Return a boolean array that is False for the unlabelled rows."""
-        if self.unlabelled is None:
+        """Return a boolean array that is False for the unlabelled rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no label of this type is one of unlabelled rows.
+        """
+        missing = np.ma.getmaskarray(y)
+        if self.unlabelled is None or missing.all():
             return np.ones(y.shape, bool)
-        return (find(without_mask(y), self.unlabelled) < 0) | np.ma.getmaskarray(y)
+        labels = without_mask(y)
+        check_comparable(self.unlabelled, "unlabelled", labels)
+        return (find(labels, self.unlabelled) < 0) | missing
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""
