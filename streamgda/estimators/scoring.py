@@ -16,10 +16,10 @@ from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.filling import Filled
-from streamgda.rows.labels import coded_labels, encode, find, with_label
-from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, row_rule
+from streamgda.rows.labels import encode, find, with_label, without_mask
+from streamgda.rows.masked import REMEDY
+from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, labels_to_count, row_rule
 from streamgda.rows.sources import check_lengths
-from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
 
@@ -229,7 +229,17 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         """
         return self._scored("predict", X, out, features, nodata, on_invalid, fill, keys)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> float:
         """Return the share of rows whose predicted class is right.
 
         Parameters
@@ -240,6 +250,8 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             True labels.
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
 
         Returns
         -------
@@ -248,8 +260,8 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
 
         Raises
         ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used.
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used.
 
         Examples
         --------
@@ -258,23 +270,37 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
         0.6666666666666666
         """
-        X, _ = as_rows(X, None)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         rows = as_source(X)
 
         def in_order(values: Any, name: str) -> np.ndarray:
             return as_source(rows.laid_out(values, name), name).whole()
 
-        predicted = in_order(self.predict(X), "predictions")
-        true = coded_labels(in_order(y, "y"))
-        check_lengths(as_source(predicted), as_source(true, "y"))
+        reading = {}
+        if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
+            filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
+            reading = {"nodata": nodata, "on_invalid": filling}
+        predicted = in_order(self.predict(X, **reading), "predictions")
+        labels = rule.as_labels(in_order(y, "y"))
+        check_lengths(as_source(predicted), as_source(labels, "y"))
+        weights = None if sample_weight is None else in_order(sample_weight, "sample_weight")
+        counts, weights, _ = labels_to_count(labels, weights, rule)
+        if rule.selects:
+            invalid = counts & (find(predicted, self.classes_) < 0)
+            if invalid.any() and on_invalid == "raise":
+                row = int(invalid.argmax())
+                raise InvalidDataError(f"Input X has an invalid row: row {row}; {REMEDY}", "X", row)
+            counts &= ~invalid
+        if not counts.any():
+            raise InvalidDataError(
+                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
+                "left to score"
+            )
+        true = without_mask(labels)[counts]
         classes = encode(true, self.classes_)[1]
-        right = find(true, classes) == find(predicted, classes)
-        if sample_weight is None:
-            return float(right.mean())
-        weights = as_weights(in_order(sample_weight, "sample_weight"), true.size)
-        if not weights.any():
-            raise InvalidDataError("every sample_weight is zero: no row is left to score")
-        return float(np.average(right, weights=weights))
+        right = find(true, classes) == find(predicted[counts], classes)
+        return float(np.average(right, weights=weights[counts] if weights.size else None))
 
 
 class ProbabilityMixin(RowClassifier):

@@ -14,6 +14,7 @@ from streamgda.rows import as_source, named_rows
 from streamgda.rows.labels import as_maskable_labels, join_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.names import join_names
+from streamgda.rows.sources import check_lengths
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import all_finite, as_matrix, as_weights, refuse_not_finite
 
@@ -114,8 +115,10 @@ def read_rows(
     rows, names = named_rows(X)
     join_names(fitting.feature_names, names, "the reference", InvalidDataError)
     source = as_source(rows)
-    labels = np.ma.masked_all(source.n_rows, np.int64) if y is None else y
-    labelled = LabelledRows(source, labels, sample_weight, at_once=True)
+    if y is None:
+        check_lengths(source)  # rows of an unknown number have no labels that could be made up
+        y = np.ma.masked_all(source.n_rows, np.int64)
+    labelled = LabelledRows(source, y, sample_weight, at_once=True)
     with labelled.read(labelled.plan(None)) as slabs:
         for start, (slab, found, *weights) in slabs:
             given = weights[0] if weights else None

@@ -220,7 +220,7 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
         if all(issubclass(kind, base) for kind in kinds):
             if dtype == "M8":
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date
-            elif (cut := [label for label in labels if label[-1:] in ("\0", b"\0")]):
+            elif cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
                 raise InvalidDataError(
                     f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
                     f"end; relabel them"
@@ -349,7 +349,8 @@ def with_label(
         raise InvalidParameterError(f"{name}={shown(label)}: {error}; pass {name}") from None
     if find(own, labels if classes is None else classes)[0] >= 0:
         raise InvalidParameterError(
-            f"{name}={shown(label)} is a class; rows without a class need another label: pass {name}"
+            f"{name}={shown(label)} is a class; rows without a class need another label: pass "
+            f"{name}"
         )
     return np.append(labels.astype(dtype), own.astype(dtype))
 
