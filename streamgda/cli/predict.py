@@ -56,10 +56,7 @@ def predict(
         ),
     ] = None,
     reject_label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABEL", help="Label of rejected rows, by default -1 or an empty text."
-        ),
+        str | None, typer.Option(metavar="LABEL", help="Label of rejected rows; see --fill.")
     ] = None,
     x: XName = "X",
     label: LabelName = None,
@@ -94,10 +91,8 @@ def predict(
     if not table:
         _refuse_other_data(out)
     estimator, X, _ = open_both(model, store, x, None, missing, label, features)
-    options = {}
-    if reject is not None:
-        own = _label(estimator, reject_label, "--reject-label")
-        options = {"reject": reject, "reject_label": own}
+    rejected = _label(estimator, reject_label, "--reject-label")
+    options = {} if reject is None else {"reject": reject, "reject_label": rejected}
     X, nodata = as_rows(X, None, nodata)
     rule = row_rule(on_invalid.value, nodata, actions=SCORING)
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
