@@ -361,6 +361,16 @@ def test_labels_that_appear_change_the_shares():
     assert "eel" not in report.classes
 
 
+def test_integers_of_two_types_are_not_rounded():
+    big = 2**60
+    y = np.where(np.arange(400) % 2, big + 1, big)
+    rows = np.random.default_rng(0).normal(size=(400, 2))
+    monitor = DriftMonitor(ClassMoments().update(rows, y), window=100, calibration=None)
+    for labels in (y, y.astype(np.uint64), y.astype(object)):
+        for report in monitor.update(rows, labels):
+            assert [*report.classes] == [big, big + 1]
+
+
 def test_history_is_a_table():
     monitor = DriftMonitor(REFERENCE, window=300)
     reports = monitor.update(X, Y)

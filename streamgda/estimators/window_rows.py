@@ -11,7 +11,7 @@ from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source, named_rows
-from streamgda.rows.labels import as_maskable_labels, join_labels
+from streamgda.rows.labels import as_maskable_labels, in_one_type, join_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import check_lengths
@@ -55,9 +55,10 @@ class Rows(NamedTuple):
 
     def put(self, start: int, rows: Rows) -> Rows:
         """Write rows from row `start` on; return these, with wider labels if necessary."""
-        stop, wide = start + len(rows.X), np.promote_types(self.y.dtype, rows.y.dtype)
-        held = self if wide == self.y.dtype else self._replace(y=self.y.astype(wide))
-        for room, values in zip(held, rows, strict=True):
+        y, added = in_one_type(self.y, rows.y)
+        stop, wide = start + len(rows.X), np.promote_types(y.dtype, added.dtype)
+        held = self if wide == self.y.dtype else self._replace(y=y.astype(wide))
+        for room, values in zip(held, rows._replace(y=added), strict=True):
             room[start:stop] = values
         return held
 

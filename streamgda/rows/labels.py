@@ -305,7 +305,7 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
-    return np.union1d(*_in_one_type(a, b))
+    return np.union1d(*in_one_type(a, b))
 
 
 def with_label(
@@ -392,13 +392,13 @@ def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
 def _search(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if not classes.size or _family(classes) != _family(labels):
         return np.full(labels.shape, -1)
-    classes, labels = _in_one_type(classes, labels)
+    classes, labels = in_one_type(classes, labels)
     codes = np.searchsorted(classes, labels)
     codes[codes == classes.size] = 0
     return np.where(classes[codes] == labels, codes, -1)
 
 
-def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both in one type: 64-bit integers if float64 does not hold all of them."""
     if a.dtype.kind in "mM" and a.dtype != b.dtype:
         return _in_one_unit(a, b)
