@@ -253,6 +253,17 @@ def test_weights_out_of_range(small_slabs, fitted, kind, value):
     )
 
 
+@pytest.mark.parametrize("method", ["fit", "predict", "partial_fit"])
+def test_integers_that_no_float_holds(fitted, method):
+    X, y = blobs()
+    labels = () if method == "predict" else (y,)
+    whole = X.round().astype(int).astype(object)
+    getattr(fitted, method)(whole, *labels)
+    whole[7, 1] = 10**400
+    for rows in (whole, whole.tolist(), pd.DataFrame(whole)):
+        refuses(InvalidDataError, "int too large", fitted, method, rows, *labels)
+
+
 @EVERY_KIND
 def test_weights_that_are_all_zero(fitted, kind):
     X, y = blobs()

@@ -7,6 +7,7 @@ import re
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from hypothesis import given, settings
@@ -45,6 +46,45 @@ def test_out_that_does_not_fit(fitted):
     refuses(InvalidDataError, match, fitted, "predict_proba", X, out=out)
     match = r"out has shape \(300, 3\) and dtype int64, expected shape \(300,\)"
     refuses(InvalidDataError, match, fitted, "predict", held(X, "dask"), out=out)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_that_is_no_array_of_numpy_or_in_a_store(fitted, kind):
+    X, y = blobs()
+    for out in (
+        pd.Series(y),
+        pd.Index(y),
+        pd.Categorical(y),
+        pd.arrays.SparseArray(y),
+        da.from_array(y, chunks=100),
+        np.float64(1),
+        y.tolist(),
+    ):
+        match = f"out is of type {type(out).__name__}; expected an array of numpy or zarr, or a"
+        refuses(TypeError, match, fitted, "predict", held(X, kind), out=out)
+    out = da.zeros((300, 3), chunks=(100, 1))
+    refuses(TypeError, "out is of type Array", fitted, "predict_proba", held(X, kind), out=out)
+
+
+def test_keys_that_are_no_names(fitted, tmp_path):
+    X, y = blobs()
+    for keys in (pd.Series(y), pd.DataFrame({"id": y}), 3, [1], np.array(["id", "day"])):
+        for out in (None, tmp_path / "labels.csv"):
+            match = "keys=.* expected names of columns of X, such as keys='id'"
+            refuses(InvalidParameterError, match, fitted, "predict", X, out=out, keys=keys)
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def test_missing_dates_fit_every_type_of_dates():
+    """NaT, which differs from itself, is held by an array of dates."""
+    X, y = blobs()
+    fitted = GaussianNB().fit(X, np.array(["2020", "2021", "2022"], "M8[D]")[y])
+    X[3] = np.nan
+    expected = fitted.predict(X, on_invalid="fill")
+    out = np.empty(300, "M8[s]")
+    assert fitted.predict(X, out=out, on_invalid="fill") is out
+    np.testing.assert_array_equal(out, expected)
+    assert np.isnat(out[3])
 
 
 def outputs(shape, dtype):

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from commands import NAMES, PROGRAM, Command, child, interrupt_at, rows
 from sklearn.metrics import classification_report, confusion_matrix, log_loss
 
 import streamgda
+from streamgda.cli.labels import label_like
 from streamgda.datasets import convert
 
 
@@ -55,6 +57,37 @@ def test_predict_rejects_rows(
     written = zarr.open_array(tmp_path / "out.zarr", mode="r")[:]
     np.testing.assert_array_equal(written.astype(expected.dtype), expected)
     assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
+
+
+@pytest.mark.parametrize(
+    ("store", "label", "fill"),
+    [
+        ("rows.zarr", None, None),
+        ("rows.zarr", "no", "a label that is longer than any class"),
+        ("numbers.zarr", None, None),
+        ("numbers.zarr", 70_000, -70_000),
+    ],
+)
+@pytest.mark.parametrize("out", ["out.zarr", "out.parquet"])
+def test_rejected_and_invalid_rows_have_whole_labels(
+    done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any, fill: Any,
+    out: str,
+) -> None:  # fmt: skip
+    X, y = rows()[0], streamgda.open_store(data / store)[1][:]
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
+    estimator.save(tmp_path / "m.zip")
+    X[3, 1] = np.nan
+    convert(X, tmp_path / "holes.zarr", labels=y, chunk_rows=50)
+    given = {"--reject": 0.2, "--reject-label": label, "--on-invalid": "fill", "--fill": fill}
+    options = [f"{option}={value}" for option, value in given.items() if value is not None]
+    path = tmp_path / out
+    done("predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--out", path, *options)
+    none = "" if store == "rows.zarr" else -1
+    expected = estimator.predict(rows()[0], reject=0.2).astype(object)
+    expected[expected == none] = none if label is None else label
+    expected[3] = none if fill is None else fill
+    written = zarr.open_array(path)[:] if out == "out.zarr" else pq.read_table(path)["label"]
+    assert np.asarray(written).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -259,3 +292,15 @@ def test_of_many_classes_the_worst_confusions_are_shown(
     heading, worst = out.splitlines()[-2:]
     assert heading.split() == ["true", "predicted", "rows"]
     assert worst.split() == ["7", "8", "10"]
+
+
+def test_labels_of_the_command_line_are_read_as_those_of_the_classes() -> None:
+    for text, classes, expected in (
+        ("True", [False, True], True),
+        ("2020-05-01", np.array(["2019"], "M8[Y]"), np.datetime64("2020-05-01")),
+        ("5", np.array([1], "m8[s]"), np.timedelta64(5, "s")),
+        ("9007199254740993", [1], 2**53 + 1),
+        ("ant", [b"bee"], b"ant"),
+    ):
+        found = label_like(text, np.asarray(classes).dtype, "--fill")
+        assert (found, type(found)) == (expected, type(expected))

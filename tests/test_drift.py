@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -271,6 +272,8 @@ def test_bad_input_leaves_the_monitor_as_it_was():
     before = monitor.to_bytes()
     spoilt = X.copy()
     spoilt[650, 1] = np.nan
+    lazy = da.from_array(X, chunks=(100, 3))
+    unknown = lazy[lazy[:, 0] < np.inf]
     cases = [
         ((spoilt, Y), r"row 650, column 1 is nan"),
         ((X[:, :2], Y), "X has 2 features, but the reference has 3"),
@@ -279,6 +282,8 @@ def test_bad_input_leaves_the_monitor_as_it_was():
         ((X, Y, -np.ones(700)), r"sample_weight\[0\] is -1"),
         ((scipy.sparse.csr_array(spoilt), Y), "NaN"),
         ((pd.DataFrame(spoilt), Y), "row 650"),
+        ((unknown,), r"X has row chunks of unknown size; call X.compute_chunk_sizes\(\)"),
+        ((unknown, Y), "X has row chunks of unknown size, so y must be"),
     ]
     for arguments, message in cases:
         with pytest.raises(InvalidDataError, match=message):
@@ -325,6 +330,8 @@ def test_parameters_out_of_range():
     ):
         with pytest.raises(InvalidParameterError, match=next(iter(bad))):
             DriftMonitor(REFERENCE, **{"window": 10, **bad})
+    with pytest.raises(InvalidParameterError, match="window=None; expected the number of rows of"):
+        DriftMonitor(REFERENCE)
 
 
 def test_a_reset_starts_again(tmp_path):
@@ -352,6 +359,16 @@ def test_labels_that_appear_change_the_shares():
     (report,) = DriftMonitor(REFERENCE, window=700).update(X, labels)
     assert (None, "shares") in report.alarms
     assert "eel" not in report.classes
+
+
+def test_integers_of_two_types_are_not_rounded():
+    big = 2**60
+    y = np.where(np.arange(400) % 2, big + 1, big)
+    rows = np.random.default_rng(0).normal(size=(400, 2))
+    monitor = DriftMonitor(ClassMoments().update(rows, y), window=100, calibration=None)
+    for labels in (y, y.astype(np.uint64), y.astype(object)):
+        for report in monitor.update(rows, labels):
+            assert [*report.classes] == [big, big + 1]
 
 
 def test_history_is_a_table():

@@ -125,6 +125,43 @@ def test_fill_labels_are_of_the_kind_of_the_classes(classes, fill, expected):
     np.testing.assert_array_equal(found[BAD], np.full(BAD.sum(), expected, found.dtype))
 
 
+@pytest.mark.parametrize("fill", [None, "no", "unknown"])
+@pytest.mark.parametrize("rejected", [None, "it", "no class at all"])
+def test_texts_of_any_width_are_whole(fill, rejected):
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    nb = GaussianNB().fit(CLEAN, names)
+    options = {"fill": fill, **FILLING}
+    valid = nb.predict(CLEAN)[~BAD]
+    np.testing.assert_array_equal(nb.predict(X, **options), filled(valid, fill or ""))
+    found = nb.predict(X, reject=0.3, reject_label=rejected, **options)
+    assert {*found.tolist()} == {*names.tolist(), rejected or "", fill or ""}
+    assert {*nb.predict(CLEAN, reject=0.3).tolist()} == {*names.tolist(), ""}
+
+
+@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask"])
+def test_accuracy_of_the_rows_that_count(kind):
+    """`score` leaves out the rows that `fit` does."""
+    expected = LDA.score(CLEAN[~BAD], y[~BAD])
+    skipping = {"on_invalid": "skip", "nodata": NODATA}
+    rows, labels = held(X, kind), held(y, kind)
+    assert LDA.score(rows, labels, **skipping) == expected
+    weights = np.arange(300.0)
+    weighted = LDA.score(rows, labels, weights, unlabelled=0, **skipping)
+    some = ~BAD & (y != 0)
+    assert weighted == pytest.approx(LDA.score(CLEAN[some], y[some], weights[some]), rel=1e-12)
+    marked = np.where(BAD, 9, y)
+    assert LDA.score(rows, held(marked, kind), nodata=NODATA, unlabelled=9) == expected
+    for given, match in (
+        ({"nodata": NODATA, "unlabelled": 1}, "row 0"),
+        ({}, "on_invalid='skip' when learning"),
+        ({**skipping, "unlabelled": [0, 1, 2]}, "no row is left to score"),
+    ):
+        with pytest.raises(InvalidDataError, match=match):
+            LDA.score(rows, labels, **given)
+    with pytest.raises(InvalidParameterError, match="on_invalid='fill'; expected 'raise' or 'ski"):
+        LDA.score(rows, labels, on_invalid="fill")
+
+
 @pytest.mark.parametrize(
     ("method", "options", "match"),
     [

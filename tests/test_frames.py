@@ -295,6 +295,16 @@ def test_sparse_categorical_and_object_columns_of_numbers() -> None:
     np.testing.assert_array_equal(source.whole(), [[0, 5, 1], [0, 6, 2.5], [1.5, 5, np.nan]])
 
 
+def test_sparse_labels_and_weights_of_pandas() -> None:
+    """They are those of the same entries in an array."""
+    X, y = np.arange(12.0).reshape(6, 2) ** 2, np.array([0, 1, 0, 1, 0, 0])
+    weights = np.array([1.0, 0, 2, 3, 0, 0])
+    expected = accumulate(X, y, sample_weight=weights)
+    for wrap in (pd.arrays.SparseArray, lambda v: pd.Series(pd.arrays.SparseArray(v))):
+        found = accumulate(X, wrap(y), sample_weight=wrap(weights))
+        assert found.to_bytes() == expected.to_bytes()
+
+
 def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 200_000
     wide = np.arange(4 * n, dtype=np.uint8).reshape(n, 4)

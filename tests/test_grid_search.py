@@ -16,12 +16,19 @@ from sklearn.model_selection import (
     PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
+    cross_val_score,
 )
+from sklearn.naive_bayes import GaussianNB
 
 from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV, load
 from streamgda.engine.folds import FoldedRows
 from streamgda.engine.journal import CheckpointContents
-from streamgda.errors import CheckpointError, InvalidParameterError, MemoryBudgetError
+from streamgda.errors import (
+    CheckpointError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+)
 
 GRID = [
     {"covariance_type": ["full", "tied"], "shrinkage": [0.1, "oas"]},
@@ -88,6 +95,31 @@ def test_scores_of_any_kind_are_those_of_scikit_learn(name):
     assert ours.multimetric_ is theirs.multimetric_ is True
     assert ours.scorer_.keys() == theirs.scorer_.keys()
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scoring", ["neg_log_loss", ["neg_log_loss", "f1_macro"]])
+def test_the_log_loss_of_impossible_rows_is_that_of_scikit_learn(scoring, dtype):
+    """Probabilities of exactly 0 and 1 are clipped; one row in the wrong place is not infinite."""
+    rows = np.where(Y[:, None] == 2, 50 * X, X).astype(dtype)
+    rows[:9] *= 40
+    assert (GaussianDiscriminantAnalysis().fit(rows[9:], Y[9:]).predict_proba(rows) == 0).any()
+    refit = "f1_macro" if "f1_macro" in scoring else True
+    options = {"scoring": scoring, "cv": KFold(4), "refit": refit}
+    ours = GaussianDiscriminantCV(GRID, **options).fit(rows, Y)
+    theirs = GridSearchCV(GaussianDiscriminantAnalysis(), GRID, **options).fit(rows, Y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+    rows, scores = rows.astype(float), {"cv": KFold(4), "scoring": "neg_log_loss"}
+    grid = {"covariance_type": ["diag"], "var_smoothing": [1e-9]}
+    expected = cross_val_score(GaussianNB(), rows, Y, **scores).mean()
+    found = GaussianDiscriminantCV(grid, **scores).fit(rows, Y).best_score_
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_likelihood_of_labels_that_are_no_classes_is_refused():
+    search = GaussianDiscriminantCV(GRID, cv=3, scoring="joint_log_likelihood").fit(X, Y)
+    with pytest.raises(InvalidDataError, match=r"y\[2\] is 7, which is not one of the classes"):
+        search.scorer_(search.best_estimator_, X[:3], [0, 1, 7])
 
 
 @pytest.mark.parametrize("scoring", ["balanced_accuracy", "roc_auc_ovr", sureness, None])

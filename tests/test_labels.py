@@ -483,3 +483,13 @@ def test_missing_dates_and_decimals_among_objects_are_missing():
     for missing in (pd.NaT, decimal.Decimal("NaN")):
         with pytest.raises(InvalidDataError, match=r"y\[1\] is Na"):
             as_labels(np.array([datetime.date(2020, 1, 1), missing], object))
+
+
+def test_labels_by_codes_are_copied_as_arrays_are():
+    labels = coded_labels(np.array(["ant", "bee"] * 400))
+    assert type(labels) is CodedLabels
+    part = labels[1::200]
+    copy = part.copy()
+    copy.codes[:] = copy.codes[0]
+    assert part.tolist() == ["bee"] * 4
+    assert np.concatenate([part, part.copy()]).tolist() == ["bee"] * 8

@@ -98,9 +98,8 @@ def test_the_density_is_that_of_the_directions_that_are_kept():
     for method in ("mahalanobis", "p_values"):
         found, expected = getattr(model, method)(wide), getattr(plain, method)(X)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-    label = np.array(-1)
-    rejected = model.predict_or_reject(wide, reject=0.1, label=label)
-    np.testing.assert_array_equal(rejected, plain.predict_or_reject(X, reject=0.1, label=label))
+    rejected = model.predict_or_reject(wide, reject=0.1)
+    np.testing.assert_array_equal(rejected, plain.predict_or_reject(X, reject=0.1))
     structure, root = model.structure, model.roots[0]
     inverse = structure.inverse(root)
     W = naive.covariance(wide, y, "tied")

@@ -114,7 +114,6 @@ def test_the_type_is_no_wider_than_it_must_be():
         ("0.1", -1, "reject='0.1'"),
         (0.1, 2, "reject_label=2 is a class"),
         (0.1, "none", "reject_label='none': labels of dtype <U4 .* do not mix"),
-        (0.1, None, "reject_label=None"),
         (0.1, 0.5, "reject_label=0.5"),
     ],
 )

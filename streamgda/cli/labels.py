@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 _NUMBERS, _DATES = "biuf", "mM"
+_BOOLEANS = {"True": True, "False": False}
 
 
 def label_like(text: str, dtype: Any, option: str) -> Any:
@@ -29,11 +30,13 @@ def label_like(text: str, dtype: Any, option: str) -> Any:
 
     kind = getattr(dtype, "kind", "U")
     try:
+        if kind == "b" and text in _BOOLEANS:
+            return _BOOLEANS[text]
         if kind in _NUMBERS:
             number = float(text)
             return int(text) if not number % 1 else number
-        if kind in _DATES:
-            return np.array(text, dtype)[()]
+        if kind in _DATES:  # dates in their own unit, as another may cut them
+            return np.datetime64(text) if kind == "M" else np.array(text, dtype)[()]
         return text.encode() if kind == "S" else text
     except (ValueError, OverflowError):
         what = "an integer" if kind in _NUMBERS else "a date"

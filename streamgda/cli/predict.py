@@ -56,8 +56,8 @@ def predict(
         ),
     ] = None,
     reject_label: Annotated[
-        str, typer.Option(metavar="LABEL", help="Label of rejected rows.")
-    ] = "-1",
+        str | None, typer.Option(metavar="LABEL", help="Label of rejected rows; see --fill.")
+    ] = None,
     x: XName = "X",
     label: LabelName = None,
     features: FeatureNames = None,
@@ -97,7 +97,8 @@ def predict(
     refuse_occupied(out, overwrite)
     _refuse_other_data(out, partial)
     estimator, X, _ = open_both(model, store, x, None, missing, label, features)
-    options = {} if reject is None else _rejection(estimator, reject, reject_label)
+    rejected = _label(estimator, reject_label, "--reject-label")
+    options = {} if reject is None else {"reject": reject, "reject_label": rejected}
     X, nodata = as_rows(X, None, nodata)
     rule = row_rule(on_invalid.value, nodata, actions=SCORING)
     scorer = scorer_of(estimator, method, **options).filling(rule, _fill(estimator, method, fill))
@@ -131,18 +132,15 @@ def _method(proba: bool, log_proba: bool, density: bool) -> str:
     return "predict_proba" if proba else "predict_log_proba" if log_proba else "predict"
 
 
-def _rejection(estimator: Any, threshold: float, label: str) -> dict[str, Any]:
-    """Return the options of `predict` that reject rows; the label is of the classes' type."""
-    own = label_like(label, estimator.classes_.dtype, "--reject-label")
-    return {"reject": threshold, "reject_label": own}
+def _label(estimator: Any, text: str | None, option: str) -> Any:
+    """Return a label of the classes' type; None if it is not given."""
+    return None if text is None else label_like(text, estimator.classes_.dtype, option)
 
 
 def _fill(estimator: Any, method: str, fill: str | None) -> Any:
     """Return what is written for invalid rows: a label, or a number."""
-    if fill is None:
-        return None
-    if method == "predict":
-        return label_like(fill, estimator.classes_.dtype, "--fill")
+    if fill is None or method == "predict":
+        return _label(estimator, fill, "--fill")
     try:
         return float(fill)
     except ValueError:
@@ -153,10 +151,8 @@ def _fill(estimator: Any, method: str, fill: str | None) -> Any:
 
 def _columns(estimator: Any) -> list[int | float | str]:
     """Return the classes for JSON: dates and bytes as text."""
-    return [
-        label if isinstance(label, int | float | str) else str(label)
-        for label in estimator.classes_.tolist()
-    ]
+    classes = estimator.classes_
+    return classes.tolist() if classes.dtype.kind in "biufU" else [*map(str, classes)]
 
 
 def _write(

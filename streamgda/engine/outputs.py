@@ -27,6 +27,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows.arrow_writing import GROUP_ROWS, is_table_path, writing_table
+from streamgda.rows.dimensions import is_lazy
 from streamgda.rows.geotiff import BLOCK, is_geotiff, is_of_scores, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
 from streamgda.rows.sources import RowSource
@@ -188,7 +189,7 @@ class Output:
         asked: Scoring,
         fingerprint: Mapping[str, Any] | None = None,
     ) -> None:
-        self.array = out if hasattr(out, "shape") and hasattr(out, "dtype") else None
+        self.array = out if _is_array(out) else None
         if out is not None and self.array is None:
             out = as_target(out, "out")
         self._out = out
@@ -382,6 +383,11 @@ class Output:
             )
 
 
+def _is_array(out: Any) -> bool:
+    """Return whether this is an array of numpy or in a store, rather than a series or lazy."""
+    return isinstance(out, np.ndarray) or (StoredRows.accepts(out) and not is_lazy(out))
+
+
 def grid_of(array: Any, n_dimensions: int) -> Grid:
     """Return the grid of the first dimensions of an array, in its shards or chunks."""
     stored = getattr(array, "shards", None) or getattr(array, "chunks", None)
@@ -394,6 +400,8 @@ def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:
     if labels is None:
         rounded = dtype.kind == held.kind == "f"
         return "" if rounded or np.can_cast(dtype, held) else str(dtype)
+    if labels.dtype.kind in "mM":
+        labels = labels[~np.isnat(labels)]  # NaT stays NaT, but differs from itself
     changed = np.ones(labels.size, bool)
     numbers = labels.dtype.kind in "biuf" and held.kind in "biuf"
     if numbers or np.can_cast(labels.dtype, held, casting="same_kind"):

@@ -21,6 +21,7 @@ from streamgda.rows.slabs import Slabs
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime.parameters import refuse
 
 
 def score(
@@ -85,7 +86,7 @@ def score(
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
+    keys = as_keys(keys)
     if out is None and max_memory is None and not progress and not keys:
         whole = X if is_plain(X) else in_one_slab(X)
         if whole is not None:
@@ -102,6 +103,15 @@ def score(
     refuse_half_written(rows.values, "X")
     scores = _score_source(asked, rows, out)
     return rows.wrapped(scores, name, classes, fill) if out is None else scores
+
+
+def as_keys(keys: Any) -> tuple[str, ...]:
+    """Return names of columns, given as one name or a sequence of them; none for None."""
+    if keys is None or isinstance(keys, str):
+        return () if keys is None else (keys,)
+    if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
+        raise refuse("keys", keys, "names of columns of X, such as keys='id'")
+    return tuple(keys)
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:

@@ -132,14 +132,15 @@ class DriftMonitor(Saved):
         self,
         reference: Any,
         *,
-        window: int,
+        window: int | None = None,
         level: float = 0.01,
         calibration: int | None = 20,
         least_rows: int = 30,
         covariance_type: str | None = None,
         keep: int = 200,
     ) -> None:
-        self.window = as_integer("window", window, "at least 2 rows", 2)
+        expected = "the number of rows of a window, at least 2, such as window=1000"
+        self.window = as_integer("window", window, expected, 2)
         expected = "a probability between 0 and 1"
         self.level = as_number("level", level, expected, LEAST, BELOW_ONE)
         expected = "0, None, or at least 5 windows"

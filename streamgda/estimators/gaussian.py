@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
 from streamgda.estimators.leave_one_out import LeaveOneOutScores
-from streamgda.estimators.scoring import DiscriminantMixin, Scorer, label_beside
+from streamgda.estimators.scoring import DiscriminantMixin, Scorer
 from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, estimate
@@ -20,7 +20,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, with_label
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 from streamgda.storage.saved import state_of
 
@@ -160,7 +160,7 @@ class GaussianClassifier(LeaveOneOutScores):
         *,
         out: Any = None,
         reject: float = 0.0,
-        reject_label: Any = -1,
+        reject_label: Any = None,
         features: str | None = None,
         nodata: float | None = None,
         on_invalid: str = "raise",
@@ -181,8 +181,9 @@ class GaussianClassifier(LeaveOneOutScores):
         reject : float in [0, 1)
             Rows are rejected if their p-value (see `p_values`) for the predicted class is below
             `reject`. If the classes are Gaussian, about this share of their rows is rejected.
-        reject_label : label
-            Label of rejected rows, of the same kind as those of the classes and none of them.
+        reject_label : label, optional
+            Label of rejected rows, of the same kind as those of the classes and none of them; by
+            default -1, an empty string or NaT.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
         nodata : int or float, optional
@@ -232,11 +233,10 @@ class GaussianClassifier(LeaveOneOutScores):
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
         if reject == 0:
             return super()._scorer(method)
-        label = label_beside("reject_label", options.get("reject_label", -1), self.classes_)
-        rule = {"reject": reject, "label": label}
+        labels = with_label(self.classes_, "reject_label", options.get("reject_label"))
+        rule = {"reject": reject, "label": labels[-1]}
         model = self.model_
         function = partial(model.predict_or_reject, **rule)
-        labels = np.append(model.classes.astype(label.dtype), label)
         return Scorer("predict_or_reject", function, model, labels, None, rule)
 
     def mahalanobis(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Number
 from typing import Any, overload
 
 import numpy as np
@@ -18,14 +16,11 @@ from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.filling import Filled
-from streamgda.rows.labels import as_labels, coded_labels, encode, find, join_labels
-from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, row_rule
+from streamgda.rows.labels import encode, find, with_label, without_mask
+from streamgda.rows.masked import REMEDY
+from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, labels_to_count, row_rule
 from streamgda.rows.sources import check_lengths
-from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import as_numbers, refuse, shown
-
-_LABELS = (str, bytes, Number, np.generic, datetime.date)
-_NO_LABEL = {"U": "", "S": b""}  # of invalid rows, by default
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,10 @@ class Scorer:
     @property
     def fill(self) -> Any:
         """Result of invalid rows; None if they are an error."""
-        filled = self.options.get("on_invalid") == "fill"
-        return self.options["fill"].item() if filled else None
+        if self.options.get("on_invalid") != "fill":
+            return None
+        fill = self.options["fill"]
+        return fill.item() if fill.dtype.kind in "biuf" else fill[()]  # dates are no integers
 
     @property
     def dtype(self) -> np.dtype:
@@ -109,8 +106,8 @@ class Scorer:
             if labels is None:
                 value = _fill_number(fill)
             else:
-                value = label_beside("fill", _fill_label(fill, labels), self.model.classes, labels)
-                labels = np.append(labels.astype(value.dtype), value)
+                labels = with_label(labels, "fill", fill, self.model.classes)
+                value = labels[-1:].reshape(())
         options["fill"] = value
         function = Filled(self.function, rule, value)
         return replace(self, function=function, labels=labels, options=options)
@@ -232,7 +229,17 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         """
         return self._scored("predict", X, out, features, nodata, on_invalid, fill, keys)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> float:
         """Return the share of rows whose predicted class is right.
 
         Parameters
@@ -243,6 +250,8 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             True labels.
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
 
         Returns
         -------
@@ -251,8 +260,8 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
 
         Raises
         ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used.
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used.
 
         Examples
         --------
@@ -261,23 +270,37 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
         0.6666666666666666
         """
-        X, _ = as_rows(X, None)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled)
         rows = as_source(X)
 
         def in_order(values: Any, name: str) -> np.ndarray:
             return as_source(rows.laid_out(values, name), name).whole()
 
-        predicted = in_order(self.predict(X), "predictions")
-        true = coded_labels(in_order(y, "y"))
-        check_lengths(as_source(predicted), as_source(true, "y"))
+        reading = {}
+        if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
+            filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
+            reading = {"nodata": nodata, "on_invalid": filling}
+        predicted = in_order(self.predict(X, **reading), "predictions")
+        labels = rule.as_labels(in_order(y, "y"))
+        check_lengths(as_source(predicted), as_source(labels, "y"))
+        weights = None if sample_weight is None else in_order(sample_weight, "sample_weight")
+        counts, weights, _ = labels_to_count(labels, weights, rule)
+        if rule.selects:
+            invalid = counts & (find(predicted, self.classes_) < 0)
+            if invalid.any() and on_invalid == "raise":
+                row = int(invalid.argmax())
+                raise InvalidDataError(f"Input X has an invalid row: row {row}; {REMEDY}", "X", row)
+            counts &= ~invalid
+        if not counts.any():
+            raise InvalidDataError(
+                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
+                "left to score"
+            )
+        true = without_mask(labels)[counts]
         classes = encode(true, self.classes_)[1]
-        right = find(true, classes) == find(predicted, classes)
-        if sample_weight is None:
-            return float(right.mean())
-        weights = as_weights(in_order(sample_weight, "sample_weight"), true.size)
-        if not weights.any():
-            raise InvalidDataError("every sample_weight is zero: no row is left to score")
-        return float(np.average(right, weights=weights))
+        right = find(true, classes) == find(predicted[counts], classes)
+        return float(np.average(right, weights=weights[counts] if weights.size else None))
 
 
 class ProbabilityMixin(RowClassifier):
@@ -426,53 +449,6 @@ def scorer_of(estimator: RowClassifier, method: str, **options: Any) -> Scorer:
         For a method or an option that the estimator does not have.
     """
     return estimator._scorer(method, **options)
-
-
-def label_beside(
-    name: str, label: Any, classes: np.ndarray, labels: np.ndarray | None = None
-) -> np.ndarray:
-    """Return a label of rows that get none of the classes, in a type that holds it and all labels.
-
-    Parameters
-    ----------
-    name : str
-        Name of the parameter in errors.
-    label : label
-    classes : ndarray
-    labels : ndarray, optional
-        All labels of the result, by default the classes.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is a class, or of another kind than the classes.
-    """
-    labels = classes if labels is None else labels
-    if not isinstance(label, _LABELS):
-        raise refuse(name, label, "one label of the kind of the classes")
-    own = np.asarray(label)
-    if own.dtype.kind in "mM" and labels.dtype.kind in "mM" and np.isnat(own):
-        return own.astype(labels.dtype)  # no label that rows could have
-    try:
-        own = as_labels([label], name)
-        if own.dtype.kind == "i":
-            own = own.astype(np.min_scalar_type(own[0]))
-        dtype = join_labels(labels, own).dtype
-    except InvalidDataError as error:
-        raise InvalidParameterError(f"{name}={shown(label)}: {error}") from None
-    if find(own, classes)[0] >= 0:
-        raise InvalidParameterError(
-            f"{name}={shown(label)} is a class; rows without a class need another label"
-        )
-    return np.asarray(own.astype(dtype)[0])
-
-
-def _fill_label(fill: Any, labels: np.ndarray) -> Any:
-    """Return the label of invalid rows, by default one that is natural for labels of that kind."""
-    if fill is not None:
-        return fill
-    kind = labels.dtype.kind
-    return np.array("NaT", labels.dtype)[()] if kind in "mM" else _NO_LABEL.get(kind, -1)
 
 
 def _fill_number(fill: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows.labels import find
+from streamgda.rows.labels import check_expected, coded_labels, encode
 from streamgda.runtime.parameters import refuse, shown
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
@@ -131,8 +131,10 @@ def function_of(score: Any) -> Callable[..., Any]:
 
 
 def mean_log_likelihood(estimator: Any, X: Any, y: Any) -> float:
-    """Return the mean of ln p(x, y) over rows, whose classes the estimator knows."""
-    codes = find(np.asarray(y), estimator.classes_)
+    """Return the mean of ln p(x, y) over rows, whose classes the estimator has to know."""
+    labels = coded_labels(y)
+    codes, classes = encode(labels, estimator.classes_)
+    check_expected(labels, codes, classes, estimator.classes_)
     return float(estimator.predict_joint_log_proba(X)[np.arange(len(codes)), codes].mean())
 
 

@@ -49,7 +49,7 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         return X
     X = as_numpy(X)
     if adapter_of(X).checked_at_once:
-        return validate_data(estimator, X, reset=reset, **_accepted(estimator, X))
+        return _validate(estimator, X, reset=reset)
     return _validate_header(estimator, as_source(X), reset)
 
 
@@ -82,7 +82,7 @@ def validate_labelled(
         labels = as_source(y, "y").whole()
         return validate_labelled(estimator, X, labels, reset=reset, rule=rule)
     if type(y) is CodedLabels:  # they are checked where rows are summed
-        rows, _ = validate_data(estimator, X, y.codes, reset=reset, **_accepted(estimator, X))
+        rows, _ = _validate(estimator, X, y.codes, reset=reset)
         return rows, y
     missing = None
     if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
@@ -93,7 +93,7 @@ def validate_labelled(
         y = unmasked(y, "y")
     # Values are checked where they are summed: values that are not finite make such sums.
     try:
-        rows, y = validate_data(estimator, X, y, reset=reset, **_accepted(estimator, X))
+        rows, y = _validate(estimator, X, y, reset=reset)
     except (TypeError, ValueError):
         if missing is None and y is not None:
             refuse_missing(np.asarray(y))  # its error names the row and the remedy
@@ -101,14 +101,17 @@ def validate_labelled(
     return rows, y if missing is None else np.ma.array(y, mask=missing)
 
 
-def _accepted(estimator: Any, X: Any) -> dict[str, Any]:
-    """Return which rows scikit-learn's validation accepts; refuse sparse ones that it does not."""
+def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
+    """Return rows, and labels, that scikit-learn's validation accepts; refuse other sparse ones."""
     accepted = {"dtype": "numeric", "ensure_all_finite": False}
     if SparseRows.accepts(X):
         if not get_tags(estimator).input_tags.sparse:
             refuse_sparse(X)
         accepted["accept_sparse"] = "csr"
-    return accepted
+    try:
+        return validate_data(estimator, X, *y, reset=reset, **accepted)
+    except OverflowError as error:
+        raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
 
 
 def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:

@@ -11,9 +11,10 @@ from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source, named_rows
-from streamgda.rows.labels import as_maskable_labels, join_labels
+from streamgda.rows.labels import as_maskable_labels, in_one_type, join_labels
 from streamgda.rows.masked import is_masked
 from streamgda.rows.names import join_names
+from streamgda.rows.sources import check_lengths
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.validity import all_finite, as_matrix, as_weights, refuse_not_finite
 
@@ -54,9 +55,10 @@ class Rows(NamedTuple):
 
     def put(self, start: int, rows: Rows) -> Rows:
         """Write rows from row `start` on; return these, with wider labels if necessary."""
-        stop, wide = start + len(rows.X), np.promote_types(self.y.dtype, rows.y.dtype)
-        held = self if wide == self.y.dtype else self._replace(y=self.y.astype(wide))
-        for room, values in zip(held, rows, strict=True):
+        y, added = in_one_type(self.y, rows.y)
+        stop, wide = start + len(rows.X), np.promote_types(y.dtype, added.dtype)
+        held = self if wide == self.y.dtype else self._replace(y=y.astype(wide))
+        for room, values in zip(held, rows._replace(y=added), strict=True):
             room[start:stop] = values
         return held
 
@@ -114,8 +116,10 @@ def read_rows(
     rows, names = named_rows(X)
     join_names(fitting.feature_names, names, "the reference", InvalidDataError)
     source = as_source(rows)
-    labels = np.ma.masked_all(source.n_rows, np.int64) if y is None else y
-    labelled = LabelledRows(source, labels, sample_weight, at_once=True)
+    if y is None:
+        check_lengths(source)  # rows of an unknown number have no labels that could be made up
+        y = np.ma.masked_all(source.n_rows, np.int64)
+    labelled = LabelledRows(source, y, sample_weight, at_once=True)
     with labelled.read(labelled.plan(None)) as slabs:
         for start, (slab, found, *weights) in slabs:
             given = weights[0] if weights else None

@@ -31,6 +31,9 @@ from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import Saved
 
+_EPSILON = np.finfo(np.float64).eps
+_CLIPPED = np.log(_EPSILON), np.log1p(-_EPSILON)  # as in scikit-learn's log-loss
+
 
 class Model(Saved):
     """Base of the models: frozen dataclasses that score rows of class-conditional distributions.
@@ -140,7 +143,8 @@ class Model(Saved):
         right : float
             Sum of the weights of the rows that are classified correctly.
         log_likelihood : float
-            Weighted sum of the logarithms of the posteriors of the true classes.
+            Weighted sum of the logarithms of the posteriors of the true classes, clipped as
+            `sklearn.metrics.log_loss` clips them: a single impossible row leaves it finite.
 
         Raises
         ------
@@ -163,7 +167,8 @@ class Model(Saved):
         right = compare_with_truth(scores, truth, weights, of_truth)
         exponentials(scores, total)
         with np.errstate(invalid="ignore"):
-            return right, float(weights @ (of_truth - np.log(total)))
+            of_truth -= np.log(total)
+        return right, float(weights @ of_truth.clip(*_CLIPPED))
 
     def _score(
         self,

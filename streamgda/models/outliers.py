@@ -24,6 +24,7 @@ from streamgda.models.covariance import (
 from streamgda.models.scores import Finish, copied
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import Structure
+from streamgda.rows.labels import with_label
 from streamgda.runtime.parameters import check_type
 
 
@@ -122,7 +123,7 @@ class OutlierScores(Model):
         )
 
     def predict_or_reject(
-        self, X: Any, first_row: int = 0, *, reject: float, label: np.ndarray
+        self, X: Any, first_row: int = 0, *, reject: float, label: Any = None
     ) -> np.ndarray:
         """Return each row's most probable class, or a label for rows too far from that class.
 
@@ -134,8 +135,8 @@ class OutlierScores(Model):
             Number of the first row in a larger array, from which errors count.
         reject : float
             A row is rejected if its p-value (see `p_values`) for the class is below this.
-        label : ndarray, shape ()
-            Label for rejected rows, in the type of the result.
+        label : label, optional
+            Label for rejected rows; see `with_label` for its kind.
 
         Returns
         -------
@@ -149,13 +150,12 @@ class OutlierScores(Model):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from streamgda import GaussianNB
         >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
-        >>> model.predict_or_reject([[2.0], [50.0]], reject=0.01, label=np.array(-1))
+        >>> model.predict_or_reject([[2.0], [50.0]], reject=0.01, label=-1)
         array([ 0, -1])
         """
-        classes, n = self.classes.astype(label.dtype), self.classes.size
+        labels, n = with_label(self.classes, "label", label), self.classes.size
         limit = special.chdtri(self.rank, reject)
         # The difference of a score and minus half a squared distance.
         offsets = self.log_priors + self._constants
@@ -170,10 +170,10 @@ class OutlierScores(Model):
             codes = np.empty(out.size, np.int64)
             scoring.largest(scores[:n], codes)
             best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
-            np.take(classes, codes, out=out, mode="clip")
-            out[-2 * best > limit] = label
+            np.take(labels, codes, out=out, mode="clip")
+            out[-2 * best > limit] = labels[-1]
 
-        return self._score(X, scores_of, finish, np.empty(length(X), label.dtype), first_row)
+        return self._score(X, scores_of, finish, np.empty(length(X), labels.dtype), first_row)
 
     def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.

@@ -141,7 +141,7 @@ class GroupedMoments(GroupViews):
                 values = np.ma.array(cells[codes] if cells.size else codes, mask=labels.mask)
             unlabelled = None
             if rule.unlabelled is not None:
-                found = np.tile(find(classes, rule.unlabelled) >= 0, all_groups.size)
+                found = np.tile(~rule.labelled(classes), all_groups.size)
                 unlabelled = cells[found] if found.any() else None
             if rule is not CHECK_SUMS:
                 rule = replace(rule, unlabelled=unlabelled)

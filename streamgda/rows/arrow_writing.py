@@ -115,7 +115,10 @@ class TableWriter:
         """Write the scores of the next rows."""
         import pyarrow as pa  # noqa: PLC0415
 
-        columns = [pa.array(column) for column in ([scores] if scores.ndim == 1 else scores.T)]
+        columns = [
+            pa.array(_in_known_unit(column))
+            for column in ([scores] if scores.ndim == 1 else scores.T)
+        ]
         if self._keys is not None:
             keys = self._keys.read(box[0].start, box[0].stop)
             columns = [*keys.columns, *columns]
@@ -163,6 +166,16 @@ def _lines(partial: str, path: str, schema: Any) -> Iterator[Any]:
         yield lines
 
 
+def _in_known_unit(scores: np.ndarray) -> np.ndarray:
+    """Return dates and durations in a unit that Arrow has; other scores as they are."""
+    kind = scores.dtype.kind
+    if kind not in "mM":
+        return scores
+    days = kind == "M" and np.datetime_data(scores.dtype)[0] in "YMWD"
+    dtype = np.result_type(scores.dtype, f"{kind}8[{'D' if days else 's'}]")
+    return scores.astype(dtype, copy=False)
+
+
 def column_names(asked: Any) -> list[str]:
     """Return the names of the columns of scores.
 
@@ -175,5 +188,5 @@ def column_names(asked: Any) -> list[str]:
     name = _NAMES.get(method, method.removeprefix("predict_"))
     if asked.columns is None:
         return [name]
-    classes = range(asked.columns) if asked.classes is None else asked.classes.tolist()
+    classes = range(asked.columns) if asked.classes is None else asked.classes
     return [f"{name}_{label}" for label in classes]

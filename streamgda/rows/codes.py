@@ -63,6 +63,10 @@ class CodedLabels:
         """Return the labels as an array."""
         return np.asarray(self.values[self.codes], dtype)
 
+    def copy(self) -> CodedLabels:
+        """Return the labels, with codes of their own."""
+        return CodedLabels(self.values, self.codes.copy())
+
     def tolist(self) -> list[Any]:
         """Return the labels as a list."""
         labels: list[Any] = np.asarray(self).tolist()

@@ -21,6 +21,8 @@ CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with the
 _PART = 1 << 19  # labels that a thread converts at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
+# Types whose numpy types are those of entries; unknown ones are such as sparse series of pandas.
+_CONVERTED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Unknown)
 _REMEDY = (
     "convert them to numbers (one-hot encode categories, cast decimals to floats) or drop them"
 )
@@ -110,7 +112,7 @@ class SingleColumn:
         """Return the conversion of series, or of frames with the only column of `head`."""
         column = _only_column(head)
         kind = column.dtype
-        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Date, nw.Datetime, nw.Duration)):
+        if not (kind.is_numeric() or kind in _CONVERTED):
             return cls(_OBJECT)
         dtype = _converted_type(column)
         return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)

@@ -161,10 +161,10 @@ class GeoTiff:
             BIGTIFF="IF_SAFER",
         )
         self._file.update_tags(**{MARK: asked.name or ""})
-        for band, label in enumerate(() if asked.classes is None else asked.classes.tolist(), 1):
+        for band, label in enumerate(() if asked.classes is None else asked.classes, 1):
             self._file.set_band_description(band, str(label))
         if self._classes is not None:
-            codes = dict(enumerate(map(str, self._classes.tolist()), 1))
+            codes = dict(enumerate(map(str, self._classes), 1))
             self._file.update_tags(**{CLASSES: json.dumps(codes)})
 
     def __setitem__(self, box: Box, values: np.ndarray) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.codes import (
     CodedLabels,
     are_texts,
@@ -20,11 +21,13 @@ from streamgda.rows.codes import (
 )
 from streamgda.rows.containers import as_array
 from streamgda.rows.masked import is_masked, unmasked
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import refuse, shown
 
 _EXACT = 1 << 53  # to which float64 holds all integers
 _FIRST = 1 << 10  # labels that often include all classes
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
+_ONE_LABEL = (str, bytes, Number, np.generic, datetime.date)
+_OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
 
 Labels = Any  # an array, or CodedLabels
 
@@ -209,7 +212,7 @@ def _may_have_changed(labels: np.ndarray) -> bool:
     Beside strings, numbers become strings; large integers of two signs become floats.
     """
     return labels.dtype.kind in "US" or (
-        labels.dtype.kind == "f" and bool((np.abs(labels) >= _EXACT).any())
+        labels.dtype.kind == "f" and bool((np.abs(labels, dtype=np.float64) >= _EXACT).any())
     )
 
 
@@ -219,6 +222,11 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
         if all(issubclass(kind, base) for kind in kinds):
             if dtype == "M8":
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date
+            elif cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
+                raise InvalidDataError(
+                    f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
+                    f"end; relabel them"
+                )
             return as_labels(labels.astype(dtype), what, first_row)
     if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
         return as_labels(_from_numbers(labels, what), what, first_row)
@@ -299,7 +307,79 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
-    return np.union1d(*_in_one_type(a, b))
+    return np.union1d(*in_one_type(a, b))
+
+
+def with_label(
+    labels: np.ndarray, name: str, label: Any, classes: np.ndarray | None = None
+) -> np.ndarray:
+    """Return labels, and last one of rows that get no class, in the type that holds all of them.
+
+    Parameters
+    ----------
+    labels : ndarray
+        Classes, and other labels.
+    name : str
+        Name of the parameter in errors.
+    label : label or None
+        None stands for -1, an empty text or NaT, by the type of the labels.
+    classes : ndarray, optional
+        Labels of which it is none, by default all.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is a class, or of another kind than the classes.
+
+    Examples
+    --------
+    >>> with_label(np.array(["ant", "bee"]), "fill", "unknown")
+    array(['ant', 'bee', 'unknown'], dtype='<U7')
+    """
+    if label is None:
+        label = _OF_NO_CLASS.get(labels.dtype.kind, -1)
+    if not isinstance(label, _ONE_LABEL):
+        raise refuse(name, label, "one label of the kind of the classes")
+    if labels.dtype.kind in "mM" and _is_missing(label):  # no label that rows could have
+        return np.append(labels, np.array("NaT", labels.dtype))
+    try:
+        own = as_labels([label], name)
+        if own.dtype.kind == "i":
+            own = own.astype(np.min_scalar_type(own[0]))
+        dtype = join_labels(labels, own).dtype
+    except InvalidDataError as error:
+        raise InvalidParameterError(f"{name}={shown(label)}: {error}; pass {name}") from None
+    if find(own, labels if classes is None else classes)[0] >= 0:
+        raise InvalidParameterError(
+            f"{name}={shown(label)} is a class; rows without a class need another label: pass "
+            f"{name}"
+        )
+    return np.append(labels.astype(dtype), own.astype(dtype))
+
+
+def check_comparable(values: np.ndarray, name: str, labels: Labels, what: str = "y") -> None:
+    """Raise `InvalidParameterError` for values that labels of this type never have.
+
+    Parameters
+    ----------
+    values : ndarray
+        Labels that the caller named.
+    name : str
+        Name of the parameter in errors.
+    labels : ndarray or CodedLabels
+        At least one label.
+    what : str
+        Name of the labels in errors.
+    """
+    dtype, found = labels.dtype, _family(values) == _family(labels)
+    if found and dtype.kind in "biu":
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        found = bool(((values >= low) & (values <= high)).all())
+    if not found:
+        raise InvalidParameterError(
+            f"{name}={shown(values.tolist())} is compared with labels of dtype {dtype}, such as "
+            f"{what}[0]={labels[0]!r}, which never have such values; give labels of their kind"
+        )
 
 
 def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
@@ -314,14 +394,16 @@ def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
 def _search(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if not classes.size or _family(classes) != _family(labels):
         return np.full(labels.shape, -1)
-    classes, labels = _in_one_type(classes, labels)
+    classes, labels = in_one_type(classes, labels)
     codes = np.searchsorted(classes, labels)
     codes[codes == classes.size] = 0
     return np.where(classes[codes] == labels, codes, -1)
 
 
-def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both in one type: 64-bit integers if float64 does not hold all of them."""
+    if a.dtype.kind in "mM" and a.dtype != b.dtype:
+        return _in_one_unit(a, b)
     if a.dtype.kind == b.dtype.kind or np.result_type(a, b).kind != "f":
         return a, b
     low = min(int(x.min()) for x in (a, b) if x.size)
@@ -334,6 +416,19 @@ def _in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     raise InvalidDataError(
         f"labels from {low} to {high} have no common type; relabel one set of them"
     )
+
+
+def _in_one_unit(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return dates, or durations, in the finer unit, in which early and late ones overflow."""
+    dtype = np.result_type(a, b)
+    joined = a.astype(dtype), b.astype(dtype)
+    for one, other in zip((a, b), joined, strict=True):
+        if not np.array_equal(other.astype(one.dtype), one, equal_nan=True):
+            raise InvalidDataError(
+                f"labels of dtype {a.dtype} and {b.dtype} have no common type: {dtype} does not "
+                f"hold all of them; give all labels in one unit"
+            )
+    return joined
 
 
 def _family(labels: np.ndarray) -> str:

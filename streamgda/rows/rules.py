@@ -16,6 +16,7 @@ from streamgda.rows.labels import (
     Labels,
     as_labels,
     as_maskable_labels,
+    check_comparable,
     coded_labels,
     find,
     without_mask,
@@ -118,12 +119,21 @@ class RowRule:
         return not self.selects and not self.needs_search(X)
 
     def labelled(self, y: Labels) -> np.ndarray:
-        """Return a boolean array that is False for the unlabelled rows."""
-        if self.unlabelled is None:
+        """Return a boolean array that is False for the unlabelled rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no label of this type is one of unlabelled rows.
+        """
+        missing = np.ma.getmaskarray(y)
+        if self.unlabelled is None or missing.all():
             labelled = np.ones(y.shape, bool)
         else:
-            labelled = find(without_mask(y), self.unlabelled) < 0
-        return labelled & ~np.ma.getmaskarray(y) if self.gaps else labelled | np.ma.getmaskarray(y)
+            labels = without_mask(y)
+            check_comparable(self.unlabelled, "unlabelled", labels)
+            labelled = find(labels, self.unlabelled) < 0
+        return labelled & ~missing if self.gaps else labelled | missing
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""

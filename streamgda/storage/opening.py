@@ -144,7 +144,8 @@ def as_target(store: Any, name: str) -> Any:
     found = found.store_path if isinstance(found, zarr.Group) else found
     kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
     if type(found).__name__ != "FSMap":  # of fsspec
-        check_type(name, found, kinds, "an array, or a path or zarr store to create one in")
+        expected = "an array of numpy or zarr, or a path or zarr store to create one in"
+        check_type(name, found, kinds, expected)
     inner = found.store if isinstance(found, zarr.storage.StorePath) else found
     if isinstance(inner, zarr.abc.store.Store) and not inner.supports_writes:
         raise SourceError(
