@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from streamgda import storage
 from streamgda.engine.fingerprints import REMEDY
 from streamgda.engine.journal import as_file, check_interval
-from streamgda.errors import CheckpointError, FormatError, InvalidParameterError
+from streamgda.errors import CheckpointError, FormatError
 from streamgda.estimators.load import load
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments, SlidingWindow
-from streamgda.runtime.parameters import check_type, shown
+from streamgda.runtime.parameters import check_type
 from streamgda.storage.replacing import replacing
 
 _STATE = "a fitted estimator, ClassMoments, PairwiseMoments or a SlidingWindow"
@@ -126,13 +125,7 @@ class Checkpoint:
         2
         """
         check_type("state", state, (SavedEstimator, Moments, SlidingWindow), _STATE)
-        try:
-            json.dumps(offset, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
-                f"such as a number, a string, or a dict of them"
-            ) from None
+        storage.check_offset(offset)
         with replacing(self._file, ".zip") as partial:
             state.save(partial, offset=offset)
         self.state, self.offset, self._saved = state, offset, time.monotonic()

@@ -27,6 +27,8 @@ FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to 
 ROUNDING = 2.0**-32
 _FLOAT32_ROUNDING = 260 * 2.0**-24
 
+_MOST = 1e280  # magnitude of a mean
+
 _FLOAT64 = np.dtype(np.float64)
 _FLOATS = _FLOAT64, np.dtype(np.float32)
 _NO_SQUARES = np.empty(0)
@@ -280,11 +282,12 @@ class CentredSums(Sums):
 
     @property
     def finite(self) -> bool:
-        """True if no sum has overflowed."""
+        """True if no sum has overflowed, and means may be summed, too."""
         # Products of features are less than their squares.
         squares = self.structure.diagonal(self.scatter)
-        held = self.count.sum(), self._squares().sum(), self.mean, squares
-        return all(bool(np.isfinite(values).all()) for values in held)
+        held = self.count.sum(), self._squares().sum(), squares
+        finite = all(bool(np.isfinite(values).all()) for values in held)
+        return finite and bool((np.abs(self.mean) <= _MOST).all())
 
     def has_room_for(self, other: CentredSums, at: np.ndarray) -> bool:
         """Return True if no sum overflows with `other` added, see `add`."""
@@ -383,7 +386,7 @@ class CentredSums(Sums):
         gone = self.structure.group_sums(self.count) == 0
         self.scatter[gone] = 0
         bound[gone] = 0
-        self.rounding = bound
+        self.rounding = bound if bound.any() else None
         return impossible
 
 

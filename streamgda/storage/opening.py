@@ -17,7 +17,7 @@ from streamgda.errors import (
     StreamGDAError,
     WriteError,
 )
-from streamgda.runtime.parameters import check_type
+from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
@@ -136,6 +136,8 @@ def as_target(store: Any, name: str) -> Any:
     kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
     if type(found).__name__ != "FSMap":  # of fsspec
         check_type(name, found, kinds, "an array, or a path or zarr store to create one in")
+    if isinstance(found, dict):
+        _check_names(found)
     inner = found.store if isinstance(found, zarr.storage.StorePath) else found
     if isinstance(inner, zarr.abc.store.Store) and not inner.supports_writes:
         raise SourceError(
@@ -148,6 +150,16 @@ def as_target(store: Any, name: str) -> Any:
             f"Icechunk by repository.writable_session, again after each commit)"
         )
     return found
+
+
+def _check_names(store: Mapping[Any, Any]) -> None:
+    """Raise `InvalidParameterError` for a dict that is no store, by names of its files."""
+    other = [key for key in store if not isinstance(key, str)]
+    if other:
+        raise InvalidParameterError(
+            f"the store is a dict with the key {shown(other[0])}; expected names of files as keys, "
+            f"as in the empty dict {{}} to save to, or a path"
+        )
 
 
 @contextlib.contextmanager
@@ -254,6 +266,7 @@ def locate(
     if isinstance(store, zarr.storage.StorePath):
         return store.store, store.path
     if isinstance(store, dict):
+        _check_names(store)
         return zarr.storage.MemoryStore(store), ""
     path = local_path(store)
     if storage_options is not None and not (isinstance(store, str) and path is None):
