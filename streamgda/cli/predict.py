@@ -188,8 +188,8 @@ def _write(
 
 def _refuse_other_data(out: Path) -> None:
     """Raise InvalidParameterError if `out` exists and does not hold predictions."""
-    from streamgda.engine.outputs import mark_of  # noqa: PLC0415
     from streamgda.rows.geotiff import holds_scores, is_geotiff  # noqa: PLC0415
+    from streamgda.storage.opening import mark_of  # noqa: PLC0415
 
     if is_free(out):
         return

@@ -22,8 +22,9 @@ def add_sparse_centred(
 ):
     """Add rows to counts, means and variances about the means; return False if not all are finite.
 
-    Nothing has changed then, nor if values, means or weights are beyond `limit`. Like dense rows, those of a class are summed about its first row and
-    squared about their mean; the zeros of a feature count once, with their weight.
+    Nothing has changed then, nor if values, means or weights are beyond `limit`. Like dense rows,
+    those of a class are summed about its first row and squared about their mean; the zeros of a
+    feature count once, with their weight.
     """
     n_classes, d = mean.shape
     weighted = weights.shape[0] > 0

@@ -21,6 +21,7 @@ from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
+MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
 _LONGEST = 200  # characters of a name in a message
 
 
@@ -351,3 +352,21 @@ def close(store: Any, found: Any) -> None:
     if isinstance(store, str | os.PathLike):
         with contextlib.suppress(AttributeError):  # zarr raises it for zip files never opened
             found.close()
+
+
+def mark_of(values: Any) -> dict[str, Any] | None:
+    """Return the attribute that describes the scores in an array; None if it has none."""
+    attributes = getattr(values, "attrs", None)
+    mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
+    return mark if isinstance(mark, dict) else None
+
+
+def refuse_half_written(values: Any, what: str) -> None:
+    """Raise `SourceError` if this is an array of scores that is not complete."""
+    mark = mark_of(values)
+    if mark and not mark.get("complete"):
+        raise SourceError(
+            f"{what} holds scores that are half-written: {mark.get('done')} of "
+            f"{mark.get('n_rows', values.shape[0])} rows. Run the same command again to complete "
+            f"them"
+        )

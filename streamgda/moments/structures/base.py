@@ -187,8 +187,9 @@ class Structure(ABC):
     ) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
-        So it does for values and weights beyond `limit`, see `kernels.accumulate.LARGE`. Only kinds without covariances between features are given sparse rows, all as one block.
-        `squares` are the sums of the squared weights, or empty.
+        So it does for values and weights beyond `limit`, see `kernels.accumulate.LARGE`. Only kinds
+        without covariances between features are given sparse rows, all as one block. `squares` are
+        the sums of the squared weights, or empty.
         """
 
     @abstractmethod
