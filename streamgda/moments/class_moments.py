@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
+from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments.base import name_features
 from streamgda.moments.centred import CentredSums
@@ -136,7 +137,10 @@ class ClassMoments(Views):
                 added = type(self)(self.covariance_type, norms=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
                 name_features(added, named)
-                return self._add(added, decay)
+                try:
+                    return self._add(added, decay)
+                except MergeError as error:  # an overflow: widths and names have been checked
+                    raise InvalidDataError(f"Input X: {error}") from None
             weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
             plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
             if sample_weight is not None or not (plain or rule.counts_all(X)):
