@@ -223,7 +223,8 @@ class CentredSums(Sums):
         within = within and (number + self.count).max() < limit
         if not (within and means_of_sums(limit, number, pivot, sums)):
             trial = self._trial(limit, self.copy)
-            trial._add_many(X, codes, weights, np.inf)
+            with np.errstate(over="ignore", invalid="ignore"):
+                trial._add_many(X, codes, weights, np.inf)
             self._become(trial)
             return
         dtype = self._read_dtype(X.dtype)
