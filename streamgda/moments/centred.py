@@ -105,9 +105,8 @@ class CentredSums(Sums):
     def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> CentredSums:
         """Return copies of the counts and means with another scatter."""
         means = self.count.copy(), self.mean.copy(), self.mean_low.copy()
-        return CentredSums(
-            self.structure, *means, scatter, *_copies(self.squares), *_copies(rounding)
-        )
+        squares, rounding = _copies(self.squares, rounding)
+        return CentredSums(self.structure, *means, scatter, squares, rounding)
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> CentredSums:
         """Return the sums of some features, with their scatter."""

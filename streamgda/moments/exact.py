@@ -86,7 +86,7 @@ class ExactSums(Sums):
             self.scatter[groups].copy(),
         )
 
-    def with_scatter(self, scatter: np.ndarray, rounding: None = None) -> ExactSums:
+    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> ExactSums:
         """Return copies of the counts and sums with another scatter."""
         return ExactSums(
             self.structure, self.origin, self.reach, self.count.copy(), self.total.copy(), scatter

@@ -147,7 +147,8 @@ def in_type_of(array: Any, scores: np.ndarray) -> np.ndarray:
     InvalidDataError
         If a finite score becomes infinite.
     """
-    held, dtype = getattr(array, "dtype", None), scores.dtype
+    held: Any = getattr(array, "dtype", None)
+    dtype = scores.dtype
     if getattr(held, "kind", "") != "f" or dtype.kind != "f" or held.itemsize >= dtype.itemsize:
         return scores
     with np.errstate(over="ignore"):

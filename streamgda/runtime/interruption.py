@@ -61,7 +61,7 @@ class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
         return type(self), ()
 
 
-class ChangeLock(Lock):
+class ChangeLock(Lock):  # type: ignore[misc]  # as above
     """A lock of something that changes in place: a fork waits for it, so that a child has it whole.
 
     It is held for computations only, which never wait for a process, or for a thread that forks.
@@ -91,8 +91,9 @@ def _in_child() -> None:
     """Free the locks that threads held which are not in the child."""
     _after_fork()
     for lock in _locks:
-        if not lock._is_owned():  # by this thread
-            lock._at_fork_reinit()
+        held: Any = lock
+        if not held._is_owned():  # by this thread
+            held._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
