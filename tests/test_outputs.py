@@ -120,6 +120,6 @@ def test_scores_that_the_type_of_out_cannot_hold_are_refused(stored):
     X = np.arange(40.0)[:, None]
     nb = GaussianNB().fit(X, np.arange(40) % 2)
     out = zarr.create_array({}, shape=(40, 2), dtype="f2") if stored else np.empty((40, 2), "f2")
-    with pytest.raises(InvalidDataError, match="out has dtype float16, .* pass an out of dtype f"):
+    with pytest.raises(InvalidDataError, match="out has dtype float16"):
         nb.predict_joint_log_proba(X * 1e4, out=out)
     nb.predict_joint_log_proba(X, out=out)

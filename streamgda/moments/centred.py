@@ -116,7 +116,7 @@ class CentredSums(Sums):
             np.ascontiguousarray(self.mean[:, index]),
             np.ascontiguousarray(self.mean_low[:, index]),
             scatter,
-            *_copies(self.squares),
+            _copies(self.squares)[0],
             None if self.rounding is None else np.ascontiguousarray(self.rounding[:, index]),
         )
 

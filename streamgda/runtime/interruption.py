@@ -60,6 +60,11 @@ class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
     def __reduce__(self) -> Any:
         return type(self), ()
 
+    def free(self) -> None:
+        """Release the lock in a forked child, unless this thread holds it."""
+        if not self._is_owned():  # type: ignore[attr-defined]
+            self._at_fork_reinit()  # type: ignore[attr-defined]
+
 
 class ChangeLock(Lock):  # type: ignore[misc]  # as above
     """A lock of something that changes in place: a fork waits for it, so that a child has it whole.
@@ -91,9 +96,7 @@ def _in_child() -> None:
     """Free the locks that threads held which are not in the child."""
     _after_fork()
     for lock in _locks:
-        held: Any = lock
-        if not held._is_owned():  # by this thread
-            held._at_fork_reinit()
+        lock.free()
 
 
 if hasattr(os, "register_at_fork"):
