@@ -233,7 +233,7 @@ def test_means_of_sums():
         [Fraction(p) + Fraction(s) / Fraction(n or 1) for p, s in zip(*row, strict=True)]
         for n, row in zip(number, zip(pivot, sums, strict=True), strict=True)
     ]
-    assert means_of_sums(number, pivot, sums)
+    assert means_of_sums(LARGE, number, pivot, sums)
     high, low = parts_of(means)
     assert (pivot == high).all()
     np.testing.assert_allclose(sums, low, rtol=1e-8)  # of 1/3 with nine digits before it
@@ -245,12 +245,12 @@ def test_means_of_sums_that_are_not_finite(value):
     for place in ((0, 0), (1, 2)):
         pivot, sums = np.zeros((2, 2, 3))
         sums[place] = value
-        assert not means_of_sums(np.ones(2), pivot, sums)
+        assert not means_of_sums(LARGE, np.ones(2), pivot, sums)
         pivot, sums = np.zeros((2, 2, 3))
         pivot[place] = value
-        assert not means_of_sums(np.ones(2), pivot, sums)
+        assert not means_of_sums(LARGE, np.ones(2), pivot, sums)
         sums[place] = pivot[place] = LARGE * 0.49
-        assert means_of_sums(np.ones(2), pivot, sums)
+        assert means_of_sums(LARGE, np.ones(2), pivot, sums)
 
 
 # --- rows to centred moments ------------------------------------------------------------------
@@ -264,7 +264,7 @@ def fresh(structure, n_classes, d, weighted=False):
 
 def take(state, X, y, structure, block_rows, weights=NO_WEIGHTS):
     count, *state, scatter = state
-    read = frozen(X), y, frozen(weights), block_rows, count, np.empty(0), *state
+    read = frozen(X), y, frozen(weights), block_rows, LARGE, count, np.empty(0), *state
     panels = np.full((FEW_ROWS + 2, X.shape[1]), np.nan)  # fewer rows than some blocks have
     with quiet():
         if scatter.ndim == 2:

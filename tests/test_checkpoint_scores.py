@@ -2,15 +2,16 @@
 
 import zipfile
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
 from samples import make
 from stops import N_ROWS, Rows, X, Y
 
-from streamgda import accumulate, engine
-from streamgda.engine import outputs
+from streamgda import ClassMoments, GroupedMoments, PairwiseMoments, accumulate, engine
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 
@@ -37,14 +38,14 @@ def test_scores_are_resumed(tmp_path, fitted, method, chunks):
         out = zarr.create_array(path, shape=expected.shape, dtype=expected.dtype, chunks=shape)
     note = half_written(fitted, out, method).__notes__[0]
     assert "the scores of the first 150 rows" in note
-    mark = outputs.mark_of(zarr.open_array(path, mode="r"))
+    mark = mark_of(zarr.open_array(path, mode="r"))
     assert (mark["complete"], mark["done"]) == (False, 150)
     again = Rows()
     getattr(fitted, method)(again, out=path if chunks is None else zarr.open_array(path))
     assert again.read[-5:] == [150, 180, 210, 240, 270]
     written = zarr.open_array(path, mode="r")
     np.testing.assert_array_equal(written[...], expected, strict=True)
-    assert outputs.mark_of(written)["complete"]
+    assert mark_of(written)["complete"]
 
 
 def test_half_written_scores_are_not_read(tmp_path, fitted):
@@ -59,6 +60,16 @@ def test_half_written_scores_are_not_read(tmp_path, fitted):
         (lambda: accumulate(X, labels), "y"),
         (lambda: accumulate(X, Y, sample_weight=labels), "sample_weight"),
         (lambda: fitted.predict(half), "X"),
+        (lambda: ClassMoments("diag").update(half, Y), "X"),
+        (lambda: ClassMoments("diag").update(X, labels), "y"),
+        (lambda: ClassMoments("diag").update(X, Y, labels), "sample_weight"),
+        (lambda: PairwiseMoments().update(half, Y), "X"),
+        (lambda: GroupedMoments().update(X, Y, labels), "groups"),
+        (lambda: make("GaussianNB").partial_fit(half, Y), "X"),
+        (lambda: make("GaussianNB").partial_fit(X, labels), "y"),
+        (lambda: make("GaussianNB").partial_fit(X, Y, sample_weight=labels), "sample_weight"),
+        (lambda: fitted.score(X[:, :3], labels), "y"),
+        (lambda: accumulate(da.from_zarr(half), Y), "X"),
     ):
         with pytest.raises(SourceError, match=f"{name} holds scores that are half-written: 150 of"):
             work()
@@ -121,10 +132,10 @@ def test_scores_go_to_a_zip_file_unmarked(tmp_path, fitted):
     assert len(zipfile.ZipFile(tmp_path / "scores.zip").namelist()) == 11
     with zarr.storage.ZipStore(tmp_path / "scores.zip", mode="r") as store:
         labels = zarr.open_array(store)
-        assert outputs.mark_of(labels) is None  # it could not be made complete
+        assert mark_of(labels) is None  # it could not be made complete
         np.testing.assert_array_equal(labels[:], fitted.predict(X))
 
 
 def test_scores_of_plain_functions_are_not_marked(tmp_path, fitted):
     out = engine.score(fitted.model_.predict, X, tmp_path / "scores.zarr")
-    assert outputs.mark_of(out) is None
+    assert mark_of(out) is None

@@ -13,9 +13,10 @@ from dask_rows import CHUNK_ROWS, N_ROWS, stop_after, store, use_parts_of
 from samples import assert_same_bits, make
 
 from streamgda import GaussianNB, accumulate, storage
-from streamgda.engine import outputs, plan
+from streamgda.engine import plan
 from streamgda.engine.dask import tasks
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
 
 HELD = {
@@ -183,7 +184,7 @@ def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
         with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
             fitted.predict_proba(group["X"], out=begun)
         half = zarr.open_array(path)
-        done, attempts = outputs.mark_of(half)["done"], attempts + 1
+        done, attempts = mark_of(half)["done"], attempts + 1
     assert 0 < done <= 217
     assert f"the scores of the first {done} rows" in refusal.value.__notes__[0]
     np.testing.assert_array_equal(half[:done], expected[:done])
@@ -203,4 +204,4 @@ def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
         written = fitted.predict_proba(group["X"], out=path if chunks is None else half)
     assert not starts or min(starts) > done - 64
     np.testing.assert_array_equal(written[...], expected)
-    assert outputs.mark_of(zarr.open_array(path, mode="r"))["complete"]
+    assert mark_of(zarr.open_array(path, mode="r"))["complete"]

@@ -21,7 +21,6 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
-from streamgda.moments import pairwise
 from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.runtime import threads
@@ -42,7 +41,6 @@ def test_no_change_is_half_made(size, monkeypatch):
     if size == "large":  # as if the states were: they change in place, on another thread
         monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
         monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
-        monkeypatch.setattr(pairwise, "_SMALL_STATE", 0)
     wrong, places = {}, 0
     cases = list(interruptions.cases(large=False))
     chosen = [c for c in cases if any(word in c.name for word in KINDS + ESTIMATORS)]

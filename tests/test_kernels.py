@@ -141,7 +141,9 @@ def test_add_sums(dtype, d):
     for r in range(7):
         for j in range(d):
             expected[codes[r], j] += int(X[r, j]) - centre[codes[r], j]
-    add_sums(X, codes, no_weights(dtype), centre, sums)
+    beyond = np.zeros(1, np.int64)
+    add_sums(X, codes, no_weights(dtype), centre, sums, beyond)
+    assert not beyond[0]
     assert sums.dtype == expected.dtype
     assert (sums == expected).all()
 
@@ -153,7 +155,7 @@ def test_add_sums_weighted(dtype):
     weights = frozen(rng.integers(0, 5, 9) / 4)
     centre = rng.integers(-3, 4, (2, 4)).astype(np.float64)
     sums = np.zeros((2, 4))
-    add_sums(X, codes, weights, centre, sums)
+    add_sums(X, codes, weights, centre, sums, np.zeros(1, np.int64))
     for k in range(2):
         for j in range(4):
             mine = [weights[r] * (float(X[r, j]) - centre[k, j]) for r in range(9) if codes[r] == k]

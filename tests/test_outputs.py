@@ -12,6 +12,7 @@ from stops import X as STOPPED
 
 from streamgda import GaussianNB, engine
 from streamgda.engine import plan
+from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source, grids
 from streamgda.rows.grids import Grid
 from streamgda.rows.rasters import RasterRows
@@ -112,3 +113,13 @@ def test_scores_that_were_started_in_small_slabs_are_resumed(tmp_path, monkeypat
             model.predict(Rows(at=150, error=OSError("stop")), out=tmp_path / "labels")
     written = model.predict(Rows(), out=tmp_path / "labels")
     np.testing.assert_array_equal(written[:], model.predict(STOPPED))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_scores_that_the_type_of_out_cannot_hold_are_refused(stored):
+    X = np.arange(40.0)[:, None]
+    nb = GaussianNB().fit(X, np.arange(40) % 2)
+    out = zarr.create_array({}, shape=(40, 2), dtype="f2") if stored else np.empty((40, 2), "f2")
+    with pytest.raises(InvalidDataError, match="out has dtype float16"):
+        nb.predict_joint_log_proba(X * 1e4, out=out)
+    nb.predict_joint_log_proba(X, out=out)

@@ -24,7 +24,7 @@ from streamgda import (
     ThresholdClassifier,
     storage,
 )
-from streamgda.errors import FormatError
+from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.estimators.scoring import scorer_of
 from streamgda.storage.saved import state_of
 
@@ -194,3 +194,20 @@ def test_bernoulli_models_are_saved(tmp_path):
         storage.write(tmp_path / "it", "bernoulli", attributes | damaged, arrays | changed)
         with pytest.raises(FormatError, match="the saved bernoulli is damaged"):
             type(model).load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, {"a": [{None: 1}]}, {1, 2}, np.nan])
+def test_offsets_that_json_does_not_give_back_are_refused(offset):
+    store = {}
+    with pytest.raises(InvalidParameterError, match="cannot be kept"):
+        GaussianNB().fit([[1.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1]).save(store, offset=offset)
+    assert not store
+
+
+def test_a_dict_that_is_no_store():
+    store = {0: 1}
+    nb = GaussianNB().fit([[1.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
+    for use in (nb.save, GaussianNB.load):
+        with pytest.raises((InvalidParameterError, FormatError), match="a dict with the key 0"):
+            use(store)
+    assert store == {0: 1}

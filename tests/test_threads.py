@@ -249,6 +249,41 @@ def test_works_after_a_fork():
     run_alone(FORK)
 
 
+FORK_DURING_UPDATES = """
+import os, threading, warnings
+import numpy as np
+from streamgda import ClassMoments, GaussianNB
+X, y = np.random.default_rng(0).normal(size=(300, 60)), np.arange(300) % 2
+moments, nb, done = ClassMoments().update(X, y), GaussianNB().partial_fit(X, y), threading.Event()
+expected = moments.covariance()
+
+def learn():
+    while not done.is_set():
+        moments.update(X, y)
+        nb.partial_fit(X, y)
+
+learner = threading.Thread(target=learn)
+learner.start()
+warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        copied = moments.copy()
+        whole = copied.class_count[0] % 150 == 0
+        near = np.allclose(copied.covariance(), expected, rtol=1e-9, atol=1e-9)
+        nb.partial_fit(X, y).predict(X[:2])
+        os._exit(0 if whole and near else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+done.set()
+learner.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_child_that_is_forked_during_updates_has_whole_moments_and_free_locks():
+    run_alone(FORK_DURING_UPDATES)
+
+
 def run_alone(code):
     path = os.pathsep.join(p for p in sys.path if p)
     subprocess.run(

@@ -226,7 +226,7 @@ def _priors(model: Any) -> list[dict[str, Any]]:
 def _data(node: Any) -> dict[str, Any]:
     import zarr  # noqa: PLC0415
 
-    from streamgda.engine.outputs import mark_of  # noqa: PLC0415
+    from streamgda.storage.opening import mark_of  # noqa: PLC0415
 
     if isinstance(node, zarr.Array):
         mark = mark_of(node)

@@ -66,11 +66,11 @@ def open_both(
         If the rows do not have the features that the estimator expects.
     """
     from streamgda import load  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.engine.outputs import refuse_half_written  # noqa: PLC0415
     from streamgda.estimators.validation import names_in  # noqa: PLC0415
     from streamgda.rows import names_of  # noqa: PLC0415
     from streamgda.rows.names import join_names  # noqa: PLC0415
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.storage.opening import refuse_half_written  # noqa: PLC0415
 
     estimator = load(model)
     if not hasattr(estimator, "predict"):

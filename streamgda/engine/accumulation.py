@@ -36,7 +36,6 @@ import numpy as np
 from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import SeenBatches, describe
 from streamgda.engine.journal import RowJournal, only_run
-from streamgda.engine.outputs import refuse_half_written
 from streamgda.engine.plan import in_one_slab, plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import reading
@@ -264,8 +263,6 @@ def _accumulated(
         return on_dask().accumulate(asked, *sources)
     rows, *companions = sources
     check_rows(rows, *companions)
-    for source in sources:
-        refuse_half_written(source.values, source.name)
     with placing(*sources):
         plan, labels = plan_moments(
             rows,

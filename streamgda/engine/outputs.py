@@ -31,16 +31,18 @@ from streamgda.rows.dimensions import is_lazy
 from streamgda.rows.geotiff import BLOCK, is_geotiff, is_of_scores, open_raster, writing_geotiff
 from streamgda.rows.grids import Grid
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import StoredRows
+from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.checks import check_whole
 from streamgda.storage.opening import (
+    MARK,
     as_target,
     check_folder,
     check_new,
     creating,
     local_path,
+    mark_of,
     open_node,
     remove_partial_files,
     stranger,
@@ -81,15 +83,7 @@ FILES: tuple[FileOutput, ...] = (
 )
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 
-MARK = "streamgda_scores"  # the attribute of the array
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
-
-
-def mark_of(values: Any) -> dict[str, Any] | None:
-    """Return the attribute that describes the scores in an array; None if it has none."""
-    attributes = getattr(values, "attrs", None)
-    mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
-    return mark if isinstance(mark, dict) else None
 
 
 def holds_scores(path: Path) -> bool:
@@ -132,17 +126,6 @@ def _path_of(out: Any) -> Path | None:
         root = getattr(out.store, "root", None)  # of stores in directories
         path = root / out.path if isinstance(root, Path) else None
     return None if path is None else path.resolve()
-
-
-def refuse_half_written(values: Any, what: str) -> None:
-    """Raise `SourceError` if this is an array of scores that is not complete."""
-    mark = mark_of(values)
-    if mark and not mark.get("complete"):
-        raise SourceError(
-            f"{what} holds scores that are half-written: {mark.get('done')} of "
-            f"{mark.get('n_rows', values.shape[0])} rows. Run the same command again to complete "
-            f"them"
-        )
 
 
 class Output:
@@ -314,7 +297,7 @@ class Output:
     @property
     def shareable(self) -> bool:
         """True if other processes can write to the array."""
-        return StoredRows.accepts(self.array) and StoredRows.of(self.array, "out").shareable
+        return StoredRows.accepts(self.array) and is_reference(self.array)
 
     @property
     def result(self) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import describe, fingerprint_rows
-from streamgda.engine.outputs import Output, only_writer, refuse_half_written
+from streamgda.engine.outputs import Output, only_writer
 from streamgda.engine.plan import in_one_slab, plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import reading
@@ -100,7 +100,6 @@ def score(
         with only_writer(out):
             return on_dask().score(asked, rows, out)
     check_rows(rows)
-    refuse_half_written(rows.values, "X")
     scores = _score_source(asked, rows, out)
     return rows.wrapped(scores, name, classes, fill) if out is None else scores
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 import weakref
@@ -12,11 +11,11 @@ from typing import Any
 from streamgda import storage
 from streamgda.engine.fingerprints import REMEDY
 from streamgda.engine.journal import as_file, check_interval
-from streamgda.errors import CheckpointError, FormatError, InvalidParameterError
+from streamgda.errors import CheckpointError, FormatError
 from streamgda.estimators.load import load
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.moments import ClassMoments, Moments, PairwiseMoments, SlidingWindow
-from streamgda.runtime.parameters import check_type, shown
+from streamgda.runtime.parameters import check_type
 from streamgda.storage.locks import locked, owner
 from streamgda.storage.replacing import lock_of, replacing
 
@@ -160,13 +159,7 @@ class Checkpoint:
         2
         """
         check_type("state", state, (SavedEstimator, Moments, SlidingWindow), _STATE)
-        try:
-            json.dumps(offset, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
-                f"such as a number, a string, or a dict of them"
-            ) from None
+        storage.check_offset(offset)
         self._hold()
         if self._stamp() != self._found:
             raise CheckpointError(

@@ -36,7 +36,8 @@ class ForgetfulLearner(MomentLearner):
         ----------
         X, y : see `fit`
             Rows and labels, as they were passed to `fit` or `partial_fit`. Whether these very rows
-            were added cannot be checked; whether there were as many of each class is.
+            were added cannot be checked. It is an error if there were fewer of a class, or if a sum
+            of squares would be left that no rows have, by more than rounding.
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows; with a half-life, those that they have by now.
         features, unlabelled, nodata, on_invalid : see `fit`
@@ -52,7 +53,7 @@ class ForgetfulLearner(MomentLearner):
         InvalidDataError
             For rows, labels or weights that cannot be used.
         MergeError
-            For more rows of a class than were added.
+            For rows that were not added, as far as that can be told.
 
         Examples
         --------

@@ -9,17 +9,20 @@ from streamgda.kernels.merging import scalar_two_sum
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
 from streamgda.kernels.vectors import padded_width
 
-# The squares of values below this can be summed in float64, however many there are.
+# The squares of values and of weights below this can be summed in float64, however many there are.
 LARGE = 1e140
 
 
 @kernel
-def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, rows, scatter):
+def add_centred(
+    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, rows, scatter
+):
     """Add rows to counts, means and scatter matrices; return False if not all are finite.
 
     Each block is read twice, for its class means and for its scatter about them. The first block
-    with a sum that is not finite ends the call, and is not added. `squares` are the sums of the
-    squared weights, or empty. `rows` is scratch space, see `empty_rows`.
+    with a sum that is not finite, or with values or weights beyond `limit`, ends the call, and is
+    not added. If `limit` is `LARGE`, squares cannot overflow. `squares` are the sums of the squared
+    weights, or empty. `rows` is scratch space, see `empty_rows`.
 
     This is one long function because each that a kernel calls takes long to compile.
     """
@@ -32,7 +35,8 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
     for first in range(0, X.shape[0], block_rows):
         last = min(first + block_rows, X.shape[0])
         block = X, codes, weights, first, last
-        if not merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
+        state = count, squares, mean, mean_low
+        if not merge_block(block, limit, *state, numbers, vectors, starts):
             return False
         at = 0
         for k in range(n_classes):
@@ -73,7 +77,9 @@ def add_centred(X, codes, weights, block_rows, count, squares, mean, mean_low, r
 
 
 @kernel
-def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
+def add_centred_squares(
+    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+):
     """Add rows as `add_centred` does, to sums of squares of each group of classes.
 
     Each block is read once, for sums and squares about pivots, from which the squares of the means
@@ -100,15 +106,16 @@ def add_centred_squares(X, codes, weights, block_rows, count, squares, mean, mea
         for k in range(n_classes):
             totals[k] = numbers[k] = max(numbers[k], 0.0)
         add_class_squares(X, codes, weights, first, last, vectors, sums)
-        again = False
+        again, within = False, True
         for k in range(n_classes):
             for j in range(d if totals[k] > 0 else 0):
+                within &= sums[k, j] <= limit * limit
                 # If the pivot is a mean, most of this is added again for its distance.
                 part = vectors[1, k, j] / (totals[k] + count[k])
                 again |= sums[k, j] - vectors[1, k, j] * part < sums[k, j] / 64
         if not again:
             subtract_means(totals, vectors, sums)
-        if not merge_sums(count, mean, mean_low, numbers, vectors):
+        if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
             return False
         add_squared_weights(codes[first:last], weights[first:last], squares)
         if again:
@@ -135,7 +142,7 @@ def subtract_means(totals, vectors, sums):
 
 
 @inner_kernel
-def merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts):
+def merge_block(block, limit, count, squares, mean, mean_low, numbers, vectors, starts):
     """Merge counts and means with those of a block, by `merge_means`' formula.
 
     `block` are all rows, their classes, their weights, and the first row and one past the last.
@@ -144,11 +151,12 @@ def merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts)
 
     Two parts of the block's class means go to ``vectors[0]`` and ``vectors[1]``, their distances
     from the means so far to ``vectors[2]``, with weights in `numbers`, and the numbers of rows to
-    `starts`. Return False, and change nothing else, if a sum is not finite or too large to be
-    squared.
+    `starts`. Return False, and change nothing else, if a sum is not finite, or a value or a weight
+    beyond `limit`.
     """
     X, codes, weights, first, last = block
     n_classes, d = mean.shape
+    beyond = False
     for k in range(n_classes):
         numbers[k] = 0.0
         starts[k] = 0
@@ -162,15 +170,17 @@ def merge_block(block, count, squares, mean, mean_low, numbers, vectors, starts)
         starts[k] += 1
         numbers[k] += w
         for j in range(d):
-            vectors[1, k, j] += w * (X[r, j] - vectors[0, k, j])
-    if not merge_sums(count, mean, mean_low, numbers, vectors):
+            t = X[r, j] - vectors[0, k, j]
+            vectors[1, k, j] += w * t
+            beyond |= abs(t) + abs(w * t) > limit
+    if beyond or not merge_sums(limit, count, mean, mean_low, numbers, vectors):
         return False
     add_squared_weights(codes[first:last], weights[first:last], squares)
     return True
 
 
 @inner_kernel
-def merge_sums(count, mean, mean_low, numbers, vectors):
+def merge_sums(limit, count, mean, mean_low, numbers, vectors):
     """Merge counts and means with those of sums of rows, ``vectors[1]``, about ``vectors[0]``.
 
     A class with rows has been summed about its mean. See `merge_block` for what becomes of the
@@ -179,9 +189,12 @@ def merge_sums(count, mean, mean_low, numbers, vectors):
     n_classes, d = mean.shape
     for k in range(n_classes):
         n = numbers[k]
+        if not count[k] + n < limit:
+            return False
         for j in range(d if n > 0 else 0):
             reach = abs(vectors[1, k, j] / n) + abs(vectors[0, k, j])
-            if not (reach < LARGE and n * reach * reach < np.inf):  # NaN is not less
+            # NaN is not less.
+            if not (reach < limit and n * reach * reach <= limit * limit):
                 return False
     for k in range(n_classes):
         n, before = numbers[k], count[k]
@@ -244,10 +257,10 @@ def first_rows(codes, number, count, first):
 
 
 @shared_kernel
-def means_of_sums(number, pivot, sums):
+def means_of_sums(limit, number, pivot, sums):
     """Turn sums about pivots into means in two parts, `pivot` + `sums`, for classes with rows.
 
-    Return False, with the work half done, if a sum is not finite or too large to be squared.
+    Return False, with the work half done, if a sum is not finite or beyond `limit`.
     """
     for k in range(number.shape[0]):
         n = number[k]
@@ -256,7 +269,8 @@ def means_of_sums(number, pivot, sums):
         for j in range(pivot.shape[1]):
             gap = sums[k, j] / n
             reach = abs(gap) + abs(pivot[k, j])
-            if not (reach < LARGE and n * reach * reach < np.inf):  # NaN is not less
+            # NaN is not less.
+            if not (reach < limit and n * reach * reach <= limit * limit):
                 return False
             pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], gap)
     return True

@@ -12,7 +12,9 @@ EXACT_NARROW_ROWS = 1 << 19
 
 
 @kernel
-def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean_low, scatter):
+def add_centred_narrow(
+    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+):
     """Add narrow rows as `add_centred` does, to scatter matrices.
 
     Each block is read once, for sums and products about pivots, from which the products of the
@@ -45,7 +47,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
         for times in range(2):
             add_narrow_products(block, buckets, totals, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
-            again = False
+            again, within = False, True
             for g in range(n_groups):
                 for j in range(d if times == 0 else 0):
                     square = products[g, j, j]
@@ -54,6 +56,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
                             part = vectors[1, k, j] / (totals[k] + count[k])
                             square -= vectors[1, k, j] * part
                     again |= square < products[g, j, j] / 64
+                    within &= products[g, j, j] <= limit * limit
             for k in range(0 if again else n_classes):
                 g = k // shared
                 inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
@@ -65,7 +68,7 @@ def add_centred_narrow(X, codes, weights, block_rows, count, squares, mean, mean
             if times == 0:
                 for k in range(n_classes):
                     numbers[k] = totals[k]
-                if not merge_sums(count, mean, mean_low, numbers, vectors):
+                if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
                 add_squared_weights(codes[first:last], weights[first:last], squares)
             if not again:

@@ -8,7 +8,6 @@ import numpy as np
 
 from streamgda.kernels import contracting_kernel, kernel
 from streamgda.kernels.accumulate import (
-    LARGE,
     add_squared_weights,
     group_of_class,
     means_of_sums,
@@ -19,24 +18,29 @@ from streamgda.kernels.merging import add_outer, merge_means
 
 @kernel
 def add_sparse_centred(
-    values, columns, first, last, codes, weights, count, squares, mean, mean_low, scatter
+    values, columns, first, last, codes, weights, limit, count, squares, mean, mean_low, scatter
 ):
     """Add rows to counts, means and variances about the means; return False if not all are finite.
 
-    Nothing has changed then. Like dense rows, those of a class are summed about its first row and
-    squared about their mean; the zeros of a feature count once, with their weight.
+    Nothing has changed then, nor if values, means or weights are beyond `limit`. Like dense rows,
+    those of a class are summed about its first row and squared about their mean; the zeros of a
+    feature count once, with their weight.
     """
     n_classes, d = mean.shape
     weighted = weights.shape[0] > 0
     total = most = 0.0
+    for k in range(n_classes):
+        total += count[k]
+        for j in range(d):
+            most = max(most, abs(mean[k, j]))
     for r in range(codes.shape[0]):
         total += weights[r] if weighted else 1.0
         for p in range(first[r], last[r]):
             size = abs(values[p])
-            if not size < LARGE / 4:  # NaN is not less
+            if not size < limit / 4:  # NaN is not less
                 return False
             most = max(most, size)
-    if not total * (4 * most) * (4 * most) < np.inf:
+    if not (total < limit and total * (4 * most) * (4 * most) <= limit * limit):
         return False
     add_squared_weights(codes, weights, squares)
     order, starts = rows_by_group(codes, n_classes, n_classes)
@@ -65,7 +69,7 @@ def add_sparse_centred(
             # Weights that are summed in another order leave a rest.
             zeros[j] = max(zeros[j] + number[0], 0.0) if present[j] < own.shape[0] else 0.0
             sums[0, j] -= zeros[j] * pivot[0, j]
-        means_of_sums(number, pivot, sums)
+        means_of_sums(limit, number, pivot, sums)
         squares = scatter[group[k]]
         for i in range(own.shape[0]):
             r = own[i]

@@ -6,21 +6,28 @@ The same source serves floating point (float64 centres) and exact integers (int6
 import numpy as np
 
 from streamgda.kernels import kernel, shared_kernel
+from streamgda.kernels.accumulate import LARGE
 
 
 @kernel
-def add_sums(X, codes, weights, centre, sums):
-    """Add ``w (x - centre[class])`` to ``sums[class]``."""
+def add_sums(X, codes, weights, centre, sums, beyond):
+    """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
         k = np.uint64(codes[r])  # unsigned: no check for negative indices
+        large = False
         if weighted:
             w = weights[r]
             for j in range(X.shape[1]):
-                sums[k, j] += w * (X[r, j] - centre[k, j])
+                t = X[r, j] - centre[k, j]
+                sums[k, j] += w * t
+                large |= abs(t) + abs(w * t) > LARGE
         else:
             for j in range(X.shape[1]):
-                sums[k, j] += X[r, j] - centre[k, j]
+                t = X[r, j] - centre[k, j]
+                sums[k, j] += t
+                large |= abs(t) > LARGE
+        beyond[0] += large
 
 
 @kernel

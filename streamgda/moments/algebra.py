@@ -7,11 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import MergeError
+from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.norms import NormsOfPart, merge_norms
+from streamgda.moments.sums import OVERFLOW
 from streamgda.rows import labels as label_codes
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import as_number
@@ -19,6 +20,11 @@ from streamgda.runtime.parameters import as_number
 
 class Algebra(ClassState):
     """Sums, differences and multiples of class moments."""
+
+    @property
+    def _named_groups(self) -> bool:
+        """True if the groups of the scatter have labels, those of the classes."""
+        return self._structure.per_class
 
     def __iadd__(self, other: Self) -> Self:
         if not isinstance(other, Algebra):
@@ -52,7 +58,10 @@ class Algebra(ClassState):
         if mine is None:
             mine = theirs.empty(classes.size)
         elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
-            mine, theirs = mine.centred(), theirs.centred()
+            mine, theirs = _as_centred(mine, norms), _as_centred(theirs, norms)
+        room = not isinstance(mine, CentredSums) or mine.has_room_for(theirs, at)
+        if not room or (norms is not None and not np.isfinite(norms).all()):
+            raise MergeError(OVERFLOW)
         self._change_sums(mine, change)
         return self
 
@@ -66,7 +75,8 @@ class Algebra(ClassState):
         ------
         MergeError
             If the features or the covariance types differ, or `other` holds rows that these
-            moments do not.
+            moments do not: more of a class, or such that a sum of squares would be left that no
+            rows have, by more than rounding.
         """
         if not isinstance(other, Algebra):
             return NotImplemented
@@ -84,8 +94,17 @@ class Algebra(ClassState):
         theirs: Any = other._sums
         left: Any = self.copy()._sums
         if not _both_exact(left, theirs):
-            left, theirs = left.centred(), theirs.centred()
-        left.subtract(theirs, at)
+            left, theirs = _as_centred(left, norms), _as_centred(theirs, norms)
+        with np.errstate(over="ignore", invalid="ignore"):
+            impossible = np.argwhere(left.subtract(theirs, at))
+        if impossible.size:
+            group, feature = impossible[0].tolist()
+            of = f" of class {self._classes[group]!s}" if self._named_groups else ""
+            raise MergeError(
+                f"subtracting these moments leaves a sum of squares{of} that no rows have in "
+                f"feature {feature if names is None else names[feature]}: only rows that were "
+                f"added can be subtracted"
+            )
         result = self._with_sums(self._classes, left, norms)
         result._feature_names = names
         result._n_skipped = max(0, self._n_skipped - other._n_skipped)
@@ -101,7 +120,7 @@ class Algebra(ClassState):
         Raises
         ------
         InvalidParameterError
-            If `gamma` is negative or not finite.
+            If `gamma` is negative or not finite, or so large that sums overflow.
         """
         return self.copy().__imul__(gamma)
 
@@ -113,11 +132,14 @@ class Algebra(ClassState):
         gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
         with self._lock:
             if self._sums is not None:
+                centred = _as_centred(self._sums, self._norms)
+                if gamma > 1 and not centred.can_scale(gamma, self._norms):
+                    raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
 
                 def change(sums: CentredSums) -> None:
                     self._sums, self._norms = scaled(sums, self._norms, gamma)
 
-                self._change_sums(self._sums.centred(), change)
+                self._change_sums(centred, change)
         return self
 
     def copy(self) -> Self:
@@ -154,8 +176,7 @@ class Algebra(ClassState):
                 f"classes, from which no class can be left out; accumulate "
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
-        scatter = self._structure.select_classes(self._sums.scatter, kept)
-        sums = self._sums.with_classes(kept, scatter)
+        sums = self._sums.with_classes(kept, kept if self._structure.per_class else slice(None))
         norms = self._norms[kept] if self._norms is not None else None
         result = self._with_sums(self._classes[kept], sums, norms)
         own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
@@ -167,7 +188,7 @@ class Algebra(ClassState):
         """Return these moments as one of the parts of `merge_norms`; none if without rows."""
         if self._sums is None or self._norms is None:
             return []
-        return [(sign, self._norms, self._sums.centred(), at)]
+        return [(sign, self._norms, _as_centred(self._sums, self._norms), at)]
 
     def _check_mergeable(self, other: Algebra) -> Names | None:
         """Raise `MergeError` unless both moments combine; return the names of the features."""
@@ -192,12 +213,26 @@ class Algebra(ClassState):
         for label, count, here in zip(
             other._classes.tolist(), other.class_count, held, strict=True
         ):
-            if count > here * (1 + 1e-9):
+            if exceeds(count, here):
                 raise MergeError(
                     f"subtracting {count:g} rows of class {label!r} from moments that hold "
                     f"{here:g} of them: only rows that were added can be subtracted"
                 )
         return at
+
+
+def exceeds(count: Any, held: Any) -> Any:
+    """Return where there are more rows than those held, or more weight, by more than rounding."""
+    whole = count.dtype.kind == held.dtype.kind == "i"
+    return count > (held if whole else held * (1 + 1e-9))
+
+
+def _as_centred(sums: CentredSums | ExactSums, norms: np.ndarray | None) -> CentredSums:
+    """Return sums in float64. Beside exact ones, norms may have rounding errors of any size."""
+    centred = sums.centred()
+    if norms is not None and centred is not sums:
+        centred.rounding = np.zeros_like(sums.structure.diagonal(centred.scatter))
+    return centred
 
 
 def scaled(

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.rows.names import Names, join_names
 from streamgda.rows.rules import CHECK_SUMS, RowRule
-from streamgda.runtime.interruption import Lock
+from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
 
 
@@ -21,7 +21,7 @@ class Moments(Saved):
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
     def __init__(self) -> None:
-        self._lock = Lock()  # held while the moments change or are copied
+        self._lock = ChangeLock()  # held while the moments change or are copied
 
     @property
     @abstractmethod

@@ -48,6 +48,10 @@ class Cells(ClassMoments):
         return not self._structure.per_class
 
     @property
+    def _named_groups(self) -> bool:
+        return False
+
+    @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the group and of the class of each cell."""
         return self._classes >> _SHIFT, self._classes & ((1 << _SHIFT) - 1)
@@ -94,8 +98,7 @@ class Cells(ClassMoments):
         chosen = type(self)(self.covariance_type, norms=self.norms)
         chosen._n_skipped = self._n_skipped
         if self._sums is not None and kept.size:
-            scatter = self._sums.scatter[groups if self.pooled else kept].copy()
-            sums = self._sums.with_classes(kept, scatter)
+            sums = self._sums.with_classes(kept, groups if self.pooled else kept)
             chosen = self._with_sums(
                 self._classes[kept], sums, None if self._norms is None else self._norms[kept]
             )
@@ -125,8 +128,7 @@ class Cells(ClassMoments):
         of_group, of_class = self.numbers
         kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
         assert self._sums is not None  # there are groups
-        scatter = self._sums.scatter[[number] if self.pooled else kept]
-        sums = self._sums.with_classes(kept, scatter)
+        sums = self._sums.with_classes(kept, [number] if self.pooled else kept)
         norms = None if self._norms is None else self._norms[kept]
         labels, names = classes[of_class[kept]], self._feature_names
         moments = from_sums(ClassMoments, self.covariance_type, labels, sums, norms, 0, names)

@@ -8,15 +8,16 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
+from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments.base import name_features
-from streamgda.moments.centred import CentredSums, NotFinite
+from streamgda.moments.centred import CentredSums
 from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.few_rows import FewRows
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.sums import scratch_bytes
+from streamgda.moments.sums import NotFinite, scratch_bytes
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
@@ -136,7 +137,10 @@ class ClassMoments(Views):
                 added = type(self)(self.covariance_type, norms=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
                 name_features(added, named)
-                return self._add(added, decay)
+                try:
+                    return self._add(added, decay)
+                except MergeError as error:  # an overflow: widths and names have been checked
+                    raise InvalidDataError(f"Input X: {error}") from None
             weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
             plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
             if sample_weight is not None or not (plain or rule.counts_all(X)):

@@ -79,10 +79,17 @@ class ExactSums(Sums):
             *(self.count.copy(), self.total.copy(), self.scatter.copy()),
         )
 
-    def with_classes(self, kept: Any, scatter: np.ndarray) -> ExactSums:
-        """Return copies of the counts and sums of some classes, with another scatter."""
+    def with_classes(self, kept: Any, groups: Any) -> ExactSums:
+        """Return a copy of the sums of some classes, and of some groups of them."""
         return ExactSums(
-            self.structure, self.origin, self.reach, self.count[kept], self.total[kept], scatter
+            *(self.structure, self.origin, self.reach, self.count[kept], self.total[kept]),
+            self.scatter[groups].copy(),
+        )
+
+    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> ExactSums:
+        """Return copies of the counts and sums with another scatter."""
+        return ExactSums(
+            self.structure, self.origin, self.reach, self.count.copy(), self.total.copy(), scatter
         )
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> ExactSums:
@@ -181,9 +188,17 @@ class ExactSums(Sums):
         """Add `other`, whose class k is class ``at[k]`` here."""
         self._add_signed(other, at, 1)
 
-    def subtract(self, other: ExactSums, at: np.ndarray) -> None:
-        """Subtract `other`, whose class k is class ``at[k]`` here."""
+    def subtract(self, other: ExactSums, at: np.ndarray) -> np.ndarray:
+        """Subtract `other`, whose class k is class ``at[k]`` here; see `Sums.subtract`.
+
+        Sums of more than the data type can hold are impossible too.
+        """
         self._add_signed(other, at, -1)
+        squares = self.without_products().scatter
+        beyond = np.abs(self.total) > self.count[:, None] * self.reach
+        alone = self.structure.group_sums(np.maximum(self.count - 1, 0)) == 0
+        impossible: np.ndarray = (squares < 0) | (alone[:, None] & (squares != 0))
+        return impossible | (self.structure.group_sums(beyond) > 0)
 
     def _add_signed(self, other: ExactSums, at: np.ndarray, sign: int) -> None:
         other = other._about(self.origin)

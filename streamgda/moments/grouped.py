@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
+from streamgda.moments.algebra import exceeds
 from streamgda.moments.base import add_rows, planned_bytes
 from streamgda.moments.cells import Cells, Held, grid
 from streamgda.moments.class_moments import ClassMoments
@@ -228,7 +229,7 @@ class GroupedMoments(GroupViews):
             join_labels(held.classes, theirs.classes),
         )
         wide, subtracted = held.widened(*labels), theirs.widened(*labels)
-        lacking = np.argwhere(subtracted.counts > wide.counts * (1 + 1e-9))
+        lacking = np.argwhere(exceeds(subtracted.counts, wide.counts))
         if lacking.size:
             g, k = lacking[0]
             raise MergeError(

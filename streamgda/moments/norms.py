@@ -13,9 +13,9 @@ from contextlib import closing
 import numpy as np
 from scipy.linalg import blas
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.norms import add_norms
-from streamgda.moments.centred import CentredSums
+from streamgda.moments.centred import ROUNDING, CentredSums
 from streamgda.rows.blocks import as_rows
 from streamgda.rows.dtypes import row_type
 from streamgda.runtime import threads
@@ -78,6 +78,11 @@ def merge_norms(parts: Sequence[NormsOfPart], n_classes: int) -> np.ndarray:
     Returns
     -------
     ndarray, shape (n_classes, n_features + 1)
+
+    Raises
+    ------
+    MergeError
+        If a sum of fourth powers is negative by more than rounding: other rows were subtracted.
     """
     merged = np.zeros((n_classes, parts[0][1].shape[1]))
     sources: dict[int, list[tuple[int, np.ndarray, CentredSums, int]]] = {}
@@ -92,8 +97,23 @@ def merge_norms(parts: Sequence[NormsOfPart], n_classes: int) -> np.ndarray:
         low = np.array([sums.mean_low[k] for _, _, sums, k in own])
         gaps = (high - high[0]) + (low - low[0])
         steps = weights @ gaps / weights.sum() - gaps
+        size = 0.0
         for (sign, norms, sums, k), step in zip(own, steps, strict=True):
-            merged[target] += sign * _about(norms[k], sums.count[k], sums.scatter[k], step)
+            part = _about(norms[k], sums.count[k], sums.scatter[k], step)
+            merged[target] += sign * part
+            square = float(step @ step)
+            spread = float(sums.scatter[k].trace()) + sums.count[k] * square
+            size += norms[k, -1] + spread * square
+        # The magnitudes of all terms of `_about` sum to at most 8 times the size, by the inequality
+        # of Cauchy and Schwarz, with up to 4 times the relative error of the step, which grows as
+        # in `CentredSums.subtract`. What an earlier subtraction left is not known.
+        bound = 32 * ROUNDING * (1 + weights.max() / weights.sum()) * size
+        known = all(sums.rounding is None for _, _, sums, _ in own)
+        if known and merged[target, -1] < -bound:
+            raise MergeError(
+                "subtracting these moments leaves norms that no rows have: only rows that were "
+                "added can be subtracted"
+            )
     np.maximum(merged[:, -1], 0, out=merged[:, -1])
     return merged
 

@@ -35,6 +35,7 @@ def centred_pair_sums(
         sums, products = weighted.T @ M, weighted.T @ X
         means = sums / np.where(pairs > 0, pairs, 1.0)
         products -= means * sums.T
+        np.fill_diagonal(products, np.maximum(products.diagonal(), 0))  # of equal values
         means += shift[:, None]
     return weights.sum(), pairs, means, products
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import CentredSums
@@ -21,13 +21,13 @@ from streamgda.moments.pair_sums import (
     positive_definite,
 )
 from streamgda.moments.structures import STRUCTURES
+from streamgda.moments.sums import OVERFLOW
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.names import Names, restored_names, saved_names
 from streamgda.rows.rules import RowRule
 from streamgda.rows.validity import as_maskable_matrix, as_weights
 from streamgda.runtime import threads
-from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (
     check_array,
@@ -38,7 +38,6 @@ from streamgda.storage.checks import (
 from streamgda.storage.saved import State
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
-_SMALL_STATE = 1 << 20  # bytes: states up to this size are copied before they change
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
 _MATRIX_NAMES = "pairs", "means", "products"
 _MISSING = RowRule("pairwise")
@@ -234,12 +233,14 @@ class PairwiseMoments(Moments):
                     *("X", row, j),
                 )
             added._add_block(block, codes[rows], weights[rows])
-        if not all(np.isfinite(array).all() for array in added._held().values()):
-            raise InvalidDataError(
-                "Input X contains values whose sums or squares overflow float64; scale them down"
-            )
+        message = "Input X contains values whose sums or squares overflow float64; scale them down"
+        if not added._finite:
+            raise InvalidDataError(message)
         added._feature_names = named
-        return self.__iadd__(added) if k else self
+        try:
+            return self.__iadd__(added) if k else self
+        except MergeError:  # the widths and the names have been checked
+            raise InvalidDataError(message) from None
 
     def declare(self, classes: Any) -> Self:
         """Add classes that have no rows yet; there must be rows of at least one other class.
@@ -317,19 +318,21 @@ class PairwiseMoments(Moments):
 
     def _add(self, other: PairwiseMoments, names: Names | None) -> None:
         classes = label_codes.join_labels(self._classes, other._classes)
-        grown = self
         if self._arrays is None or classes.size > self._classes.size:
             grown = self._empty(classes, (self._arrays or other._held())["origin"])
             if self._arrays is not None:
                 grown._place(self)
-        elif self.nbytes <= _SMALL_STATE:
-            grown = self.copy()
-        if grown is self:
-            uninterrupted(self._place, other)
         else:
-            grown._place(other)
-            self._classes, self._arrays = classes, grown._arrays
-        self._feature_names = names
+            grown = self.copy()
+        grown._place(other)
+        if not grown._finite:
+            raise MergeError(OVERFLOW)
+        self._classes, self._arrays, self._feature_names = classes, grown._arrays, names
+
+    @property
+    def _finite(self) -> bool:
+        """True if no sum has overflowed."""
+        return all(np.isfinite(array.sum()) for array in self._held().values())
 
     def _place(self, other: PairwiseMoments) -> None:
         """Add `other`, whose classes are all included here."""

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.errors import MergeError
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import add_sums
 from streamgda.moments import integer_parallel, scatter
@@ -22,6 +23,8 @@ from streamgda.rows.blocks import NO_WEIGHTS, WINDOW_BYTES, as_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
+
+OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 # Of a segment, which one thread adds block by block. Segments of much data are larger: between two
@@ -48,6 +51,10 @@ def scratch_bytes(structure: Structure, n_features: int) -> int:
     return max(small, WINDOW_BYTES + max((of(n_features) for of in products), default=0))
 
 
+class NotFinite(Exception):  # noqa: N818
+    """A sum is not finite; the caller knows where the rows came from, and names the value."""
+
+
 class Sums(ABC):
     """Base of `CentredSums` and `ExactSums`.
 
@@ -71,6 +78,7 @@ class Sums(ABC):
     structure: Structure
     count: np.ndarray
     scatter: np.ndarray
+    rounding: np.ndarray | None = None
 
     @abstractmethod
     def empty(self, n_classes: int) -> Any:
@@ -81,8 +89,12 @@ class Sums(ABC):
         """Return independent sums with the same values."""
 
     @abstractmethod
-    def with_classes(self, kept: Any, scatter: np.ndarray) -> Any:
-        """Return copies of the counts and means of some classes, with another scatter."""
+    def with_classes(self, kept: Any, groups: Any) -> Any:
+        """Return a copy of the sums of some classes, and of some groups of them."""
+
+    @abstractmethod
+    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Any:
+        """Return copies of the counts and means with another scatter."""
 
     @abstractmethod
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> Any:
@@ -112,7 +124,7 @@ class Sums(ABC):
         """Return `centred` without products of different features."""
         if not self.structure.matrix:
             return self.centred()
-        alone = self.with_scatter(self.structure.diagonal(self.scatter).copy())
+        alone = self.with_scatter(self.structure.diagonal(self.scatter).copy(), self.rounding)
         alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
         return alone.centred()
 
@@ -121,8 +133,20 @@ class Sums(ABC):
         """Add `other`, whose class k is class ``at[k]`` here."""
 
     @abstractmethod
-    def subtract(self, other: Any, at: np.ndarray) -> None:
-        """Subtract `other`, whose class k is class ``at[k]`` here."""
+    def subtract(self, other: Any, at: np.ndarray) -> np.ndarray:
+        """Subtract `other`, whose class k is class ``at[k]`` here.
+
+        Returns
+        -------
+        ndarray of bool, shape (groups, n_features)
+            True where no rows have the sum of squares that is left: it is negative, or positive
+            without two rows of a class, by more than rounding. `other` was not included then.
+        """
+
+    @property
+    def finite(self) -> bool:
+        """True if no sum has overflowed."""
+        return True
 
     @abstractmethod
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
@@ -170,11 +194,6 @@ class Sums(ABC):
         """Number of features."""
         return self.scatter.shape[-1]
 
-    def with_scatter(self, scatter: np.ndarray) -> Self:
-        """Return the same counts and means with another scatter."""
-        sums: Self = self.with_classes(np.ones(self.count.size, bool), scatter)
-        return sums
-
     @property
     def small(self) -> bool:
         """True if it takes little time and memory to copy these sums."""
@@ -185,10 +204,23 @@ class Sums(ABC):
         return n_rows * self.structure.group_size(n_features) <= _SMALL_WORK
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
-        """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
+        """Return a copy in which class k is class ``at[k]`` of `n_classes`.
+
+        Raises
+        ------
+        MergeError
+            If sums of several classes overflow.
+        """
         sums: Self = self.empty(n_classes)
-        sums.add(self, at)
-        return sums
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums.add(self, at)
+        return sums.checked()
+
+    def checked(self) -> Self:
+        """Return these sums; raise `MergeError` if one has overflowed."""
+        if not self.finite:
+            raise MergeError(OVERFLOW)
+        return self
 
     def updated(
         self,
@@ -254,7 +286,10 @@ class Sums(ABC):
         everyone = np.arange(n_classes)
         added = undone(whole)
         result = self.copy() if held else self
-        result.add(added, everyone)
+        with np.errstate(over="ignore", invalid="ignore"):
+            result.add(added, everyone)
+        if not result.finite:
+            raise NotFinite
         return result
 
     def _add_sums(
@@ -264,10 +299,15 @@ class Sums(ABC):
         weights: np.ndarray,
         centre: np.ndarray,
         sums: np.ndarray,
-    ) -> None:
-        """Add the centred rows to `sums`, shape (n_classes, n_features), in place."""
+    ) -> bool:
+        """Add the centred rows to `sums`, shape (n_classes, n_features), in place.
+
+        Returns True if any are too large to be squared and summed.
+        """
+        beyond = np.zeros(1, np.int64)
         for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            add_in_parts(add_sums, (block, codes[rows], weights[rows]), (centre,), sums)
+            add_in_parts(add_sums, (block, codes[rows], weights[rows]), (centre,), sums, beyond)
+        return bool(beyond.any())
 
     def _add_scatter(
         self,

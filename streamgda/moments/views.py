@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.moments.algebra import Algebra
-from streamgda.moments.centred import CentredSums
+from streamgda.moments.centred import ROUNDING, CentredSums
 from streamgda.moments.norms import merge_norms
 from streamgda.moments.structures import check_covers, structure_of
+from streamgda.moments.sums import OVERFLOW
 from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
 from streamgda.rows.masked import as_slab, unmasked
@@ -55,9 +56,15 @@ class Views(Algebra):
             return self.copy()
         sums = self._sums
         if sums is not None:
-            scatter = wanted.reduced(self._structure, sums.scatter)
-            sums = sums.with_scatter(scatter.copy())
-        return self._with_sums(self._classes, sums, covariance_type=covariance_type)
+            with np.errstate(over="ignore"):
+                scatter, rounding = wanted.reduced(self._structure, sums.scatter), sums.rounding
+            if rounding is not None and wanted.per_class != self._structure.per_class:
+                rounding = wanted.group_sums(rounding)
+            sums = sums.with_scatter(scatter.copy(), rounding)
+        reduced = self._with_sums(self._classes, sums, covariance_type=covariance_type)
+        if sums is not None:
+            sums.checked()
+        return reduced
 
     def select_features(self, index: Any) -> Self:
         """Return the moments of some of the features, in the order of `index`.
@@ -269,7 +276,10 @@ class Views(Algebra):
         sums = self.centred()
         d = sums.n_features
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
-        total = total_scatter(sums)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = total_scatter(sums)
+        if not np.isfinite(total).all():
+            raise MergeError(OVERFLOW)
         _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
         components = vectors[:, ::-1].T
         largest = np.abs(components).argmax(axis=1)
@@ -323,15 +333,28 @@ class Views(Algebra):
             raise InvalidParameterError(
                 f"offset has shape {shift.shape}, expected ({sums.n_features},)"
             )
-        mean = ((sums.mean - shift) + sums.mean_low) @ components.T
+        # The low part keeps what an offset of the rows would round away.
+        with np.errstate(over="ignore", invalid="ignore"):
+            longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T
+            mean = longer.astype(np.float64)
+            mean_low = (longer - mean).astype(np.float64)
+            scatter = self._structure.project(sums.scatter, components)
+            squares = self._structure.diagonal(scatter)
+            np.maximum(squares, 0, out=squares)  # rounding, along directions without variance
+            # Errors of a square are sums over pairs of features, of at most the product of roots.
+            reach = ROUNDING * self._structure.diagonal(sums.scatter)
+            if sums.rounding is not None:
+                reach += sums.rounding
+            rounding = (np.sqrt(reach) @ np.abs(components).T) ** 2
         projected = CentredSums(
             self._structure,
             sums.count.copy(),
             mean,
-            np.zeros_like(mean),
-            self._structure.project(sums.scatter, components),
+            mean_low,
+            scatter,
             None if sums.squares is None else sums.squares.copy(),
-        )
+            rounding,
+        ).checked()
         result = self._with_sums(self._classes, projected)
         result._feature_names = None  # a component is no column
         return result

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.rows.labels import join_labels
-from streamgda.runtime.interruption import Lock
+from streamgda.runtime.interruption import ChangeLock
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
@@ -57,7 +57,7 @@ class SlidingWindow(Saved):
 
     def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
         self.n_blocks = as_integer("n_blocks", n_blocks, "a whole number above 0", 1)
-        self._lock = Lock()
+        self._lock = ChangeLock()
         self._total = self._newer_total = ClassMoments(covariance_type)
         self._older: list[ClassMoments] = []  # the last is the sum of all of them
         self._newer: list[ClassMoments] = []

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.errors import InvalidDataError
 from streamgda.rows.masked import is_masked
 
 _CHUNK_BYTES = 4 << 20  # of scores, at most
@@ -126,6 +127,7 @@ class Grid:
     def write(self, array: Any, start: int, scores: np.ndarray) -> None:
         """Write the scores of rows from `start` on to an array of the shape of the grid."""
         done = 0
+        scores = in_type_of(array, scores)
         for box in self.boxes(start, start + len(scores)):
             shape = tuple(part.stop - part.start for part in box)
             stop = done + math.prod(shape)
@@ -135,6 +137,29 @@ class Grid:
     def shaped(self, scores: np.ndarray) -> np.ndarray:
         """Return the scores of all rows in the shape of the grid."""
         return scores.reshape(*self.shape, *scores.shape[1:])
+
+
+def in_type_of(array: Any, scores: np.ndarray) -> np.ndarray:
+    """Return scores as an array of floats of fewer bytes will hold them; others as they are.
+
+    Raises
+    ------
+    InvalidDataError
+        If a finite score becomes infinite.
+    """
+    held: Any = getattr(array, "dtype", None)
+    dtype = scores.dtype
+    if getattr(held, "kind", "") != "f" or dtype.kind != "f" or held.itemsize >= dtype.itemsize:
+        return scores
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(held)
+    lost = np.isinf(rounded) & np.isfinite(scores)
+    if lost.any():
+        raise InvalidDataError(
+            f"out has dtype {held}, in which the score {scores[lost][0]:g} is infinite; pass an "
+            f"out of dtype {dtype}"
+        )
+    return rounded
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:

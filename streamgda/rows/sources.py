@@ -15,6 +15,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.grids import Grid
 from streamgda.rows.masked import as_slab
 from streamgda.runtime.parameters import shown
+from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
 _OBJECT_BYTES = 64  # of a label that is a separate Python object
@@ -80,6 +81,10 @@ class RowSource:
     columns: int = 0
     start: int = 0
     mapping: Mapping | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse scores that are half-written: the only place where any rows pass."""
+        refuse_half_written(self.values, self.name)
 
     # True if this process holds the rows.
     in_memory: ClassVar[bool] = False

@@ -11,12 +11,14 @@ thread waits for it in a C function, which they do not reach either.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from _thread import RLock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 Result = TypeVar("Result")
 
@@ -45,10 +47,60 @@ _within: ContextVar[_Gate | None] = ContextVar("within", default=None)
 
 
 class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
-    """A reentrant lock that is left out of copies and pickles: they get another one."""
+    """A reentrant lock that is left out of copies and pickles: they get another one.
+
+    In a forked child it is free, as the thread that held it is not there. What it protects is
+    replaced by single assignments, and so it is whole.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        _locks.add(self)
 
     def __reduce__(self) -> Any:
-        return Lock, ()
+        return type(self), ()
+
+    def free(self) -> None:
+        """Release the lock in a forked child, unless this thread holds it."""
+        if not self._is_owned():  # type: ignore[attr-defined]
+            self._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+class ChangeLock(Lock):  # type: ignore[misc]  # as above
+    """A lock of something that changes in place: a fork waits for it, so that a child has it whole.
+
+    It is held for computations only, which never wait for a process, or for a thread that forks.
+    """
+
+
+_locks: WeakSet[Lock] = WeakSet()
+_held: list[Lock] = []  # by the thread that forks
+
+
+def _before_fork() -> None:
+    """Acquire all change locks; none is waited for while others are held."""
+    while wanted := {lock for lock in _locks if isinstance(lock, ChangeLock)} - {*_held}:
+        for lock in wanted:
+            if not lock.acquire(blocking=False):
+                _after_fork()
+                lock.acquire()
+            _held.append(lock)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _in_child() -> None:
+    """Free the locks that threads held which are not in the child."""
+    _after_fork()
+    for lock in _locks:
+        lock.free()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
-from streamgda.runtime.interruption import results, uninterrupted
+from streamgda.runtime.interruption import Lock, results, uninterrupted
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,7 @@ class _BlasUser:
     done = False
 
 
-_blas_lock = threading.Lock()
+_blas_lock = Lock()
 _blas_users: list[_BlasUser] = []
 _blas_before: list[int | None] | None = None  # threads of the libraries; None without a limit
 
@@ -251,7 +251,7 @@ class _Pool:
             self._tasks.put(None)
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _pool: _Pool | None = None
 
 
@@ -271,9 +271,8 @@ def _executor() -> _Pool:
 
 
 def _forget_threads() -> None:
-    global _pool, _lock, _blas_users, _blas_lock
-    _pool, _lock = None, threading.Lock()
-    _blas_users, _blas_lock = [], threading.Lock()
+    global _pool, _blas_users
+    _pool, _blas_users = None, []
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork

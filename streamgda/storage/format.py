@@ -47,6 +47,7 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage.checks import MOST_METADATA
 from streamgda.storage.opening import (
@@ -125,6 +126,29 @@ def write(
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)
             group.create_array(name, attributes=binding, **layout)[...] = array
+
+
+def check_offset(offset: Any) -> None:
+    """Raise `InvalidParameterError` unless JSON can hold an offset, and gives it back."""
+    try:
+        json.dumps(offset, allow_nan=False)
+        _check_keys(offset)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidParameterError(
+            f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
+            f"such as a number, a string, or a dict of them"
+        ) from None
+
+
+def _check_keys(value: Any) -> None:
+    """Raise TypeError for keys of dicts that JSON would turn into strings."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"the key {shown(key)} is not a string")
+    if isinstance(value, Mapping | list | tuple):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            _check_keys(entry)
 
 
 @reread_if_replaced

@@ -19,10 +19,11 @@ from streamgda.errors import (
     StreamGDAError,
     WriteError,
 )
-from streamgda.runtime.parameters import check_type
+from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.replacing import exists
 
+MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
 _LONGEST = 200  # characters of a name in a message
 
 _ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
@@ -146,6 +147,8 @@ def as_target(store: Any, name: str) -> Any:
     if type(found).__name__ != "FSMap":  # of fsspec
         expected = "an array of numpy or zarr, or a path or zarr store to create one in"
         check_type(name, found, kinds, expected)
+    if isinstance(found, dict):
+        _check_names(found)
     inner = found.store if isinstance(found, zarr.storage.StorePath) else found
     if isinstance(inner, zarr.abc.store.Store) and not inner.supports_writes:
         raise SourceError(
@@ -204,6 +207,16 @@ def check_folder(store: Any) -> None:
         raise SourceNotFoundError(
             f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
             f"first, or choose another path"
+        )
+
+
+def _check_names(store: Mapping[Any, Any]) -> None:
+    """Raise `InvalidParameterError` for a dict that is no store, by names of its files."""
+    other = [key for key in store if not isinstance(key, str)]
+    if other:
+        raise InvalidParameterError(
+            f"the store is a dict with the key {shown(other[0])}; expected names of files as keys, "
+            f"as in the empty dict {{}} to save to, or a path"
         )
 
 
@@ -389,6 +402,7 @@ def locate(
     if isinstance(store, zarr.storage.StorePath):
         return store.store, store.path
     if isinstance(store, dict):
+        _check_names(store)
         return zarr.storage.MemoryStore(store), ""
     path = local_path(store)
     if storage_options is not None and not (isinstance(store, str) and path is None):
@@ -482,3 +496,21 @@ def close(store: Any, found: Any) -> None:
     if isinstance(store, str | os.PathLike):
         with contextlib.suppress(AttributeError):  # zarr raises it for zip files never opened
             found.close()
+
+
+def mark_of(values: Any) -> dict[str, Any] | None:
+    """Return the attribute that describes the scores in an array; None if it has none."""
+    attributes = getattr(values, "attrs", None)
+    mark = attributes.get(MARK) if isinstance(attributes, Mapping) else None
+    return mark if isinstance(mark, dict) else None
+
+
+def refuse_half_written(values: Any, what: str) -> None:
+    """Raise `SourceError` if this is an array of scores that is not complete."""
+    mark = mark_of(values)
+    if mark and not mark.get("complete"):
+        raise SourceError(
+            f"{what} holds scores that are half-written: {mark.get('done')} of "
+            f"{mark.get('n_rows', values.shape[0])} rows. Run the same command again to complete "
+            f"them"
+        )

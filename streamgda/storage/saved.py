@@ -41,6 +41,8 @@ class Saved(ABC):
         ------
         SourceError
             If the store holds anything that streamgda did not save.
+        InvalidParameterError
+            If JSON cannot hold the offset.
 
         Examples
         --------
@@ -52,6 +54,7 @@ class Saved(ABC):
         ...     print(ClassMoments.load(f"{folder}/moments.zip"))
         ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB
         """
+        storage.check_offset(offset)
         attributes, arrays = self._state()
         storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
 

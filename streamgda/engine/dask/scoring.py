@@ -20,6 +20,7 @@ from streamgda.engine.outputs import Output, grid_of
 from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Scoring
 from streamgda.errors import InvalidDataError
+from streamgda.rows.grids import in_type_of
 from streamgda.rows.sources import Mapping, RowSource
 
 
@@ -93,11 +94,15 @@ def store(scores: Any, output: Output) -> Any:
         n = len(output.grid.shape)
         scores = scores.reshape(out.shape)  # of a raster, for its pixels one by one
         if isinstance(out, np.ndarray):
-            out[...] = cluster.compute([scores])[0]
+            out[...] = in_type_of(out, cluster.compute([scores])[0])
         elif output.shareable:
             sizes = zip(scores.chunks, grid_of(out, n).chunks, strict=False)
             whole = tuple(max(1, max(held) // unit) * unit for held, unit in sizes)
             scores = scores.rechunk((*whole, *width))
+            if np.dtype(scores.dtype).kind == "f":
+                rounded = partial(in_type_of, np.empty(0, out.dtype))
+                dtype = rounded(np.empty(0, scores.dtype)).dtype
+                scores = scores.map_blocks(rounded, dtype=dtype)
             cluster.compute([da.store(scores, out, lock=False, compute=False)])
         else:
             line = math.prod(output.grid.shape[1:])

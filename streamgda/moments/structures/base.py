@@ -93,10 +93,6 @@ class Structure(ABC):
             for k, g in enumerate(groups):
                 scatter[g] += sign * other[k]
 
-    def select_classes(self, scatter: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """Return a copy of the scatter of some classes; of the whole group, if all share one."""
-        return scatter[kept] if self.per_class else scatter.copy()
-
     def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         """Return the shape of the scatter of all groups."""
         return self._n_groups(n_classes), *self.shape(n_features)
@@ -182,6 +178,7 @@ class Structure(ABC):
         codes: np.ndarray,
         weights: np.ndarray,
         block_rows: int,
+        limit: float,
         count: np.ndarray,
         squares: np.ndarray,
         mean: np.ndarray,
@@ -190,8 +187,9 @@ class Structure(ABC):
     ) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
-        Only kinds without covariances between features are given sparse rows, all as one block.
-        `squares` are the sums of the squared weights, or empty.
+        So it does for values and weights beyond `limit`, see `kernels.accumulate.LARGE`. Only kinds
+        without covariances between features are given sparse rows, all as one block. `squares` are
+        the sums of the squared weights, or empty.
         """
 
     @abstractmethod
@@ -250,12 +248,6 @@ class Structure(ABC):
 
     def complete(self, values: np.ndarray) -> None:  # noqa: B027  (most kinds have no triangles)
         """Copy the lower triangles of matrices to the upper ones."""
-
-    def clip(self, scatter: np.ndarray) -> None:
-        """Raise negative sums of squares to zero: rounding, after rows were subtracted."""
-        squares = self.diagonal(scatter)
-        if (squares < 0).any():
-            np.maximum(squares, 0, out=squares)
 
     # --- covariances and their roots ----------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Diagonal(Structure):
         codes: np.ndarray,
         weights: np.ndarray,
         block_rows: int,
+        limit: float,
         count: np.ndarray,
         squares: np.ndarray,
         mean: np.ndarray,
@@ -66,7 +67,7 @@ class Diagonal(Structure):
         scatter: np.ndarray,
     ) -> bool:
         finite: bool
-        state = count, squares, mean, mean_low
+        state = limit, count, squares, mean, mean_low
         if type(X) is CompressedRows:
             finite = add_sparse_centred(*X.arrays, codes, weights, *state, scatter)
         else:

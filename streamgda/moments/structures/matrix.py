@@ -91,6 +91,7 @@ class Matrix(Structure):
         codes: np.ndarray,
         weights: np.ndarray,
         block_rows: int,
+        limit: float,
         count: np.ndarray,
         squares: np.ndarray,
         mean: np.ndarray,
@@ -98,7 +99,7 @@ class Matrix(Structure):
         scatter: np.ndarray,
     ) -> bool:
         n_rows, d = X.shape
-        state = X, codes, weights, block_rows, count, squares, mean, mean_low
+        state = X, codes, weights, block_rows, limit, count, squares, mean, mean_low
         finite: bool
         narrow = d <= narrow_products.MAX_FEATURES and n_rows >= _FEW_ROWS * count.size
         held = _narrow_bytes(d, count.size, len(scatter)) if narrow else 0
