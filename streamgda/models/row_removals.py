@@ -9,16 +9,22 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import SingularCovarianceError, UnsupportedError
+from streamgda.errors import UnsupportedError
+from streamgda.kernels import leave_one_out as kernels
 from streamgda.kernels.leave_one_out import LEAST, centre_rows, largest_without
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.removals import LeaveOneOutModel, Removal
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import held_sums
+from streamgda.moments.structures.cholesky import rank_limit
+from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.moments.variances import total_variance
 from streamgda.rows.dtypes import row_type
-from streamgda.runtime import threads
+from streamgda.runtime import lapack, threads
+
+_LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means
+_HUGE = 1e300
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         Mean of all rows, and sums of the squares about it, of the features in the density.
     prior_kind : str
         See `LeaveOneOutModel`.
+    separations : ndarray, shape (2,)
+        Largest and smallest singular value of the class means that count for a solver of LDA that
+        drops directions; zeros for other models.
     """
 
     how: Regularisation = field(kw_only=True)
@@ -44,10 +53,18 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     mean: np.ndarray = field(kw_only=True)
     squares: np.ndarray = field(kw_only=True)
     prior_kind: str = field(kw_only=True)
+    separations: np.ndarray = field(kw_only=True)
+
+    refits = True
 
     @classmethod
     def without_rows(
-        cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, prior_kind: str
+        cls,
+        model: GaussianModel,
+        moments: ClassMoments,
+        how: Regularisation,
+        prior_kind: str,
+        separations: np.ndarray,
     ) -> Self:
         """Return the model with what is needed of its moments.
 
@@ -59,8 +76,8 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
             Moments of the rows.
         how : Regularisation
             Regularisation of the model.
-        prior_kind : str
-            See `LeaveOneOutModel`.
+        prior_kind, separations
+            See `LeaveOneOutModel` and the attributes.
 
         Returns
         -------
@@ -81,26 +98,23 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         count = held.count.astype(np.float64)
         mean = (count / count.sum()) @ held.mean[:, features]
         squares = total_variance(held)[features] * count.sum()
-        ridge = how.shrinkage or how.reg_param or how.var_smoothing
-        own_ridge = how.shrinkage and structure.per_class
-        if not ridge or own_ridge or structure.kind == "spherical":
-            _refuse_single_values(held.mean[:, features], scatter.sum(axis=0), count, features)
         own = {f.name: getattr(model, f.name) for f in fields(GaussianModel)}
         sums = {"count": count, "traces": scatter.sum(axis=1), "mean": mean, "squares": squares}
-        return cls(**own, **sums, how=how, prior_kind=prior_kind)
+        return cls(**own, **sums, how=how, prior_kind=prior_kind, separations=separations)
 
     # --- derived attributes -------------------------------------------------------------------
 
     @cached_property
     def _divisors(self) -> np.ndarray:
-        return self.structure.group_weights(self.count, self.how.ddof)
+        """Divisors of the scatters; a huge one where `ddof` leaves none, as the fit divides."""
+        divisors = self.structure.group_weights(self.count, self.how.ddof)
+        return np.where(divisors > 0, divisors, _HUGE)
 
     @cached_property
     def _variances(self) -> np.ndarray:
         """Mean variances of the groups, before they are regularised."""
         average = self.structure.n_averaged(self.features.size, self.n_features)
-        weights = np.where(self._divisors > 0, self._divisors, np.inf)
-        return np.asarray(self.traces / weights / average)
+        return np.asarray(self.traces / self._divisors / average)
 
     @cached_property
     def _smoothing(self) -> float:
@@ -124,6 +138,8 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Coordinates in which a covariance matrix plus a multiple of I is diagonal, and ridges."""
+        if self._plain:
+            return [(root, np.zeros(len(root))) for root in self.roots]
 
         def axes_of(root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             ridges, vectors = linalg.eigh(root @ root.T)
@@ -137,6 +153,26 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         return np.array([axes.T for axes, _ in self.axes]), np.array([r for _, r in self.axes])
 
     @cached_property
+    def _rounded_axes(self) -> list[Rounded]:
+        return [Rounded(axes) for axes, _ in self.axes]
+
+    @cached_property
+    def _least_rests(self) -> np.ndarray:
+        """Ratios of determinants of the groups down to which no rank can fall.
+
+        The least eigenvalue of a correlation matrix falls by no smaller ratio.
+        """
+        limit = 2 * rank_limit(self.how.tol, self.features.size)
+        rests = np.full(len(self.roots), LEAST)
+        for g, root in enumerate(self.roots):
+            triangle = root.copy()
+            lapack.invert_lower(triangle)
+            scaled = root * np.linalg.norm(triangle, axis=1)
+            if limit * np.square(scaled).sum() > LEAST:  # at least that of the 2-norm
+                rests[g] = max(LEAST, limit * np.linalg.norm(scaled, 2) ** 2)
+        return rests
+
+    @cached_property
     def _precisions(self) -> np.ndarray:
         """Roots that kernels may read: a read-only array would be compiled for again."""
         return np.require(self.roots, requirements=("C", "W"))
@@ -145,6 +181,72 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     def _order(self) -> np.ndarray:
         """Features by falling variance over all rows."""
         return np.argsort(-self.squares)
+
+    # --- rows that need a refit ---------------------------------------------------------------
+
+    def _influential(self, X: np.ndarray, removal: Removal, first: int) -> np.ndarray:
+        structure, codes, weights = self.structure, removal.codes, removal.weights
+        groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
+        divisors = self._divisors[groups]
+        found = (removal.left <= _LEAST_WEIGHT * removal.count) | removal.empties
+        found |= divisors - weights <= _LEAST_WEIGHT * divisors
+        if structure.kind == "spherical" or not self._plain:
+            lost, total = np.empty(len(X), bool), self.count.sum()
+            total_left = np.maximum(total - weights, LEAST * total)
+            factor = total * weights / total_left
+            loses = kernels.loses_variance
+            loses(X, self._read_features, self.mean, self.squares, factor, lost)
+            found |= lost
+        if structure.kind == "spherical" or self.how.shrinkage:
+            centred = self._centred(X, codes)
+            squares = np.einsum("rj,rj->r", centred, centred, dtype=np.float64)
+            traces = self.traces[groups]
+            found |= traces - removal.factor * squares <= LEAST * traces
+        found &= weights > 0
+        if structure.kind == "spherical":
+            return found
+        removal = self._removal(codes, np.where(found, 0.0, weights))
+        growth = self._growth(X, removal)
+        squares = self._squares_to_own(X, codes)
+        alpha, beta, gamma = self._changes(removal, growth, squares)
+        distances, logs, factors = np.empty((3, len(X)))
+        if structure.matrix:
+            centred, d = self._centred(X, codes), self.features.size
+            for g in np.unique(groups):
+                rows = np.flatnonzero(groups == g)
+                given = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
+                columns = linear_scores(centred[rows], *given)
+                terms = columns, np.zeros(d), np.ones(d), self.axes[g][1], alpha[rows], beta[rows]
+                of_rows = np.empty((2, rows.size))
+                kernels.varied_squares(*terms, *of_rows)
+                distances[rows] = of_rows[0]
+            rest = 1 - gamma * distances
+            least = self._least_rests[groups]
+            found |= ~(rest > least) | self._may_drop(removal, distances, rest)
+        else:
+            precisions = np.ascontiguousarray(self._precisions[structure.groups(self.count.size)])
+            given = X, self._read_features, codes, self._class_means, precisions
+            scratch = np.empty(self.features.size)
+            kernels.own_diagonal_squares(
+                *given, alpha, beta, gamma, scratch, distances, logs, factors
+            )
+            found |= np.isnan(distances)
+        return found & (weights > 0)
+
+    def _may_drop(self, removal: Removal, distances: np.ndarray, rest: np.ndarray) -> Any:
+        """Return True for rows without which LDA may drop another discriminant direction.
+
+        By the inequalities of Weyl: a class mean moves by a share of the way to the row, and the
+        covariance loses no more than the share `rest` in any direction.
+        """
+        largest, smallest = self.separations
+        if not largest:
+            return False
+        with np.errstate(invalid="ignore"):
+            share = self.priors[removal.codes] * removal.left / removal.count
+            step = removal.weights / removal.left * np.sqrt(share * distances)
+            kept = np.sqrt(removal.left / removal.count) * smallest - step
+            return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
 
     # --- removals --------------------------------------------------------------------------------
 
@@ -204,57 +306,22 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
             return alpha[codes], beta[codes] + growth, gamma[codes]
         groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
         before = self._divisors[groups]
-        # A class without rows also stops counting for `ddof`.
-        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
-        after = before - lost
-        usable = (after > LEAST * before) & (before > 0)
-        after = np.where(usable, after, np.inf)
-        alpha = np.where(usable, before, 0.0) / after
+        after = before - removal.weights
+        alpha = before / after
         share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
         average = structure.n_averaged(self.features.size, self.n_features)
         traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
         ridges = self._ridge_of(traces / after / average) + self._smoothing + growth
         return alpha, ridges - alpha * self._ridges[groups], share * removal.factor / after
 
-    def _rest(
-        self,
-        removal: Removal,
-        distances: np.ndarray,
-        gamma: np.ndarray,
-        first: int,
-        rows: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return the ratio of the determinants without and with the rows; refuse zero."""
-        rest = 1 - gamma * distances
-        singular = ~(rest > max(self.how.tol**2, LEAST)) & ~removal.empties
-        if singular.any():
-            at = int(singular.argmax())
-            label = self.classes[removal.codes[at]]
-            row = first + (at if rows is None else int(rows[at]))
-            pooled = "" if self.structure.per_class else ", pooled with the others,"
-            raise SingularCovarianceError(
-                f"without row {row}, the covariance of its class {label!s}{pooled} is singular. "
-                f"{self.how.advice or 'Regularise (reg_param or shrinkage above 0)'}, leave out "
-                f"features that depend on others, or give more rows of each class",
-                [label],
-            )
-        return np.where(removal.empties, 1.0, rest)
-
-    def _sphere(
-        self, removal: Removal, squares: np.ndarray, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _sphere(self, removal: Removal, squares: np.ndarray, growth: np.ndarray) -> np.ndarray:
         """Return the variances of the own groups without the rows."""
         how, structure = self.how, self.structure
         groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
-        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
-        after = self._divisors[groups] - lost
-        d = self.features.size
+        after = self._divisors[groups] - removal.weights
         traces = self.traces[groups] - removal.factor * squares
-        usable = (traces > LEAST * self.traces[groups]) & (after > 0)
-        within = np.where(usable, traces, 0.0) / np.where(usable, after, 1.0) / d
-        variances = (1 - how.reg_param) * within + how.reg_param + self._smoothing + growth
-        self._rest(removal, np.where(variances > 0, 0.0, 1.0), np.ones(len(variances)), first)
-        return np.where(removal.empties & (variances <= 0), 1.0, variances)
+        within = traces / after / self.features.size
+        return np.asarray((1 - how.reg_param) * within + how.reg_param + self._smoothing + growth)
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:
@@ -277,26 +344,3 @@ def _check(model: GaussianModel, how: Regularisation) -> None:
         raise UnsupportedError(
             f"leave-one-out has no formula for this model: {problem}, or use GaussianDiscriminantCV"
         )
-
-
-def _refuse_single_values(
-    means: np.ndarray, scatter: np.ndarray, count: np.ndarray, features: np.ndarray
-) -> None:
-    """Raise an error for a feature that has one value in all rows but one.
-
-    Without that row it is constant, and left out of the density, which changes traces.
-    """
-    seen = count > 0
-    means, count = means[seen], count[seen]
-    usual = [np.median(means, axis=0)] if len(means) != 2 else list(means)
-    for value in usual:
-        differs = means != value
-        k = differs.argmax(axis=0)
-        steps = np.square(means[k, np.arange(value.size)] - value)
-        expected = steps * count[k] * (count[k] - 1)
-        single = (differs.sum(axis=0) == 1) & np.isclose(scatter, expected, rtol=1e-6, atol=0)
-        if single.any():
-            raise UnsupportedError(
-                f"feature {features[single][0]} has one value in all rows but one, and is left out "
-                f"of the density without that row; leave it out"
-            )
