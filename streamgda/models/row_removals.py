@@ -111,7 +111,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         return np.where(divisors > 0, divisors, _HUGE)
 
     @cached_property
-    def _variances(self) -> np.ndarray:
+    def _mean_variances(self) -> np.ndarray:
         """Mean variances of the groups, before they are regularised."""
         average = self.structure.n_averaged(self.features.size, self.n_features)
         return np.asarray(self.traces / self._divisors / average)
@@ -124,7 +124,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _ridges(self) -> np.ndarray:
         """Multiples of I in the covariances of the groups."""
-        return self._ridge_of(self._variances) + self._smoothing
+        return self._ridge_of(self._mean_variances) + self._smoothing
 
     def _ridge_of(self, variances: np.ndarray) -> np.ndarray:
         how = self.how
@@ -157,20 +157,26 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         return [Rounded(axes) for axes, _ in self.axes]
 
     @cached_property
-    def _least_rests(self) -> np.ndarray:
-        """Ratios of determinants of the groups down to which no rank can fall.
-
-        The least eigenvalue of a correlation matrix falls by no smaller ratio.
-        """
-        limit = 2 * rank_limit(self.how.tol, self.features.size)
-        rests = np.full(len(self.roots), LEAST)
-        for g, root in enumerate(self.roots):
+    def _variances(self) -> np.ndarray:
+        """Variances of the features, shape (groups, d), from the roots of matrices."""
+        out = np.empty(self.roots.shape[:2])
+        for root, variances in zip(self.roots, out, strict=True):
             triangle = root.copy()
             lapack.invert_lower(triangle)
-            scaled = root * np.linalg.norm(triangle, axis=1)
-            if limit * np.square(scaled).sum() > LEAST:  # at least that of the 2-norm
-                rests[g] = max(LEAST, limit * np.linalg.norm(scaled, 2) ** 2)
-        return rests
+            np.einsum("ij,ij->i", triangle, triangle, out=variances)
+        return out
+
+    @cached_property
+    def _largest_precisions(self) -> np.ndarray:
+        """Largest eigenvalues of the inverse correlation matrices, shape (groups,)."""
+
+        def largest(root: np.ndarray, variances: np.ndarray) -> float:
+            scaled = root * np.sqrt(variances)
+            last = (len(root) - 1,) * 2
+            return float(linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)[0])
+
+        pairs = zip(self.roots, self._variances, strict=True)
+        return np.array(threads.run_serial_blas(largest, pairs))
 
     @cached_property
     def _precisions(self) -> np.ndarray:
@@ -188,52 +194,81 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         structure, codes, weights = self.structure, removal.codes, removal.weights
         groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
         divisors = self._divisors[groups]
-        found = (removal.left <= _LEAST_WEIGHT * removal.count) | removal.empties
+        found = removal.empties | (removal.left <= _LEAST_WEIGHT * removal.count)
         found |= divisors - weights <= _LEAST_WEIGHT * divisors
-        if structure.kind == "spherical" or not self._plain:
-            lost, total = np.empty(len(X), bool), self.count.sum()
-            total_left = np.maximum(total - weights, LEAST * total)
-            factor = total * weights / total_left
-            loses = kernels.loses_variance
-            loses(X, self._read_features, self.mean, self.squares, factor, lost)
+        if structure.kind == "spherical" or not self._plain:  # otherwise the rest finds them
+            total, lost = self.count.sum(), np.empty(len(X), bool)
+            factor = total * weights / np.maximum(total - weights, LEAST * total)
+            given = self._read_features, self.mean, self.squares, factor
+            kernels.loses_variance(X, *given, lost)
             found |= lost
-        if structure.kind == "spherical" or self.how.shrinkage:
-            centred = self._centred(X, codes)
+        centred = self._centred(X, codes) if structure.matrix or self._uses_traces else X[:, :0]
+        if self._uses_traces:
             squares = np.einsum("rj,rj->r", centred, centred, dtype=np.float64)
-            traces = self.traces[groups]
-            found |= traces - removal.factor * squares <= LEAST * traces
+            found |= self._lost_traces(removal, groups, squares)
         found &= weights > 0
-        if structure.kind == "spherical":
-            return found
         removal = self._removal(codes, np.where(found, 0.0, weights))
-        growth = self._growth(X, removal)
-        squares = self._squares_to_own(X, codes)
-        alpha, beta, gamma = self._changes(removal, growth, squares)
-        distances, logs, factors = np.empty((3, len(X)))
         if structure.matrix:
-            centred, d = self._centred(X, codes), self.features.size
-            for g in np.unique(groups):
-                rows = np.flatnonzero(groups == g)
-                given = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
-                columns = linear_scores(centred[rows], *given)
-                terms = columns, np.zeros(d), np.ones(d), self.axes[g][1], alpha[rows], beta[rows]
-                of_rows = np.empty((2, rows.size))
-                kernels.varied_squares(*terms, *of_rows)
-                distances[rows] = of_rows[0]
-            rest = 1 - gamma * distances
-            least = self._least_rests[groups]
-            found |= ~(rest > least) | self._may_drop(removal, distances, rest)
-        else:
+            found |= self._near_singular(X, centred, removal, groups)
+        elif structure.kind != "spherical":
+            changes = self._changes(
+                removal, self._growth(X, removal), self._squares_to_own(X, codes)
+            )
             precisions = np.ascontiguousarray(self._precisions[structure.groups(self.count.size)])
             given = X, self._read_features, codes, self._class_means, precisions
+            distances, logs, factors = np.empty((3, len(X)))
             scratch = np.empty(self.features.size)
-            kernels.own_diagonal_squares(
-                *given, alpha, beta, gamma, scratch, distances, logs, factors
-            )
+            kernels.own_diagonal_squares(*given, *changes, scratch, distances, logs, factors)
             found |= np.isnan(distances)
-        return found & (weights > 0)
+        return np.asarray(found)
 
-    def _may_drop(self, removal: Removal, distances: np.ndarray, rest: np.ndarray) -> Any:
+    @property
+    def _uses_traces(self) -> bool:
+        return self.structure.kind == "spherical" or bool(self.how.shrinkage)
+
+    def _lost_traces(self, removal: Removal, groups: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """Return True for rows without which a `LEAST` share of a trace is left."""
+        traces = self.traces[groups]
+        return np.asarray(traces - removal.factor * squares <= LEAST * traces)
+
+    def _near_singular(
+        self, X: np.ndarray, centred: np.ndarray, removal: Removal, groups: np.ndarray
+    ) -> np.ndarray:
+        """Return True for rows without which the rank of a matrix, or accuracy, might be lost.
+
+        The least eigenvalue of a correlation matrix falls by no smaller ratio than the determinant.
+        Distances are computed for the rows whose upper bounds leave a doubt.
+        """
+        squares = np.einsum("rj,rj->r", centred, centred) if self.how.shrinkage else 0.0
+        alpha, beta, gamma = self._changes(removal, self._growth(X, removal), squares)
+        precisions = self._largest_precisions[groups]
+        least = 2 * rank_limit(self.how.tol, self.features.size) * precisions
+        least = np.maximum(LEAST, least)
+
+        def doubtful(distances: np.ndarray, some: Any) -> np.ndarray:
+            rest = 1 - gamma[some] * distances
+            return ~(rest > least[some]) | self._may_drop(removal, distances, rest, some)
+
+        ridges = self._ridges[groups]
+        kept = (beta + alpha * ridges) / np.where(ridges > 0, ridges, 1.0)
+        kept = np.where(ridges > 0, np.minimum(alpha, kept), alpha)
+        scaled = centred / np.sqrt(self._variances)[groups]
+        bound = np.einsum("rj,rj->r", scaled, scaled, dtype=np.float64) * precisions / kept
+        found = doubtful(bound, slice(None)) & (removal.weights > 0)
+        at, d = np.flatnonzero(found), self.features.size
+        for g in np.unique(groups[at]):
+            rows = at[groups[at] == g]
+            given = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
+            columns = linear_scores(centred[rows], *given)
+            distances, logs = np.empty((2, rows.size))
+            terms = np.zeros(d), np.ones(d), self.axes[g][1], alpha[rows], beta[rows]
+            kernels.varied_squares(columns, *terms, distances, logs)
+            found[rows] = doubtful(distances, rows)
+        return found
+
+    def _may_drop(
+        self, removal: Removal, distances: np.ndarray, rest: np.ndarray, some: Any
+    ) -> Any:
         """Return True for rows without which LDA may drop another discriminant direction.
 
         By the inequalities of Weyl: a class mean moves by a share of the way to the row, and the
@@ -243,9 +278,10 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         if not largest:
             return False
         with np.errstate(invalid="ignore"):
-            share = self.priors[removal.codes] * removal.left / removal.count
-            step = removal.weights / removal.left * np.sqrt(share * distances)
-            kept = np.sqrt(removal.left / removal.count) * smallest - step
+            left = (removal.left / removal.count)[some]
+            share = self.priors[removal.codes[some]] * left
+            step = (removal.weights / removal.left)[some] * np.sqrt(share * distances)
+            kept = np.sqrt(left) * smallest - step
             return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
 
     # --- removals --------------------------------------------------------------------------------
