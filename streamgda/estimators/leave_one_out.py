@@ -44,15 +44,18 @@ class LeaveOneOutScores(MomentClassifier):
         r"""Return the probability of each class by the model fitted without the row.
 
         The result is that of as many fits as there are rows, each without one of them, to
-        rounding; it takes one pass over the rows. Without a row x, the scatter of its class of n
+        rounding; it takes two passes over the rows. Without a row x, the scatter of its class of n
         rows loses :math:`\frac{n}{n-1}\,\delta\delta^T`, with :math:`\delta = x - m`. The squared
         distance of x to the mean of its class, by the covariance C of that class without
         regularisation, :math:`q = \delta^T C^{-1} \delta`, becomes
 
         .. math:: \frac{n^2 q}{(n-1)^2} \cdot \frac{n-1}{n - n q / (n-1)}
 
-        by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`. Zeros and ones
-        are subtracted from the counts of `BernoulliNB`.
+        by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`. The first pass
+        finds rows that hold nearly all of their class, or nearly all that a feature or a direction
+        varies. A difference leaves nothing but rounding errors of these, so that the model without
+        such a row is fitted to the others. Zeros and ones are subtracted from the counts of
+        `BernoulliNB`.
 
         Parameters
         ----------
@@ -61,7 +64,12 @@ class LeaveOneOutScores(MomentClassifier):
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
             Their labels in the fit. They are read as a whole.
         sample_weight : array-like, shape (n_rows,), optional
-            Their weights in the fit.
+            Their weights in the fit, with which they are removed. Rows of weight zero may have any
+            label.
+        priors : {"counted", "fixed"}
+            Priors without the row: the classes' shares of the other rows, as a fit to these
+            has them, or those of the fit to all rows, as in ``lda`` and ``qda`` of R's package
+            MASS with ``CV=TRUE``. It makes no difference where the estimator has `priors`.
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
             Destination of the result; see `predict`.
         features : str, optional
@@ -70,16 +78,18 @@ class LeaveOneOutScores(MomentClassifier):
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
-            Probabilities. That of a class is zero for its only row.
+            Probabilities. That of a class is zero for its only row, with counted priors.
 
         Raises
         ------
         InvalidDataError
             For rows or labels that cannot be those of the fit, sparse rows (`BernoulliNB` takes
             them), or a class whose only row is left out, if it has a fixed prior, or too few
-            classes are left.
+            classes are left. Also if the model without a row has to be fitted to the others, and
+            some of these are missing.
         SingularCovarianceError
-            If a covariance is singular without one of the rows.
+            If a covariance is singular without one of the rows. Errors are those of the fit without
+            that row, whose number they give.
         UnsupportedError
             Where a row changes the covariances in more than one direction: rules for the
             shrinkage, `pooling`, regularisation with `standardize`, a `covariance_estimator`,
@@ -96,7 +106,7 @@ class LeaveOneOutScores(MomentClassifier):
         References
         ----------
         B. D. Ripley: Pattern Recognition and Neural Networks, Cambridge University Press, 1996.
-        W. N. Venables and B. D. Ripley: Modern Applied Statistics with S, 2002, ``lda(CV=TRUE)``.
+        W. N. Venables and B. D. Ripley: Modern Applied Statistics with S, Springer, 2002.
 
         Examples
         --------
@@ -238,8 +248,8 @@ class LeaveOneOutScores(MomentClassifier):
         """
         if not model.refits:
             return {}
-        given = {"codes": codes} | ({} if weights is None else {"weights": weights})
-        found = engine.score(partial(model.leave_one_out_influential, **given), X)
+        given = partial(model.leave_one_out_influential, codes=codes, weights=weights)
+        found = engine.score(given, X)
         at = np.flatnonzero(_in_order(rows, found, "found"))
         if not at.size:
             return {}
@@ -264,7 +274,7 @@ class LeaveOneOutScores(MomentClassifier):
         source = as_source(X)
         values = np.concatenate([as_matrix(source.read(r, r + 1)) for r in at.tolist()])
         labels = self.classes_[codes[at]]
-        shares = np.ones(at.size) if weights is None else weights[at]
+        shares = None if weights is None else weights[at]
         refits = np.empty((at.size, self.classes_.size))
         for i, without in _without_each(moments, values, labels, shares, np.arange(at.size)):
             refits[i] = self._refitted(without, model.prior_kind, values[i : i + 1], int(at[i]))
@@ -313,7 +323,11 @@ def _in_order(rows: Any, values: Any, name: str) -> np.ndarray:
 
 
 def _without_each(
-    moments: ClassMoments, X: np.ndarray, y: np.ndarray, weights: np.ndarray, some: np.ndarray
+    moments: ClassMoments,
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    some: np.ndarray,
 ) -> Iterator[tuple[int, ClassMoments]]:
     """Yield the number of each of some rows, and moments with all the others of these rows."""
     if some.size == 1:
@@ -321,5 +335,6 @@ def _without_each(
         return
     first, second = np.array_split(some, 2)
     for part, others in ((first, second), (second, first)):
-        grown = moments.copy().update(X[others], y[others], weights[others])
+        w = None if weights is None else weights[others]
+        grown = moments.copy().update(X[others], y[others], w)
         yield from _without_each(grown, X, y, weights, part)

@@ -174,7 +174,7 @@ class LeaveOneOutModel(Model):
             weights,
             lambda found, part: np.copyto(part, found),
             out,
-            self._influential,
+            lambda rows, removal, first: self._influential(rows, removal),
         )
 
     def _score_without(
@@ -205,7 +205,7 @@ class LeaveOneOutModel(Model):
     def _scores(self, X: Any, removal: Removal, first: int) -> np.ndarray:
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
 
-    def _influential(self, X: Any, removal: Removal, first: int) -> np.ndarray:
+    def _influential(self, X: Any, removal: Removal) -> np.ndarray:
         """Return True for rows whose removal rounding errors prevent, so that they need a refit."""
         return np.zeros(len(X), bool)
 

@@ -24,6 +24,7 @@ from streamgda.rows.dtypes import row_type
 from streamgda.runtime import lapack, threads
 
 _LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means
+_LEAST_SINGLE = 1e-3  # as kernels.LEAST, for products in float32
 _HUGE = 1e300
 
 
@@ -190,35 +191,37 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
 
     # --- rows that need a refit ---------------------------------------------------------------
 
-    def _influential(self, X: np.ndarray, removal: Removal, first: int) -> np.ndarray:
+    def _influential(self, X: np.ndarray, removal: Removal) -> np.ndarray:
         structure, codes, weights = self.structure, removal.codes, removal.weights
         groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
         divisors = self._divisors[groups]
         found = removal.empties | (removal.left <= _LEAST_WEIGHT * removal.count)
         found |= divisors - weights <= _LEAST_WEIGHT * divisors
-        if structure.kind == "spherical" or not self._plain:  # otherwise the rest finds them
-            total, lost = self.count.sum(), np.empty(len(X), bool)
+        if structure.kind == "spherical" or not self._plain:
+            # Features that are constant without a row, or nearly so, in all classes. Otherwise the
+            # covariance of the row's own class tells.
+            lost, total = np.empty(len(X), bool), self.count.sum()
             factor = total * weights / np.maximum(total - weights, LEAST * total)
-            given = self._read_features, self.mean, self.squares, factor
-            kernels.loses_variance(X, *given, lost)
+            about = self._read_features, self.mean, self.squares, factor
+            kernels.loses_variance(X, *about, lost)
             found |= lost
-        centred = self._centred(X, codes) if structure.matrix or self._uses_traces else X[:, :0]
+        squares = self._squares_to_own(X, codes)
         if self._uses_traces:
-            squares = np.einsum("rj,rj->r", centred, centred, dtype=np.float64)
-            found |= self._lost_traces(removal, groups, squares)
+            traces, lost_traces = self.traces[groups], removal.factor * squares
+            found |= (lost_traces > 0) & (traces - lost_traces <= LEAST * traces)
         found &= weights > 0
+        if structure.kind == "spherical":
+            return np.asarray(found)
         removal = self._removal(codes, np.where(found, 0.0, weights))
+        changes = self._changes(removal, self._growth(X, removal), squares)
         if structure.matrix:
-            found |= self._near_singular(X, centred, removal, groups)
-        elif structure.kind != "spherical":
-            changes = self._changes(
-                removal, self._growth(X, removal), self._squares_to_own(X, codes)
-            )
+            found |= self._near_singular(X, removal, groups, *changes)
+        else:
             precisions = np.ascontiguousarray(self._precisions[structure.groups(self.count.size)])
-            given = X, self._read_features, codes, self._class_means, precisions
+            own = X, self._read_features, codes, self._class_means, precisions
             distances, logs, factors = np.empty((3, len(X)))
             scratch = np.empty(self.features.size)
-            kernels.own_diagonal_squares(*given, *changes, scratch, distances, logs, factors)
+            kernels.own_diagonal_squares(*own, *changes, scratch, distances, logs, factors)
             found |= np.isnan(distances)
         return np.asarray(found)
 
@@ -226,45 +229,45 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     def _uses_traces(self) -> bool:
         return self.structure.kind == "spherical" or bool(self.how.shrinkage)
 
-    def _lost_traces(self, removal: Removal, groups: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """Return True for rows without which a `LEAST` share of a trace is left."""
-        traces = self.traces[groups]
-        return np.asarray(traces - removal.factor * squares <= LEAST * traces)
-
     def _near_singular(
-        self, X: np.ndarray, centred: np.ndarray, removal: Removal, groups: np.ndarray
+        self,
+        X: np.ndarray,
+        removal: Removal,
+        groups: np.ndarray,
+        alpha: np.ndarray,
+        beta: np.ndarray,
+        gamma: np.ndarray,
     ) -> np.ndarray:
-        """Return True for rows without which the rank of a matrix, or accuracy, might be lost.
+        """Return True for rows without which a matrix may have a lower rank, or nearly so.
 
         The least eigenvalue of a correlation matrix falls by no smaller ratio than the determinant.
         Distances are computed for the rows whose upper bounds leave a doubt.
         """
-        squares = np.einsum("rj,rj->r", centred, centred) if self.how.shrinkage else 0.0
-        alpha, beta, gamma = self._changes(removal, self._growth(X, removal), squares)
+        d, centred = self.features.size, self._centred(X, removal.codes)
         precisions = self._largest_precisions[groups]
-        least = 2 * rank_limit(self.how.tol, self.features.size) * precisions
-        least = np.maximum(LEAST, least)
+        least = 2 * rank_limit(self.how.tol, d) * precisions
+        least = np.maximum(LEAST if centred.dtype == np.float64 else _LEAST_SINGLE, least)
 
         def doubtful(distances: np.ndarray, some: Any) -> np.ndarray:
             rest = 1 - gamma[some] * distances
             return ~(rest > least[some]) | self._may_drop(removal, distances, rest, some)
 
+        # The matrix alpha C + beta I is at least `kept` times C.
         ridges = self._ridges[groups]
         kept = (beta + alpha * ridges) / np.where(ridges > 0, ridges, 1.0)
         kept = np.where(ridges > 0, np.minimum(alpha, kept), alpha)
         scaled = centred / np.sqrt(self._variances)[groups]
-        bound = np.einsum("rj,rj->r", scaled, scaled, dtype=np.float64) * precisions / kept
-        found = doubtful(bound, slice(None)) & (removal.weights > 0)
-        at, d = np.flatnonzero(found), self.features.size
+        bounds = np.einsum("rj,rj->r", scaled, scaled, dtype=np.float64) * precisions / kept
+        found = doubtful(bounds, slice(None)) & (removal.weights > 0)
+        at = np.flatnonzero(found)
         for g in np.unique(groups[at]):
             rows = at[groups[at] == g]
-            given = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
-            columns = linear_scores(centred[rows], *given)
+            axes = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
             distances, logs = np.empty((2, rows.size))
             terms = np.zeros(d), np.ones(d), self.axes[g][1], alpha[rows], beta[rows]
-            kernels.varied_squares(columns, *terms, distances, logs)
+            kernels.varied_squares(linear_scores(centred[rows], *axes), *terms, distances, logs)
             found[rows] = doubtful(distances, rows)
-        return found
+        return np.asarray(found)
 
     def _may_drop(
         self, removal: Removal, distances: np.ndarray, rest: np.ndarray, some: Any
@@ -312,15 +315,16 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     def _unit_changes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The `_changes` by one row of weight one of each class."""
         classes = np.arange(self.count.size)
-        single = self._removal(classes, np.where(self.count > 0, 1.0, 0.0))
-        return self._changes(single, np.zeros(classes.size))
+        single = self._removal(classes, np.where(self.count > 1, 1.0, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):  # by classes of no or few rows
+            return self._changes(single, np.zeros(classes.size))
 
     def _squares_to_own(self, X: np.ndarray, codes: np.ndarray) -> Any:
-        """Return the squared lengths of rows less their class means, if there is shrinkage."""
-        if not self.how.shrinkage:
+        """Return the squared lengths of rows less their class means, if traces count."""
+        if not self._uses_traces:
             return 0.0
         centred = self._centred(X, codes)
-        return np.einsum("rj,rj->r", centred, centred)
+        return np.einsum("rj,rj->r", centred, centred, dtype=np.float64)
 
     def _centred(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return rows less the means of their classes, in the type in which they are multiplied."""
