@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +12,6 @@ import numpy as np
 from streamgda import engine
 from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.estimators.base import MomentClassifier
-from streamgda.estimators.learning import check_fitted
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.validation import validate_rows
 from streamgda.models.removals import LeaveOneOutModel
@@ -286,9 +283,6 @@ class LeaveOneOutScores(MomentClassifier):
         self, moments: ClassMoments, prior_kind: str, x: np.ndarray, row: int
     ) -> np.ndarray:
         """Return the posterior of a row by the model that the moments of the others determine."""
-        fitted = copy(self._settings)
-        fitted.n_features_in_ = self.n_features_in_
-        fitted._adopt(moments, self._settings)
         left = np.isin(self.classes_, moments.classes[moments.class_count > 0])
         gone = (self.class_count_ > 0) & ~left
         if gone.any() and prior_kind == "given":
@@ -297,13 +291,10 @@ class LeaveOneOutScores(MomentClassifier):
                 f"prior and no rows without it. Leave out the class, or its prior"
             )
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                check_fitted(fitted)
+            model = self._model_of(moments)
         except StreamGDAError as error:
             error.args = (f"without row {row}: {error}", *error.args[1:])
             raise
-        model = fitted.model_
         seen = np.isin(self.classes_, model.classes)
         if prior_kind == "given":
             model = replace(model, priors=self.model_.priors[seen])
