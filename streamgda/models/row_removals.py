@@ -57,6 +57,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     separations: np.ndarray = field(kw_only=True)
 
     refits = True
+    _takes_sparse = False
 
     @classmethod
     def without_rows(
