@@ -1,5 +1,7 @@
 """Exact leave-one-out: the same posteriors as of a fit without each row."""
 
+import warnings
+
 import dask.array as da
 import naive
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 import scipy.sparse
 import zarr
 from grids import THOROUGH
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from samples import blobs
 from sklearn import datasets
 from sklearn.base import clone
@@ -20,7 +24,13 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.errors import InvalidDataError, SingularCovarianceError, UnsupportedError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SingularCovarianceError,
+    StreamGDAError,
+    UnsupportedError,
+)
 from streamgda.kernels import scoring
 from streamgda.models import bernoulli_leave_one_out, scores
 
@@ -48,12 +58,26 @@ def thinned(y, step=5):
 
 
 def refitted(estimator, X, y, rows, weights=None):
-    out = []
-    for row in rows:
+    """Posteriors of rows by fits without them; NaN where there is none."""
+    return refitted_and_error(estimator, X, y, rows, weights)[0]
+
+
+def refitted_and_error(estimator, X, y, rows, weights=None):
+    """The same, and the rounding errors of refits: linear scores are as large as any distance."""
+    classes = np.unique(y if weights is None else y[weights > 0])
+    out, errors = np.zeros((len(rows), classes.size)), np.full((len(rows), 1), 1e-8)
+    for i, row in enumerate(rows):
         kept = np.arange(len(y)) != row
         w = () if weights is None else (weights[kept],)
-        out.append(clone(estimator).fit(X[kept], y[kept], *w).predict_proba(X[row : row + 1])[0])
-    return np.array(out)
+        try:
+            fitted = clone(estimator).fit(X[kept], y[kept], *w)
+        except StreamGDAError:
+            out[i] = np.nan
+            continue
+        out[i, np.isin(classes, fitted.classes_)] = fitted.predict_proba(X[row : row + 1])[0]
+        if fitted.moments_.covariance_type.startswith("tied"):
+            errors[i] += 1e-14 * fitted.mahalanobis(X[row : row + 1]).max()
+    return out, errors
 
 
 # --- against fits without each row ----------------------------------------------------------------
@@ -167,7 +191,7 @@ def test_the_only_row_of_a_class_has_probability_zero_of_it(covariance_type):
 
 def test_too_few_classes_without_a_row():
     X, y = np.array([[0.0], [1.0], [3.0], [9.0]]), [0, 0, 0, 1]
-    with pytest.raises(InvalidDataError, match="row 3 is the only one of class 1"):
+    with pytest.raises(InvalidDataError, match="without row 3: The number of classes"):
         GaussianDiscriminantAnalysis("tied").fit(X, y).leave_one_out_proba(X, y)
     assert GaussianNB(var_smoothing=0.1).fit(X, y).leave_one_out_proba(X, y)[3].tolist() == [1, 0]
 
@@ -186,27 +210,137 @@ def test_covariances_that_are_singular_without_a_row(covariance_type):
         X[at[1], 1] += 1
         if covariance_type == "tied":
             X, y = X[at], np.arange(at.size) % 2
+            X[:, 1] += y
             at = np.arange(at.size)
     gda = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-    with pytest.raises((SingularCovarianceError, UnsupportedError), match=f"row {at[1]}|one value"):
+    with pytest.raises(SingularCovarianceError, match=f"without row {at[1]}: .* is singular"):
         gda.leave_one_out_proba(X, y)
 
 
-def test_a_feature_with_one_other_value():
-    X, y = blobs(60)
-    X = np.column_stack([X, np.arange(60) == 5])
-    for gda in (
-        GaussianDiscriminantAnalysis("full", shrinkage=0.1),
-        GaussianDiscriminantAnalysis("spherical"),
-        GaussianDiscriminantAnalysis("tied"),
-    ):
-        with pytest.raises(UnsupportedError, match="feature 4 has one value"):
-            gda.fit(X, y).leave_one_out_proba(X, y)
-    kept = GaussianDiscriminantAnalysis("diag", var_smoothing=0.1)
-    found = clone(kept).fit(X, y).leave_one_out_proba(X, y)
-    with pytest.warns(UserWarning, match="constant"):
-        expected = refitted(kept, X, y, [5])
-    np.testing.assert_allclose(found[[5]], expected, **CLOSE)
+GRID = [
+    *(
+        GaussianDiscriminantAnalysis(t, **r)
+        for t in naive.COVARIANCE_TYPES
+        for r in REGULARISATIONS
+    ),
+    *(GaussianNB(var_smoothing=v) for v in (1e-9, 1e-3, 0)),
+    GaussianNB(priors=[0.2, 0.3, 0.5]),
+    LinearDiscriminantAnalysis(),
+    LinearDiscriminantAnalysis(priors=[0.2, 0.3, 0.5]),
+    *(LinearDiscriminantAnalysis(s, shrinkage=a) for s in ("lsqr", "eigen") for a in (None, 0.2)),
+    QuadraticDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.01),
+    QuadraticDiscriminantAnalysis(priors=[0.2, 0.3, 0.5], reg_param=0.1),
+    QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.3),
+]
+PECULIAR = ["rare", "outlier", "collinear", "large", "small", "binary", "constant"]
+WEIGHTS = {
+    "none": lambda random, n: None,
+    "counts": lambda random, n: random.integers(0, 4, n).astype(float),
+    "real": lambda random, n: random.exponential(size=n),
+    "wide": lambda random, n: 10 ** random.uniform(-6, 3, n),
+}
+
+
+@given(
+    estimator=st.sampled_from(GRID),
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.tuples(*[st.integers(1, 9)] * 3),
+    d=st.integers(1, 4),
+    apart=st.sampled_from([0, 1, 5]),
+    rounded=st.booleans(),
+    peculiar=st.lists(st.sampled_from(PECULIAR), max_size=3, unique=True),
+    weighted=st.sampled_from(sorted(WEIGHTS)),
+)
+@settings(max_examples=1000 if THOROUGH else 150)
+def test_any_rows_and_weights(estimator, seed, sizes, d, apart, rounded, peculiar, weighted):
+    """Posteriors are those of refits, and fail where a refit does."""
+    random = np.random.default_rng(seed)
+    y = random.permutation(np.repeat([0, 1, 2], sizes))
+    X = random.normal(size=(y.size, d)) + apart * random.normal(size=(3, d))[y]
+    X = X.round() if rounded else X
+    for kind in peculiar:
+        row, j = random.integers(y.size), random.integers(d)
+        match kind:
+            case "rare":
+                X[:, j], X[row, j] = 0, random.normal()
+            case "outlier":
+                X[row, j] += 10.0 ** random.integers(2, 7)
+            case "collinear":
+                X[:, j] = X[:, j - 1] * random.normal()
+            case "large" | "small":
+                X[:, j] *= {"large": 1e4, "small": 1e-5}[kind]
+            case "binary":
+                X[:, j] = random.random(y.size) < 0.2
+            case "constant":
+                X[y == y[row], j] = X[row, j]
+    weights = WEIGHTS[weighted](random, y.size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            fitted = clone(estimator).fit(X, y, weights)
+        except StreamGDAError:
+            return
+        expected, errors = refitted_and_error(estimator, X, y, range(y.size), weights)
+    try:
+        found = fitted.leave_one_out_proba(X, y, weights)
+    except UnsupportedError:
+        assert isinstance(estimator, LinearDiscriminantAnalysis)
+    except StreamGDAError:
+        assert np.isnan(expected).any()
+    else:
+        assert (np.abs(found - expected) <= errors).all()
+
+
+def test_only_rows_of_which_nearly_nothing_would_be_left_are_refitted(monkeypatch):
+    X, y = blobs(300)
+    X[:, 3] = 0
+    at = [5, 69]
+    assert y[5] != y[69]
+    X[at, 3] = 1, 2
+    refits = []
+    whole = GaussianNB._refitted
+    monkeypatch.setattr(
+        GaussianNB, "_refitted", lambda *given: refits.append(given[-1]) or whole(*given)
+    )
+    nb = GaussianNB().fit(X, y)
+    found = nb.leave_one_out_proba(X, y)
+    np.testing.assert_allclose(found[::7], refitted(nb, X, y, range(0, 300, 7)), **CLOSE)
+    assert refits == at
+    lazy = nb.leave_one_out_proba(da.from_array(X, chunks=(70, 4)), y)
+    np.testing.assert_allclose(lazy.compute(), found, **CLOSE)
+    assert nb.leave_one_out_score(X, y) == (found.argmax(axis=1) == y).mean()
+    np.testing.assert_allclose(nb.leave_one_out_proba(X[200:], y[200:]), found[200:], **CLOSE)
+    with pytest.raises(InvalidDataError, match=r"without row 5, .* give all of them"):
+        nb.leave_one_out_proba(X[:90], y[:90])
+
+
+def test_priors_of_all_rows_or_of_the_others():
+    X, y = blobs(31)
+    shares = np.bincount(y) / y.size
+    for estimator in (GaussianNB(), GaussianDiscriminantAnalysis("tied"), BernoulliNB(binarize=0)):
+        fitted = clone(estimator).fit(X, y)
+        counted = fitted.leave_one_out_proba(X, y, priors="counted")
+        np.testing.assert_allclose(counted, refitted(estimator, X, y, range(31)), **CLOSE)
+        name = "class_prior" if isinstance(estimator, BernoulliNB) else "priors"
+        fixed = clone(estimator).set_params(**{name: shares})
+        expected = refitted(fixed, X, y, range(31))
+        np.testing.assert_allclose(
+            fitted.leave_one_out_proba(X, y, priors="fixed"), expected, **CLOSE
+        )
+        assert np.abs(expected - counted).max() > 1e-4
+        with pytest.raises(InvalidParameterError, match=r"priors='given'.*'counted' or 'fixed'"):
+            fitted.leave_one_out_proba(X, y, priors="given")
+
+
+def test_rows_without_weight_may_have_any_label():
+    X, y = blobs(40)
+    X, y = np.vstack([X, X[:1]]), np.append(y, 7)
+    weights = np.append(np.ones(40), 0)
+    qda = QuadraticDiscriminantAnalysis().fit(X, y, weights)
+    found = qda.leave_one_out_proba(X, y, weights)
+    np.testing.assert_allclose(found[40], qda.predict_proba(X[:1])[0], **CLOSE)
+    np.testing.assert_allclose(found[:40], qda.leave_one_out_proba(X[:40], y[:40]), **CLOSE)
 
 
 # --- rows, labels and models ----------------------------------------------------------------------
@@ -271,6 +405,8 @@ def test_rows_that_are_not_those_of_the_fit():
         qda.leave_one_out_proba(X, np.zeros(50, int))
     with pytest.raises(InvalidDataError, match="50"):
         qda.leave_one_out_proba(X[:20], y)
+    with pytest.raises(InvalidDataError, match="sparse"):
+        GaussianNB().fit(X, y).leave_one_out_proba(scipy.sparse.csr_array(X), y)
     unknown = da.from_array(X, chunks=(25, 4))
     unknown = unknown[unknown[:, 0] > -np.inf]
     with pytest.raises(InvalidDataError, match="compute_chunk_sizes"):

@@ -22,7 +22,7 @@ from streamgda.estimators.learning import check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import ProbabilityMixin, Scorer
 from streamgda.estimators.validation import names_in
-from streamgda.models.base import check_priors
+from streamgda.models.base import check_classes, check_priors
 from streamgda.moments import ClassMoments, name_features
 from streamgda.rows.labels import as_labels
 from streamgda.rows.names import ATTRIBUTE, restored_names
@@ -141,6 +141,11 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
 
     def _compute_model(self) -> Any:
         return self._settings._make_model(self.moments_)
+
+    def _model_of(self, moments: ClassMoments) -> Any:
+        """Return the model that other moments determine, as `fit` would with these parameters."""
+        check_classes(moments.classes, moments.class_count, self._least_classes)
+        return self._settings._make_model(moments)
 
     # --- fitted attributes --------------------------------------------------------------------
 

@@ -80,7 +80,12 @@ class GaussianClassifier(LeaveOneOutScores):
         settings = self._settings
         kind = "counted" if getattr(settings, "priors", None) is None else "given"
         how = settings._regularisation()
-        return GaussianLeaveOneOut.without_rows(self.model_, self.moments_, how, kind)
+        own = how, kind, self._separations()
+        return GaussianLeaveOneOut.without_rows(self.model_, self.moments_, *own)
+
+    def _separations(self) -> np.ndarray:
+        """Return the singular values of class means from which directions may be dropped."""
+        return np.zeros(2)
 
     def _check_removable(self) -> None:
         """Raise `UnsupportedError` if removing a row changes what has no formula."""

@@ -229,6 +229,13 @@ class LinearDiscriminantAnalysis(
                 "than there are classes, less one; use solver='lsqr'"
             )
 
+    def _separations(self) -> np.ndarray:
+        model = self.model_
+        if self._settings.solver != "svd" or self.classes_.size <= 2:
+            return super()._separations()
+        most = min(int((model.priors > 0).sum()) - 1, model.rank)
+        return np.sqrt(model.directions[1][[0, most - 1]])
+
     # --- fitted attributes --------------------------------------------------------------------
 
     @property

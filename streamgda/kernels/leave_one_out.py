@@ -11,14 +11,14 @@ from streamgda.kernels import fast_kernel, inline_kernel, kernel
 
 _BLOCK = 256  # rows that stay in the first cache
 _FACTORS = 24  # of a product whose logarithm is taken: all are between LEAST and its inverse
-LEAST = 1e-12  # share of a variance that is no more than rounding
+LEAST = 1e-6  # share of a variance without the row below which rounding errors count
 
 
 @fast_kernel
 def varied_squares(columns, centre, precisions, ridges, alpha, beta, distances, logs):
     """Write the sums of ``s_j / v_j`` and of ``log(v_j)`` over j, with gamma zero.
 
-    The sums are NaN if some v_j is zero.
+    The sums are NaN if some v_j is at most `LEAST`.
     """
     d, n_rows = columns.shape
     factors, least = np.empty(_BLOCK), np.empty(_BLOCK)
@@ -54,7 +54,7 @@ def pooled_squares(
 
     The variances are those of the centre ``codes[r]``, for all centres: the sums over j of
     ``p_j (x_j - centres[k, j])^2 / v_j``, and of ``p_j (x_j - centres[k, j]) (x_j - c_j) / v_j``.
-    These are not written if `products` is empty. The distances are NaN if some v_j is zero.
+    These are not written if `products` is empty. Distances are NaN if some v_j is at most `LEAST`.
     """
     d, n_rows = columns.shape
     shares, own, least = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
@@ -209,3 +209,15 @@ def largest_without(X, features, mean, squares, order, factor, divisor, out):
             t = X[r, features[j]] - mean[j]
             best = max(best, squares[j] - factor[r] * (t * t))
         out[r] = best / divisor[r]
+
+
+@kernel
+def loses_variance(X, features, mean, squares, factor, out):
+    """Write True where ``squares[j] - factor[r] (x_j - mean[j])^2`` is at most a `LEAST` share."""
+    for r in range(out.size):
+        out[r] = False
+        for j in range(features.size):
+            t = X[r, features[j]] - mean[j]
+            if squares[j] - factor[r] * (t * t) <= LEAST * squares[j]:
+                out[r] = True
+                break

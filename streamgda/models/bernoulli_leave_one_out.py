@@ -17,9 +17,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.kernels.leave_one_out import LEAST, pick, place
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.leave_one_out import pick, place
 from streamgda.models.bernoulli import BernoulliModel, log_probabilities, ones_of
-from streamgda.models.removals import LeaveOneOutModel, Removal
+from streamgda.models.removals import ROUNDING, LeaveOneOutModel, Removal
 from streamgda.moments import ClassMoments
 from streamgda.rows.sparse import CompressedRows
 
@@ -89,6 +90,8 @@ class BernoulliLeaveOneOut(LeaveOneOutModel, BernoulliModel):
         )
 
     def _scores(self, X: Any, removal: Removal, first: int) -> np.ndarray:
+        if self.prior_kind == "given" or self.classes.size == 1:
+            self._refuse_emptied(removal, first)
         scores, reduced = np.split(self._joint(X), 2)
         own = np.empty(len(X))
         pick(reduced, removal.codes, own)
@@ -114,7 +117,17 @@ class BernoulliLeaveOneOut(LeaveOneOutModel, BernoulliModel):
         scores = self.log_priors[codes] + logs.sum(axis=1)
         return np.where(removal.empties[part], 0.0, scores)
 
+    def _refuse_emptied(self, removal: Removal, first: int) -> None:
+        """Raise `InvalidDataError` for the only row of a class with a fixed prior."""
+        if removal.empties.any():
+            at = int(removal.empties.argmax())
+            raise InvalidDataError(
+                f"row {first + at} is the only one of class "
+                f"{self.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
+                f"without it. Leave out the class, or its prior"
+            )
+
 
 def _left(total: np.ndarray, weights: Any) -> np.ndarray:
     """Return totals less weights; zero if that is no more than rounding."""
-    return np.where(total - weights > LEAST * total, total - weights, 0.0)
+    return np.where(total - weights > ROUNDING * total, total - weights, 0.0)

@@ -53,12 +53,12 @@ class GaussianLeaveOneOut(PooledRemovals):
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
         growth = self._growth(X, removal)
         if not self.structure.per_class:
-            return self._pooled(X, removal, growth, first)
+            return self._pooled(X, removal, growth)
         if self.structure.kind == "spherical":
-            return self._spherical(X, removal, growth, first)
+            return self._spherical(X, removal, growth)
         if self.structure.matrix and self._plain:
-            return self._of_matrices(X, removal, growth, first)
-        return self._ridged(X, removal, growth, first)
+            return self._of_matrices(X, removal, growth)
+        return self._ridged(X, removal, growth)
 
     @cached_property
     def _offsets(self) -> np.ndarray:
@@ -79,24 +79,20 @@ class GaussianLeaveOneOut(PooledRemovals):
         distances: np.ndarray,
         logs: np.ndarray,
         gamma: np.ndarray,
-        first: int,
     ) -> np.ndarray:
         """Return the scores of rows for their own classes, whose covariances lose the row."""
-        rest = self._rest(removal, distances, gamma, first)
+        rest = 1 - gamma * distances
         scores = logs + np.log(rest) + removal.stretch * distances / rest
         return np.asarray(self._own_offsets(removal) - 0.5 * scores)
 
-    def _of_matrices(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _of_matrices(self, X: np.ndarray, removal: Removal, growth: np.ndarray) -> np.ndarray:
         """Return scores by matrices without regularisation."""
 
         def own_of(scores: np.ndarray) -> np.ndarray:
             alpha, _, gamma = self._changes(removal, growth)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                distances = 2 * (self._offsets[removal.codes] - scores) / alpha
-                logs = self.features.size * np.log(alpha)
-                return self._downdated(removal, distances, logs, gamma, first)
+            distances = 2 * (self._offsets[removal.codes] - scores) / alpha
+            logs = self.features.size * np.log(alpha)
+            return self._downdated(removal, distances, logs, gamma)
 
         if self._wide:
             return self._beside(X, removal.codes, own_of)
@@ -105,9 +101,7 @@ class GaussianLeaveOneOut(PooledRemovals):
         kernels.place(own_of(own), removal.codes, scores)
         return scores
 
-    def _ridged(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _ridged(self, X: np.ndarray, removal: Removal, growth: np.ndarray) -> np.ndarray:
         """Return scores by regularised matrices or by variances."""
         codes = removal.codes
         alpha, beta, gamma = self._changes(removal, growth, self._squares_to_own(X, codes))
@@ -126,7 +120,7 @@ class GaussianLeaveOneOut(PooledRemovals):
             kernels.own_diagonal_squares(*own, self._precisions, alpha, beta, gamma, *sums)
             logs += np.log(np.abs(factors))
             gamma = np.zeros(len(X))
-        replaced = self._downdated(removal, distances, logs, gamma, first)
+        replaced = self._downdated(removal, distances, logs, gamma)
         change = self._relative_change(growth)
         if change > _FIRST_ORDER or (change > ROUNDING and self.structure.matrix):
             scores = np.empty((self.classes.size, len(X)))
@@ -175,15 +169,13 @@ class GaussianLeaveOneOut(PooledRemovals):
         scores: np.ndarray = self._packed_roots.scores_beside(*scored, codes, own)
         return scores
 
-    def _spherical(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _spherical(self, X: np.ndarray, removal: Removal, growth: np.ndarray) -> np.ndarray:
         """Return scores by one variance of each class."""
         codes, own = removal.codes, np.empty(len(X))
         d, before = self.features.size, 1 / self.roots[:, :1]
         squares = self._to_means(X) * before
         kernels.pick(squares, codes, own)
-        after = self._sphere(removal, own, growth, first)
+        after = self._sphere(removal, own, growth)
         if growth.any():
             variances = before + growth
             scores = d * np.log(variances / before) + squares / variances

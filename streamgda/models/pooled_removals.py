@@ -21,36 +21,34 @@ class PooledRemovals(RowRemovals):
     The determinant is the same for all classes, and left out of the scores.
     """
 
-    def _pooled(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _pooled(self, X: np.ndarray, removal: Removal, growth: np.ndarray) -> np.ndarray:
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
         structure = self.structure
         if structure.kind == "spherical":
-            scores, own = self._by_sphere(X, removal, growth, first)
+            scores, own = self._by_sphere(X, removal, growth)
         elif structure.matrix and self._plain:
-            scores, own = self._from_linear(X, removal, growth, first)
+            scores, own = self._from_linear(X, removal, growth)
         else:
-            scores, own = self._from_columns(X, removal, growth, first)
+            scores, own = self._from_columns(X, removal, growth)
         own *= -0.5 * removal.stretch
         own += self.log_priors[removal.codes] + self._prior_changes(removal)
         place(own, removal.codes, scores)
         return scores
 
     def _by_sphere(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores by one variance, and squared distances to the own means."""
         scores = self._to_means(X) / self.roots[0, 0]
         own = np.empty(len(X))
         pick(scores, removal.codes, own)
-        variances = self._sphere(removal, own, growth, first)
+        variances = self._sphere(removal, own, growth)
         scores *= -0.5 / variances
         scores += self.log_priors[:, None]
         return scores, own / variances
 
     def _from_linear(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores, and squared distances to the own means, from linear scores."""
         d, codes = self.features.size, removal.codes
@@ -59,9 +57,8 @@ class PooledRemovals(RowRemovals):
         centred = self._centred(X, codes)
         own = self.structure.scores(self._packed_roots, centred, *at_zero)[0]
         alpha, _, gamma = self._changes(removal, growth)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rest = self._rest(removal, own / alpha, gamma, first)
-            shrink, downdate = 1 / alpha, gamma / rest
+        rest = 1 - gamma * own / alpha
+        shrink, downdate = 1 / alpha, gamma / rest
         picked = np.empty(len(X))
         pick(linear, codes, picked)
         terms = linear, picked, codes, own, self._gaps, shrink, downdate
@@ -86,7 +83,7 @@ class PooledRemovals(RowRemovals):
         return middle, np.ascontiguousarray((self._class_means - middle) @ axes.T)
 
     def _from_columns(
-        self, X: np.ndarray, removal: Removal, growth: np.ndarray, first: int
+        self, X: np.ndarray, removal: Removal, growth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return scores, and squared distances to the own means, in diagonal coordinates."""
         d, codes = self.features.size, removal.codes
@@ -104,7 +101,7 @@ class PooledRemovals(RowRemovals):
         pooled_squares(*terms, scores, products)
         own = np.empty(len(X))
         pick(scores, codes, own)
-        rest = self._rest(removal, own, gamma - inner, first)
+        rest = 1 - (gamma - inner) * own
         if self.structure.matrix:
             np.square(products, out=products)
             products *= gamma / rest

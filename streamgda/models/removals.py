@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
 from streamgda.kernels import scoring
-from streamgda.kernels.leave_one_out import LEAST
 from streamgda.models.base import Model
 from streamgda.models.scores import Finish, by_chunks, check_width, checked_names, posterior
 from streamgda.rows.validity import as_matrix
+
+ROUNDING = 1e-12  # share of a weight that is no more than rounding
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class Removal:
 
     @property
     def factor(self) -> np.ndarray:
-        """Factor b of the products that the scatter loses; zero where nothing is left."""
-        return np.where(self.empties, 0.0, self.count * self.weights / self.left)
+        """Factor b of the products that the scatter loses."""
+        return self.count * self.weights / self.left
 
     @property
     def stretch(self) -> np.ndarray:
         """Squared distance to the own mean without the row, as a multiple of that with it."""
-        return np.where(self.empties, 1.0, self.count / self.left) ** 2
+        return np.square(self.count / self.left)
 
 
 class LeaveOneOutModel(Model):
@@ -65,6 +66,7 @@ class LeaveOneOutModel(Model):
 
     count: np.ndarray
     prior_kind: str
+    refits = False  # True if some rows need a refit; see `leave_one_out_influential`
 
     # --- scores of arrays -----------------------------------------------------------------------
 
@@ -75,6 +77,8 @@ class LeaveOneOutModel(Model):
         *,
         codes: np.ndarray,
         weights: np.ndarray | None = None,
+        refitted: np.ndarray | None = None,
+        refits: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the probability of each class by the model without the row.
 
@@ -88,19 +92,20 @@ class LeaveOneOutModel(Model):
             Classes of the rows of that larger array.
         weights : ndarray of float64, optional
             Their weights.
+        refitted, refits : ndarray, shapes (n,) and (n, n_classes); optional
+            Numbers of rows whose probabilities are known already, sorted, and these.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes)
             Probabilities.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If a covariance is singular without a row.
         """
         out = np.empty((len(X), self.classes.size))
-        return self._score_without(X, first_row, codes, weights, posterior, out)
+        self._score_without(X, first_row, codes, weights, posterior, out)
+        if refitted is not None and refits is not None:
+            some = slice(*np.searchsorted(refitted, [first_row, first_row + len(out)]))
+            out[refitted[some] - first_row] = refits[some]
+        return out
 
     def leave_one_out_right(
         self,
@@ -109,8 +114,47 @@ class LeaveOneOutModel(Model):
         *,
         codes: np.ndarray,
         weights: np.ndarray | None = None,
+        refitted: np.ndarray | None = None,
+        refits: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return one for rows that the model without them classifies correctly, zero for others.
+
+        Parameters
+        ----------
+        X, first_row, codes, weights, refitted, refits : see `leave_one_out_posterior`
+            Rows of the fit, their classes and weights, and known probabilities.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,)
+            Ones and zeros.
+        """
+
+        def compare(scores: np.ndarray, out: np.ndarray) -> None:
+            found = np.empty(out.size, np.int64)
+            scoring.largest(scores[:-1], found)
+            out[...] = found == scores[-1]
+
+        def scores_and_codes(X: Any, removal: Removal, first: int) -> np.ndarray:
+            return np.vstack([self._scores(X, removal, first), removal.codes])
+
+        out = np.empty(len(X))
+        self._score_without(X, first_row, codes, weights, compare, out, scores_and_codes)
+        if refitted is not None and refits is not None:
+            some = slice(*np.searchsorted(refitted, [first_row, first_row + len(out)]))
+            right = refits[some].argmax(axis=1) == codes[refitted[some]]
+            out[refitted[some] - first_row] = right
+        return out
+
+    def leave_one_out_influential(
+        self,
+        X: Any,
+        first_row: int = 0,
+        *,
+        codes: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return one for rows whose removal has to be a refit, zero for others.
 
         Parameters
         ----------
@@ -121,38 +165,17 @@ class LeaveOneOutModel(Model):
         -------
         ndarray of float64, shape (n_rows,)
             Ones and zeros.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If a covariance is singular without a row.
         """
-
-        def compare(scores: np.ndarray, out: np.ndarray) -> None:
-            found = np.empty(out.size, np.int64)
-            scoring.largest(scores[:-1], found)
-            out[...] = found == scores[-1]
-
+        out = np.empty(len(X))
         return self._score_without(
-            X, first_row, codes, weights, compare, np.empty(len(X)), beside=True
+            X,
+            first_row,
+            codes,
+            weights,
+            lambda found, part: np.copyto(part, found),
+            out,
+            lambda rows, removal, first: self._influential(rows, removal),
         )
-
-    def emptied(self, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return True for rows without which their class has none.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-            Classes of the rows.
-        weights : ndarray of float64, optional
-            Their weights.
-
-        Returns
-        -------
-        ndarray of bool, shape (n_rows,)
-            True for rows that are the only ones of their class.
-        """
-        return self._removal(codes, weights).empties
 
     def _score_without(
         self,
@@ -162,19 +185,17 @@ class LeaveOneOutModel(Model):
         weights: np.ndarray | None,
         finish: Finish,
         out: np.ndarray,
-        beside: bool = False,
+        function: Callable[[Any, Removal, int], np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Score rows chunk by chunk, on all threads, into `out`; `beside` adds the classes."""
+        """Score rows chunk by chunk, on all threads, into `out`, by default by `_scores`."""
+        function = function or self._scores
         X = as_matrix(checked_names(X, self.feature_names), first_row, self._takes_sparse)
         check_width(X, self.n_features)
 
         def scores_of(rows: np.ndarray, first: int) -> np.ndarray:
             part = slice(first, first + len(rows))
             removal = self._removal(codes[part], None if weights is None else weights[part])
-            if self.prior_kind == "given":
-                self._refuse_emptied(removal, first)
-            scores = self._scores(self._read(rows, first), removal, first)
-            return np.vstack([scores, removal.codes]) if beside else scores
+            return function(self._read(rows, first), removal, first)
 
         return by_chunks(scores_of, finish, X, self.classes.size, out, first_row, self._by_blas)
 
@@ -184,12 +205,16 @@ class LeaveOneOutModel(Model):
     def _scores(self, X: Any, removal: Removal, first: int) -> np.ndarray:
         """Return joint log-likelihoods, up to a term that all classes of a row share."""
 
+    def _influential(self, X: Any, removal: Removal) -> np.ndarray:
+        """Return True for rows whose removal rounding errors prevent, so that they need a refit."""
+        return np.zeros(len(X), bool)
+
     def _removal(self, codes: np.ndarray, weights: np.ndarray | None) -> Removal:
         codes = codes.astype(np.int64)
         count, unit = self.count[codes], weights is None
         weights = np.ones(codes.size) if weights is None else weights
         left = count - weights
-        empties = left <= LEAST * count
+        empties = (left <= ROUNDING * count) & (weights > 0)
         return Removal(codes, count, np.where(empties, 1.0, left), weights, empties, unit)
 
     def _prior_changes(self, removal: Removal) -> np.ndarray:
@@ -199,13 +224,3 @@ class LeaveOneOutModel(Model):
             np.log(removal.left / removal.count, out=gains)
         gains[removal.empties] = -np.inf
         return gains
-
-    def _refuse_emptied(self, removal: Removal, first: int) -> None:
-        """Raise `InvalidDataError` for the only row of a class with a fixed prior."""
-        if removal.empties.any():
-            at = int(removal.empties.argmax())
-            raise InvalidDataError(
-                f"row {first + at} is the only one of class "
-                f"{self.classes[removal.codes[at]]!s}, which has a fixed prior and no rows "
-                f"without it. Leave out the class, or its prior"
-            )

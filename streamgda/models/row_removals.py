@@ -9,16 +9,23 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import SingularCovarianceError, UnsupportedError
+from streamgda.errors import UnsupportedError
+from streamgda.kernels import leave_one_out as kernels
 from streamgda.kernels.leave_one_out import LEAST, centre_rows, largest_without
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.removals import LeaveOneOutModel, Removal
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import held_sums
+from streamgda.moments.structures.cholesky import rank_limit
+from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.moments.variances import total_variance
 from streamgda.rows.dtypes import row_type
-from streamgda.runtime import threads
+from streamgda.runtime import lapack, threads
+
+_LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means
+_LEAST_SINGLE = 1e-3  # as kernels.LEAST, for products in float32
+_HUGE = 1e300
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         Mean of all rows, and sums of the squares about it, of the features in the density.
     prior_kind : str
         See `LeaveOneOutModel`.
+    separations : ndarray, shape (2,)
+        Largest and smallest singular value of the class means that count for a solver of LDA that
+        drops directions; zeros for other models.
     """
 
     how: Regularisation = field(kw_only=True)
@@ -44,10 +54,19 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     mean: np.ndarray = field(kw_only=True)
     squares: np.ndarray = field(kw_only=True)
     prior_kind: str = field(kw_only=True)
+    separations: np.ndarray = field(kw_only=True)
+
+    refits = True
+    _takes_sparse = False
 
     @classmethod
     def without_rows(
-        cls, model: GaussianModel, moments: ClassMoments, how: Regularisation, prior_kind: str
+        cls,
+        model: GaussianModel,
+        moments: ClassMoments,
+        how: Regularisation,
+        prior_kind: str,
+        separations: np.ndarray,
     ) -> Self:
         """Return the model with what is needed of its moments.
 
@@ -59,8 +78,8 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
             Moments of the rows.
         how : Regularisation
             Regularisation of the model.
-        prior_kind : str
-            See `LeaveOneOutModel`.
+        prior_kind, separations
+            See `LeaveOneOutModel` and the attributes.
 
         Returns
         -------
@@ -81,26 +100,23 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         count = held.count.astype(np.float64)
         mean = (count / count.sum()) @ held.mean[:, features]
         squares = total_variance(held)[features] * count.sum()
-        ridge = how.shrinkage or how.reg_param or how.var_smoothing
-        own_ridge = how.shrinkage and structure.per_class
-        if not ridge or own_ridge or structure.kind == "spherical":
-            _refuse_single_values(held.mean[:, features], scatter.sum(axis=0), count, features)
         own = {f.name: getattr(model, f.name) for f in fields(GaussianModel)}
         sums = {"count": count, "traces": scatter.sum(axis=1), "mean": mean, "squares": squares}
-        return cls(**own, **sums, how=how, prior_kind=prior_kind)
+        return cls(**own, **sums, how=how, prior_kind=prior_kind, separations=separations)
 
     # --- derived attributes -------------------------------------------------------------------
 
     @cached_property
     def _divisors(self) -> np.ndarray:
-        return self.structure.group_weights(self.count, self.how.ddof)
+        """Divisors of the scatters; a huge one where `ddof` leaves none, as the fit divides."""
+        divisors = self.structure.group_weights(self.count, self.how.ddof)
+        return np.where(divisors > 0, divisors, _HUGE)
 
     @cached_property
-    def _variances(self) -> np.ndarray:
+    def _mean_variances(self) -> np.ndarray:
         """Mean variances of the groups, before they are regularised."""
         average = self.structure.n_averaged(self.features.size, self.n_features)
-        weights = np.where(self._divisors > 0, self._divisors, np.inf)
-        return np.asarray(self.traces / weights / average)
+        return np.asarray(self.traces / self._divisors / average)
 
     @cached_property
     def _smoothing(self) -> float:
@@ -110,7 +126,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _ridges(self) -> np.ndarray:
         """Multiples of I in the covariances of the groups."""
-        return self._ridge_of(self._variances) + self._smoothing
+        return self._ridge_of(self._mean_variances) + self._smoothing
 
     def _ridge_of(self, variances: np.ndarray) -> np.ndarray:
         how = self.how
@@ -124,6 +140,8 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Coordinates in which a covariance matrix plus a multiple of I is diagonal, and ridges."""
+        if self._plain:
+            return [(root, np.zeros(len(root))) for root in self.roots]
 
         def axes_of(root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             ridges, vectors = linalg.eigh(root @ root.T)
@@ -137,6 +155,32 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         return np.array([axes.T for axes, _ in self.axes]), np.array([r for _, r in self.axes])
 
     @cached_property
+    def _rounded_axes(self) -> list[Rounded]:
+        return [Rounded(axes) for axes, _ in self.axes]
+
+    @cached_property
+    def _variances(self) -> np.ndarray:
+        """Variances of the features, shape (groups, d), from the roots of matrices."""
+        out = np.empty(self.roots.shape[:2])
+        for root, variances in zip(self.roots, out, strict=True):
+            triangle = root.copy()
+            lapack.invert_lower(triangle)
+            np.einsum("ij,ij->i", triangle, triangle, out=variances)
+        return out
+
+    @cached_property
+    def _largest_precisions(self) -> np.ndarray:
+        """Largest eigenvalues of the inverse correlation matrices, shape (groups,)."""
+
+        def largest(root: np.ndarray, variances: np.ndarray) -> float:
+            scaled = root * np.sqrt(variances)
+            last = (len(root) - 1,) * 2
+            return float(linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)[0])
+
+        pairs = zip(self.roots, self._variances, strict=True)
+        return np.array(threads.run_serial_blas(largest, pairs))
+
+    @cached_property
     def _precisions(self) -> np.ndarray:
         """Roots that kernels may read: a read-only array would be compiled for again."""
         return np.require(self.roots, requirements=("C", "W"))
@@ -145,6 +189,104 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     def _order(self) -> np.ndarray:
         """Features by falling variance over all rows."""
         return np.argsort(-self.squares)
+
+    # --- rows that need a refit ---------------------------------------------------------------
+
+    def _influential(self, X: np.ndarray, removal: Removal) -> np.ndarray:
+        structure, codes, weights = self.structure, removal.codes, removal.weights
+        groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
+        divisors = self._divisors[groups]
+        found = removal.empties | (removal.left <= _LEAST_WEIGHT * removal.count)
+        found |= divisors - weights <= _LEAST_WEIGHT * divisors
+        if structure.kind == "spherical" or not self._plain:
+            # Features that are constant without a row, or nearly so, in all classes. Otherwise the
+            # covariance of the row's own class tells.
+            lost, total = np.empty(len(X), bool), self.count.sum()
+            factor = total * weights / np.maximum(total - weights, LEAST * total)
+            about = self._read_features, self.mean, self.squares, factor
+            kernels.loses_variance(X, *about, lost)
+            found |= lost
+        squares = self._squares_to_own(X, codes)
+        if self._uses_traces:
+            traces, lost_traces = self.traces[groups], removal.factor * squares
+            found |= (lost_traces > 0) & (traces - lost_traces <= LEAST * traces)
+        found &= weights > 0
+        if structure.kind == "spherical":
+            return np.asarray(found)
+        removal = self._removal(codes, np.where(found, 0.0, weights))
+        changes = self._changes(removal, self._growth(X, removal), squares)
+        if structure.matrix:
+            found |= self._near_singular(X, removal, groups, *changes)
+        else:
+            precisions = np.ascontiguousarray(self._precisions[structure.groups(self.count.size)])
+            own = X, self._read_features, codes, self._class_means, precisions
+            distances, logs, factors = np.empty((3, len(X)))
+            scratch = np.empty(self.features.size)
+            kernels.own_diagonal_squares(*own, *changes, scratch, distances, logs, factors)
+            found |= np.isnan(distances)
+        return np.asarray(found)
+
+    @property
+    def _uses_traces(self) -> bool:
+        return self.structure.kind == "spherical" or bool(self.how.shrinkage)
+
+    def _near_singular(
+        self,
+        X: np.ndarray,
+        removal: Removal,
+        groups: np.ndarray,
+        alpha: np.ndarray,
+        beta: np.ndarray,
+        gamma: np.ndarray,
+    ) -> np.ndarray:
+        """Return True for rows without which a matrix may have a lower rank, or nearly so.
+
+        The least eigenvalue of a correlation matrix falls by no smaller ratio than the determinant.
+        Distances are computed for the rows whose upper bounds leave a doubt.
+        """
+        d, centred = self.features.size, self._centred(X, removal.codes)
+        precisions = self._largest_precisions[groups]
+        least = 2 * rank_limit(self.how.tol, d) * precisions
+        least = np.maximum(LEAST if centred.dtype == np.float64 else _LEAST_SINGLE, least)
+
+        def doubtful(distances: np.ndarray, some: Any) -> np.ndarray:
+            rest = 1 - gamma[some] * distances
+            return ~(rest > least[some]) | self._may_drop(removal, distances, rest, some)
+
+        # The matrix alpha C + beta I is at least `kept` times C.
+        ridges = self._ridges[groups]
+        kept = (beta + alpha * ridges) / np.where(ridges > 0, ridges, 1.0)
+        kept = np.where(ridges > 0, np.minimum(alpha, kept), alpha)
+        scaled = centred / np.sqrt(self._variances)[groups]
+        bounds = np.einsum("rj,rj->r", scaled, scaled, dtype=np.float64) * precisions / kept
+        found = doubtful(bounds, slice(None)) & (removal.weights > 0)
+        at = np.flatnonzero(found)
+        for g in np.unique(groups[at]):
+            rows = at[groups[at] == g]
+            axes = np.arange(d), np.zeros(d), self._rounded_axes[g], np.zeros(d)
+            distances, logs = np.empty((2, rows.size))
+            terms = np.zeros(d), np.ones(d), self.axes[g][1], alpha[rows], beta[rows]
+            kernels.varied_squares(linear_scores(centred[rows], *axes), *terms, distances, logs)
+            found[rows] = doubtful(distances, rows)
+        return np.asarray(found)
+
+    def _may_drop(
+        self, removal: Removal, distances: np.ndarray, rest: np.ndarray, some: Any
+    ) -> Any:
+        """Return True for rows without which LDA may drop another discriminant direction.
+
+        By the inequalities of Weyl: a class mean moves by a share of the way to the row, and the
+        covariance loses no more than the share `rest` in any direction.
+        """
+        largest, smallest = self.separations
+        if not largest:
+            return False
+        with np.errstate(invalid="ignore"):
+            left = (removal.left / removal.count)[some]
+            share = self.priors[removal.codes[some]] * left
+            step = (removal.weights / removal.left)[some] * np.sqrt(share * distances)
+            kept = np.sqrt(left) * smallest - step
+            return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
 
     # --- removals --------------------------------------------------------------------------------
 
@@ -174,15 +316,16 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     def _unit_changes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The `_changes` by one row of weight one of each class."""
         classes = np.arange(self.count.size)
-        single = self._removal(classes, np.where(self.count > 0, 1.0, 0.0))
-        return self._changes(single, np.zeros(classes.size))
+        single = self._removal(classes, np.where(self.count > 1, 1.0, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):  # by classes of no or few rows
+            return self._changes(single, np.zeros(classes.size))
 
     def _squares_to_own(self, X: np.ndarray, codes: np.ndarray) -> Any:
-        """Return the squared lengths of rows less their class means, if there is shrinkage."""
-        if not self.how.shrinkage:
+        """Return the squared lengths of rows less their class means, if traces count."""
+        if not self._uses_traces:
             return 0.0
         centred = self._centred(X, codes)
-        return np.einsum("rj,rj->r", centred, centred)
+        return np.einsum("rj,rj->r", centred, centred, dtype=np.float64)
 
     def _centred(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return rows less the means of their classes, in the type in which they are multiplied."""
@@ -204,57 +347,22 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
             return alpha[codes], beta[codes] + growth, gamma[codes]
         groups = codes if structure.per_class else np.zeros(codes.size, np.int64)
         before = self._divisors[groups]
-        # A class without rows also stops counting for `ddof`.
-        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
-        after = before - lost
-        usable = (after > LEAST * before) & (before > 0)
-        after = np.where(usable, after, np.inf)
-        alpha = np.where(usable, before, 0.0) / after
+        after = before - removal.weights
+        alpha = before / after
         share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
         average = structure.n_averaged(self.features.size, self.n_features)
         traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
         ridges = self._ridge_of(traces / after / average) + self._smoothing + growth
         return alpha, ridges - alpha * self._ridges[groups], share * removal.factor / after
 
-    def _rest(
-        self,
-        removal: Removal,
-        distances: np.ndarray,
-        gamma: np.ndarray,
-        first: int,
-        rows: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return the ratio of the determinants without and with the rows; refuse zero."""
-        rest = 1 - gamma * distances
-        singular = ~(rest > max(self.how.tol**2, LEAST)) & ~removal.empties
-        if singular.any():
-            at = int(singular.argmax())
-            label = self.classes[removal.codes[at]]
-            row = first + (at if rows is None else int(rows[at]))
-            pooled = "" if self.structure.per_class else ", pooled with the others,"
-            raise SingularCovarianceError(
-                f"without row {row}, the covariance of its class {label!s}{pooled} is singular. "
-                f"{self.how.advice or 'Regularise (reg_param or shrinkage above 0)'}, leave out "
-                f"features that depend on others, or give more rows of each class",
-                [label],
-            )
-        return np.where(removal.empties, 1.0, rest)
-
-    def _sphere(
-        self, removal: Removal, squares: np.ndarray, growth: np.ndarray, first: int
-    ) -> np.ndarray:
+    def _sphere(self, removal: Removal, squares: np.ndarray, growth: np.ndarray) -> np.ndarray:
         """Return the variances of the own groups without the rows."""
         how, structure = self.how, self.structure
         groups = removal.codes if structure.per_class else np.zeros(removal.codes.size, np.int64)
-        lost = np.where(removal.empties, removal.count - how.ddof, removal.weights)
-        after = self._divisors[groups] - lost
-        d = self.features.size
+        after = self._divisors[groups] - removal.weights
         traces = self.traces[groups] - removal.factor * squares
-        usable = (traces > LEAST * self.traces[groups]) & (after > 0)
-        within = np.where(usable, traces, 0.0) / np.where(usable, after, 1.0) / d
-        variances = (1 - how.reg_param) * within + how.reg_param + self._smoothing + growth
-        self._rest(removal, np.where(variances > 0, 0.0, 1.0), np.ones(len(variances)), first)
-        return np.where(removal.empties & (variances <= 0), 1.0, variances)
+        within = traces / after / self.features.size
+        return np.asarray((1 - how.reg_param) * within + how.reg_param + self._smoothing + growth)
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:
@@ -277,26 +385,3 @@ def _check(model: GaussianModel, how: Regularisation) -> None:
         raise UnsupportedError(
             f"leave-one-out has no formula for this model: {problem}, or use GaussianDiscriminantCV"
         )
-
-
-def _refuse_single_values(
-    means: np.ndarray, scatter: np.ndarray, count: np.ndarray, features: np.ndarray
-) -> None:
-    """Raise an error for a feature that has one value in all rows but one.
-
-    Without that row it is constant, and left out of the density, which changes traces.
-    """
-    seen = count > 0
-    means, count = means[seen], count[seen]
-    usual = [np.median(means, axis=0)] if len(means) != 2 else list(means)
-    for value in usual:
-        differs = means != value
-        k = differs.argmax(axis=0)
-        steps = np.square(means[k, np.arange(value.size)] - value)
-        expected = steps * count[k] * (count[k] - 1)
-        single = (differs.sum(axis=0) == 1) & np.isclose(scatter, expected, rtol=1e-6, atol=0)
-        if single.any():
-            raise UnsupportedError(
-                f"feature {features[single][0]} has one value in all rows but one, and is left out "
-                f"of the density without that row; leave it out"
-            )

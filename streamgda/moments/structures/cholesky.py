@@ -19,7 +19,7 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         The whole matrix.
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
-        ``tol ** 2``.
+        ``tol ** 2``, or of no more than rounding errors.
     singular : {"refuse", "scaled", "features"}
         What is written for a singular covariance: nothing that has a meaning; or a lower triangular
         root W of a pseudo-inverse, :math:`W^T W`. The directions that it drops are principal axes
@@ -38,11 +38,11 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         # where that leaves a doubt.
         upper = covariance.T  # as LAPACK reads it, column by column
         bound = 1 / (dlantr("1", upper, uplo="U") * dlantr("I", upper, uplo="U"))
-    if not bound > tol**2:
+    limit = rank_limit(tol, d)
+    if not bound > limit:
         correlation = _symmetric(covariance, variances)
         if not np.isfinite(correlation).all():  # beyond float64
             return 0
-        limit = _limit(tol, d)
         axes = _axes_below(limit, correlation, least=int(not positive))
         while axes.size:
             rank = d - axes.shape[1]
@@ -119,7 +119,7 @@ def log_determinant(kept: np.ndarray) -> float:
     return float(-2 * np.log(linalg.svdvals(kept)).sum())
 
 
-def _limit(tol: float, d: int) -> float:
+def rank_limit(tol: float, d: int) -> float:
     """Return the largest eigenvalue of a correlation matrix that counts as zero."""
     return max(tol**2, d * float(np.finfo(float).eps))
 
