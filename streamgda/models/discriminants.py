@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg, special
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.models.gaussian import GaussianModel
+from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.scores import check_width, checked_names
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_matrix
@@ -256,7 +256,7 @@ class Discriminants:
     def _gap_and_direction(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return a class mean less the origin, and its product with the inverse covariance."""
         model = self.model
-        gap = (model.means[number] - self.origin)[model.features]
+        gap = gaps_to(model, self.origin)[number]
         root = model.roots[model.structure.group(number)]
         return gap, model.structure.solve(root, gap)
 
