@@ -14,7 +14,7 @@ from streamgda import (
     accumulate,
     open_store,
 )
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models import sampling
 from streamgda.moments.structures import structure_of
 
@@ -74,6 +74,9 @@ def test_samples_vary_as_the_class_does_and_no_further(make):
     X = np.hstack([X, X[:, :1] - 2 * X[:, 1:2], np.full((300, 1), 0.1)])  # dependent; constant
     X[y == 1, 3] = 1e6  # constant in one class
     estimator = make(var_smoothing=0) if make is GaussianNB else make()
+    if make is not LinearDiscriminantAnalysis:
+        with pytest.raises(SingularCovarianceError, match=r"To sample .*call partial_fit\(X, y\)"):
+            estimator.fit(X, y)
     drawn, labels = estimator.partial_fit(X, y).sample(N, 0)
     assert (drawn[:, 5] == 0.1).all()
     if make is not LinearDiscriminantAnalysis:

@@ -388,8 +388,8 @@ class QuadraticDiscriminants(Discriminants):
               c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
 
     and that of a pair of classes the difference of theirs. It is half of that in document 000
-    (eq. 26-28), which leaves out the factor 1/2, and that in 001 (eq. 17-19) with the other sign
-    of :math:`\ln(\pi_1 / \pi_2)`.
+    (eq. 26-28), which multiplies the equation of the boundary by two, and that in 001 (eq. 17-19)
+    with the other sign of :math:`\ln(\pi_1 / \pi_2)`.
 
     Any covariance type has quadratic discriminants; for a tied one, ``A`` is zero for all pairs.
 

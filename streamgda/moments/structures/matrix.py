@@ -219,8 +219,8 @@ class Matrix(Structure):
         return float(np.vdot(root @ scatter, root))
 
     def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
-        # Unlike triangular roots, the symmetric one of the correlations is continuous where they are
-        # singular, too. Variances along axes that may be rounding errors become zero, without a step.
+        # Unlike triangular roots, the symmetric one of the correlations is continuous where they
+        # are singular, too. Variances that may be rounding errors become zero, without a step.
         scale = cholesky.deviations(covariance)
         correlation = covariance / scale[:, None] / scale
         np.fill_diagonal(correlation, correlation.diagonal() > 0)
