@@ -176,6 +176,37 @@ def ulps(value: np.ndarray, exact: object) -> float:
     return distance
 
 
+def exact_scores(
+    X: np.ndarray, y: np.ndarray, rows: np.ndarray, covariance_type: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances in fractions, rounded once, and joint log-likelihoods, (n_rows, K) each."""
+    m = exact_moments(X, y)
+    S = exact_covariance(X, y, covariance_type)
+    K, d = len(m.classes), len(m.means[0])
+    squares, constants = np.empty((len(rows), K)), np.empty(K)
+    for k in range(K):
+        matrix = np.full(d, Fraction(0)) + (S if is_tied(covariance_type) else S[k])
+        if not is_matrix(covariance_type):
+            matrix = np.diag(matrix)
+        centred = np.array([[Fraction(v) for v in row] for row in rows.tolist()]) - m.means[k]
+        solved, determinant = _eliminated(matrix, centred.T)
+        squares[:, k] = (centred.T * solved).sum(axis=0)
+        constants[k] = math.log(m.count[k] / sum(m.count)) - math.log(determinant) / 2
+    return squares, constants - d / 2 * math.log(2 * math.pi) - squares / 2
+
+
+def _eliminated(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Fraction]:
+    """Solve equations in fractions by Gauss-Jordan elimination; return the determinant, too."""
+    both, determinant = np.hstack([matrix, right]) + Fraction(0), Fraction(1)
+    for i in range(len(both)):
+        determinant *= both[i, i]
+        both[i] /= both[i, i]
+        for j in range(len(both)):
+            if j != i:
+                both[j] -= both[j, i] * both[i]
+    return both[:, len(matrix) :], determinant
+
+
 # --- regularisation ---------------------------------------------------------------------------
 
 

@@ -164,6 +164,16 @@ def test_features_that_depend_on_others_are_not_added():
         select_features(moments, 5)
 
 
+def test_a_shift_without_rounding_changes_no_value():
+    X, y = blobs()
+    X = np.round(X * 1024) / 1024
+    (near, values), (far, found) = (
+        streamgda.select_features(streamgda.accumulate(rows, y), 4) for rows in (X, X + 1e12)
+    )
+    np.testing.assert_array_equal(far, near)
+    np.testing.assert_allclose(found, values, rtol=1e-12)
+
+
 def test_classes_without_rows_do_not_count():
     X, y = blobs(200, 4, 2)
     expected = select_features(ClassMoments().update(X, y), 2)

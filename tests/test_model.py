@@ -8,9 +8,11 @@ import naive
 import numpy as np
 import pytest
 from grids import THOROUGH, pairs
-from samples import blobs, bytes_of
+from moment_checks import sample
+from samples import EVERY_GAUSSIAN, blobs, bytes_of, make, results
+from scipy import sparse
 
-from streamgda import ClassMoments, GaussianModel
+from streamgda import ClassMoments, GaussianModel, QuadraticDiscriminants
 from streamgda.errors import (
     FormatError,
     InvalidDataError,
@@ -83,6 +85,59 @@ def test_scores_are_those_of_the_textbook(covariance_type, n_features):
     else:
         joint = joint + 0.5 * n_features * np.log(2 * np.pi)
     np.testing.assert_allclose(relative, joint, **close)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("offset", [np.float32(0), np.float32(1e4), 0.0, 1e4, 1e8, 1e12])
+def test_no_digits_are_lost_far_from_zero(covariance_type, offset):
+    X, y = sample(60, 3)
+    X = (X + offset).astype(type(offset))
+    squares, joint = naive.exact_scores(X.astype("f8"), y, X[:20].astype("f8"), covariance_type)
+    fitted = fit(X, y, covariance_type)
+    for model in (fitted, restore(GaussianModel, *state_of(fitted))):
+        np.testing.assert_allclose(model.mahalanobis(X[:20]), squares, rtol=5e-14)
+        np.testing.assert_allclose(model.joint_log_likelihood(X[:20]), joint, rtol=5e-14)
+        formula = QuadraticDiscriminants.of(model)(X[:20]) - 1.5 * np.log(2 * np.pi)
+        np.testing.assert_allclose(formula, joint, rtol=5e-14)
+
+
+@EVERY_GAUSSIAN
+@pytest.mark.parametrize("n_features", [3, 40, 130])
+def test_a_shift_without_rounding_changes_no_score(name, n_features):
+    X, y = blobs(1200, n_features)
+    X = np.round(X * 1024) / 1024
+    near, far = (make(name).fit(rows, y) for rows in (X, X + 1e12))
+    expected, found = results(near, X), results(far, X + 1e12)
+    if name == "LDA":
+        expected["coef_"], found["coef_"] = near.coef_, far.coef_
+    for method in expected.keys() - {"predict"}:
+        scale = np.abs(expected[method]).max()
+        np.testing.assert_allclose(
+            found[method], expected[method], rtol=1e-9, atol=1e-11 * scale, err_msg=method
+        )
+    np.testing.assert_array_equal(found["predict"], expected["predict"])
+
+
+def test_a_shift_of_dense_columns_of_sparse_rows_changes_no_score():
+    X, y = blobs(300, 3)
+    X = np.round(X * 1024) / 1024
+    wide = np.hstack([X + 1e12, np.where(X > 1, X, 0)])
+    fitted = fit(wide, y, "diag")
+    expected, found = scores(fitted, wide), scores(fitted, sparse.csr_array(wide))
+    for method in METHODS[1:]:
+        np.testing.assert_allclose(found[method], expected[method], rtol=1e-11, atol=1e-11)
+
+
+def test_means_are_kept_in_two_parts_only_where_that_counts():
+    X, y = blobs()
+    assert fit(X + 30, y, "full").means_low is None
+    assert "means_low" not in state_of(fit(X + 30, y, "full"))[1]
+    fitted = fit(X + 1e8, y, "full")
+    assert fitted.background(ClassMoments().update(X + 1e8, y), Regularisation()).means_low.any()
+    attributes, arrays = state_of(fitted)
+    for wrong in (arrays["means_low"] + 1, arrays["means_low"][:2], arrays["means_low"] * np.nan):
+        with pytest.raises(FormatError, match=r"damaged: .*means_low"):
+            restore(GaussianModel, attributes, arrays | {"means_low": wrong})
 
 
 @EVERY_TYPE
@@ -181,7 +236,7 @@ def test_scores_of_float32_are_within_the_documented_bound(d, offset):
     assert (np.abs(found - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+@EVERY_TYPE
 def test_few_features_and_variances_score_float32_as_float64(covariance_type):
     fitted, rows = made_up(covariance_type, 5, 1e4)
     assert_same_bits(scores(fitted, rows), scores(fitted, rows.astype(np.float64)))

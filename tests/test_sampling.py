@@ -14,9 +14,9 @@ from streamgda import (
     accumulate,
     open_store,
 )
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models import sampling
-from streamgda.moments.structures.cholesky import pivoted_root
+from streamgda.moments.structures import structure_of
 
 N = 5000  # more than two blocks
 
@@ -59,10 +59,11 @@ def test_the_root_of_a_covariance():
     for rank in (1, 3, 6):
         A = random.normal(size=(6, rank)) * 10.0 ** np.arange(-3, 3)[:, None]
         S = A @ A.T
-        L = pivoted_root(S)
-        scale = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
-        np.testing.assert_allclose(L @ L.T / scale, S / scale, atol=1e-14)
-        assert not L[:, rank:].any()
+        L = structure_of("full").sampling_root(S)
+        scale = np.sqrt(S.diagonal())[:, None]
+        np.testing.assert_allclose(L @ L.T / scale / scale.T, S / scale / scale.T, atol=1e-13)
+        nowhere = np.linalg.svd(A / scale)[0][:, rank:]
+        assert np.abs((L / scale).T @ nowhere).max(initial=0) < 1e-14
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,9 @@ def test_samples_vary_as_the_class_does_and_no_further(make):
     X = np.hstack([X, X[:, :1] - 2 * X[:, 1:2], np.full((300, 1), 0.1)])  # dependent; constant
     X[y == 1, 3] = 1e6  # constant in one class
     estimator = make(var_smoothing=0) if make is GaussianNB else make()
+    if make is not LinearDiscriminantAnalysis:
+        with pytest.raises(SingularCovarianceError, match=r"To sample .*call partial_fit\(X, y\)"):
+            estimator.fit(X, y)
     drawn, labels = estimator.partial_fit(X, y).sample(N, 0)
     assert (drawn[:, 5] == 0.1).all()
     if make is not LinearDiscriminantAnalysis:
@@ -104,7 +108,28 @@ def test_a_class_with_one_row():
     np.testing.assert_array_equal(drawn, np.repeat(X[:1] + 9, 10, axis=0))
 
 
-# --- always the same bits -----------------------------------------------------------------------
+# --- always the same rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [2, 7, 30])
+@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_neither_the_order_of_rows_nor_batches_have_a_say(make, rank):
+    random = np.random.default_rng(rank)
+    y = random.integers(0, 3, 400)
+    rows = random.normal(size=(400, rank)) @ random.normal(size=(rank, 30))
+    X = (rows + y[:, None]) * 10.0 ** random.integers(-3, 3, 30) + 5  # rank + 1 over all classes
+    X[:, 4] = 0.1
+    X[y == 1, 5] = 3.0
+    expected, labels = make().partial_fit(X, y).sample(N, 0)
+    scale = X.std(axis=0) + 1e-300
+    for order in (np.argsort(X[:, 0]), np.arange(400)[::-1], random.permutation(400)):
+        for cut in (0, 1, 150):
+            fitted = make().partial_fit(X[order[cut:]], y[order[cut:]])
+            if cut:
+                fitted.partial_fit(X[order[:cut]], y[order[:cut]])
+            drawn, found = fitted.sample(N, 0)
+            np.testing.assert_array_equal(found, labels)
+            assert (np.abs(drawn - expected) / scale).max() < 1e-11
 
 
 @pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, GaussianNB])

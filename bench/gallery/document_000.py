@@ -11,7 +11,7 @@ from bench.report import Table
 from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, QuadraticDiscriminants
 from streamgda.plots import plot_decision_boundary
 
-# As in the document. For class 1 of the right plot it lists two means; the second one is used.
+# As in the document. For class 1 of the right plot it gives two means; the second one is used.
 GIVEN = {
     "left": ([0.5, 0.5], [[0, 2], [3, 4]], [np.eye(2), np.eye(2)]),
     "right": ([0.6, 0.4], [[0, 1], [4, 5]], [[[2.5, 2], [2, 3]], np.eye(2)]),
@@ -28,6 +28,10 @@ def section(material: Material) -> Section:
 def boundaries() -> Item:
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
     lines = []
+    priors, (_, mean), covariances = GIVEN["right"]
+    moments = exactly(priors, [[0, 2], mean], covariances)
+    first = QuadraticDiscriminantAnalysis.from_moments(moments)
+    other = 2 * QuadraticDiscriminants.of(first, origin=0).pair(1, 2).c
     for ax, (side, given) in zip(axes, GIVEN.items(), strict=True):
         true = QuadraticDiscriminantAnalysis.from_moments(exactly(*given))
         X, y = true.sample(ROWS, random_state=0)
@@ -43,15 +47,19 @@ def boundaries() -> Item:
         "Decision boundary and probability plots",
         "Two pairs of Gaussians in the plane, shaded by the posterior, with a white boundary. "
         "Left: priors 0.5, means (0, 2) and (3, 4), unit covariances; the boundary of the fitted "
-        "model is 'almost linear'. Right: priors 0.6 and 0.4, means (0, 1) and (4, 5), covariances "
-        "[[2.5, 2], [2, 3]] and the unit matrix; the boundary is curved.",
+        "model is 'almost linear'. Right: priors 0.6 and 0.4, means (0, 2) and again (0, 1) of the "
+        "first class and (4, 5) of the second, covariances [[2.5, 2], [2, 3]] and the unit matrix; "
+        "the boundary is curved.",
         "000-boundaries",
         figure,
         "The same parameters but other rows, because the document gives neither its seed nor the "
         "number of rows. On the left, the boundary bends because the two estimated covariances "
-        "differ; with the given parameters, A is zero. The table shows the coefficients of the "
-        "boundary by eq. 26-28 (twice ours, because the document omits a factor 1/2), with the "
-        "prior term of eq. 24; they are positive where class 1 is more probable.",
+        "differ; with the given parameters, A is zero. On the right, the first class has the mean "
+        f"(0, 1); with (0, 2), c would be {other:.2f}. The table shows the coefficients of the "
+        "boundary by eq. 26-28, which are positive where class 1 is more probable. They are twice "
+        "ours, because the document multiplies the equation by two, and so are not the log-odds. "
+        "(Its gradient by a mean, before eq. 17, has the wrong sign, which does not matter where "
+        "it is zero.)",
         Table(("plot", "parameters", "A: xx, xy, yy", "b", "c"), lines),
     )
 

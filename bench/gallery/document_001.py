@@ -66,13 +66,14 @@ def boundaries(material: Material) -> Item:
         "Figures 1 and 2: the boundary of two classes, the boundaries of three",
         "Figure 1: a line between two classes. Figure 2: three lines that enclose a grey region "
         "where no class would win; it 'is impossible by construction', because the lines must meet "
-        "in one point.",
+        "in one point. Its inequalities, P1 < P3, P3 < P2 and P3 < P1, contradict each other.",
         "001-boundaries",
         figure,
         f"Test images of {THREE[0]} and {THREE[1]}, and of {THREE[0]}, {THREE[1]} and {THREE[2]}, "
         f"in planes of the {material.X.shape[1]}-dimensional space. The white point is the meeting "
         "point of the boundaries by `LinearDiscriminants.meeting`: there, the posteriors of the "
-        f"three classes are {numbers(posterior, 6)}.",
+        f"three classes are {numbers(posterior, 6)}. (There is no such point if the three means "
+        "are on a line: the boundaries are parallel.)",
         caption="LDA's decision regions for two digits (left) and three digits (right), with test "
         "images, in planes along Fisher's directions: `plot_decision_boundary(lda, X, y, "
         "directions=fisher.components)`.",
@@ -88,17 +89,11 @@ class Densities:
 
     def __init__(self, lda: LinearDiscriminantAnalysis) -> None:
         self.classes_ = lda.classes_
-        self._priors, self._means = lda.priors_, lda.means_
-        moments = lda.moments_
-        values, vectors = np.linalg.eigh(moments.covariance())
-        kept = values > values[-1] * values.size * np.finfo(float).eps
-        self._root = vectors[:, kept] / np.sqrt(values[kept])
+        self._priors, self._lda = lda.priors_, lda
 
     def densities(self, X: np.ndarray) -> np.ndarray:
         """Return the densities times priors, shape (n_rows, n_classes)."""
-        white, means = X @ self._root, self._means @ self._root
-        distances = np.stack([((white - mean) ** 2).sum(axis=1) for mean in means], axis=1)
-        return self._priors * np.exp(-0.5 * distances)
+        return self._priors * np.exp(-0.5 * self._lda.mahalanobis(X))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the predicted classes, shape (n_rows,)."""
@@ -136,12 +131,17 @@ def confusions(material: Material) -> Item:
         "the 2s and 7s.",
         "001-confusions",
         figure,
-        f"Our accuracy (left) is {percent(right['in logarithms'])}. The lecture classifies by the "
+        "Both tables are of one model, that of the lecture: one covariance, without shrinkage. Our "
+        f"accuracy (left) is {percent(right['in logarithms'])}. The lecture classifies by the "
         "largest density times prior. For images far from all means, every density is below the "
         "smallest floating-point number, all ten are zero, and the first class wins. With "
         f"densities (right), this happens for {percent(lost)} of the test images, and the accuracy "
         f"is {percent(right['densities'])}: {same} of the 100 fractions in the lecture's table are "
-        "reproduced to its two digits. With logarithms, nothing underflows.",
+        "reproduced to its two digits. With logarithms, nothing underflows. (The lecture says that "
+        "the digits are equally frequent, and that the covariance has an inverse once constant "
+        f"pixels are removed. The priors are {percent(lda.priors_.min())} to "
+        f"{percent(lda.priors_.max())}, and of the {lda.model_.features.size} pixels that vary the "
+        f"covariance has rank {lda.model_.rank}; the other directions are left out.)",
         Table(("correct", "lecture", "ours", "ours, with densities"), lines),
     )
 
@@ -155,8 +155,8 @@ def digits(material: Material) -> Item:
         "less so.'",
         "001-digits",
         figure,
-        "The same model: one covariance for all ten digits, with a shrinkage of 0.001; constant "
-        "pixels keep their value. The noise has the same covariance for all digits.",
+        "The same model: one covariance for all ten digits, which is singular; constant pixels "
+        "keep their value. The noise has the same covariance for all digits.",
         grey=True,
         caption="Digits sampled from LDA, ten per class: `plot_samples(lda, (28, 28), 10)`.",
     )

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from bench.gallery.material import Material
-from bench.gallery.page import Item, Section, numbers, percent
+from bench.gallery.page import Item, Section, below, numbers, percent
 from bench.report import Table
 from streamgda import (
     BernoulliNB,
@@ -54,7 +54,7 @@ def formulas(material: Material) -> Item:
                 numbers(priors, 1),
                 f"{numbers(written, 4)}; {intercept:.4f}",
                 f"{numbers(w, 4)}; {w0:.4f}",
-                f"{np.abs(gap).max():.0e}",
+                below(np.abs(gap).max(), 1e-14),
             )
         )
     shift = (offsets[1] - offsets[0]) / np.linalg.norm(weights[0])
@@ -68,7 +68,7 @@ def formulas(material: Material) -> Item:
         "The points of document 002: its formula, evaluated on the rows, and "
         "`LinearDiscriminants`, computed from the moments. Both priors have the same w, and the "
         f"boundary is shifted by {shift:.2f} along it. (The document's densities lack the minus "
-        "sign in the exponent; its formulas are correct.)",
+        "sign in the exponent; these formulas are correct.)",
         Table(
             ("priors", "document: w; w0", "ours: w; w0", "largest difference of posteriors"), lines
         ),
@@ -89,13 +89,15 @@ def bernoulli(material: Material) -> Item:
     return Item(
         "Discrete inputs: naive Bayes",
         "No numbers. For zeros and ones, a_k(x) = sum_i x_i ln mu_ki + (1 - x_i) ln(1 - mu_ki) + "
-        "ln p(C_k), with K D parameters instead of 2^D - 1 per class.",
+        "ln p(C_k), with K D parameters instead of 2^D - 1 per class, 'to model relationship "
+        "between each pair of features'.",
         "003-bernoulli",
         figure,
         f"The mu_k of the images, whose pixels count as ones above {BLACK}: K D = {K} x {D} = "
         f"{K * D:,} parameters from one pass, with a test accuracy of {percent(right)}. Ours are "
         "smoothed by one count of each value, because with the document's maximum likelihood a "
         f"single pixel could rule out a class. For {n_rows} images and ten classes, the document's "
-        f"sum differs from ours by at most {gap:.0e}.",
+        f"sum differs from ours by {below(gap, 1e-11)}. (2^D - 1 parameters are those of all "
+        "joint probabilities; pairs of features are only D (D - 1) / 2.)",
         grey=True,
     )

@@ -28,8 +28,8 @@ KINDS: list[tuple[str, Any, Any, Any]] = [
     ("common, spherical", [0.5, 0.5], [[0, 0], [3, 1]], [I2, I2]),
     ("common, spherical, class 1 more frequent", [0.95, 0.05], [[0, 0], [3, 1]], [I2, I2]),
     ("common, not spherical", [0.5, 0.5], [[0, 0], [3, 1]], [[[2, 1.4], [1.4, 1.5]]] * 2),
-    ("spherical, of different size", [0.5, 0.5], [[0, 0], [1.5, 0.5]], [4 * I2, 0.5 * I2]),
-    ("a parabola", [0.5, 0.5], [[0, 0], [0, 3]], [np.diag([4.0, 1]), I2]),
+    ("spherical, of different size", [0.5, 0.5], [[0, 0], [1.5, 0.5]], [4 * I2, 0.6 * I2]),
+    ("a parabola", [0.5, 0.5], [[0, 0], [0, 3]], [np.diag([3.0, 1]), I2]),
     ("three classes, common", [1 / 3] * 3, [[0, 0], [4, 0], [1, 3]], [[[1.5, 0.5], [0.5, 1]]] * 3),
 ]
 SHOWN = 1  # digit whose threshold is drawn
@@ -133,6 +133,8 @@ def kind_of(A: np.ndarray) -> str:
         return "a line"
     if zero.any():
         return "a parabola"
+    if np.ptp(values) < 1e-9 * np.abs(values).max():
+        return "a circle"
     return "an ellipse" if values.prod() > 0 else "a hyperbola"
 
 
@@ -165,8 +167,8 @@ def rules() -> Item:
         figure,
         "One example of each kind, computed from moments with exactly these parameters. The kind "
         "of curve follows from the eigenvalues of M (ours: A), here of the first two classes: "
-        "none, one, or two are not zero. The document's x M x + 2 w x has M = (S2^-1 - S1^-1) / 2, "
-        "but 2 w goes with twice this M; we return half of eq. 26-27 of document 000, A = M.",
+        "none, one, or two are not zero. (The document has 2 w beside M = (S2^-1 - S1^-1) / 2. It "
+        "should be w, as here: A = M and b = w are half of eq. 26-27 of document 000.)",
         Table(("example", "A: xx, xy, yy", "b", "boundaries"), lines),
     )
 

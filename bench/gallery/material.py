@@ -52,8 +52,8 @@ class Material:
 
     @cached_property
     def lda(self) -> LinearDiscriminantAnalysis:
-        """LDA of the training images."""
-        return LinearDiscriminantAnalysis.from_moments(self.moments, solver="lsqr", shrinkage=1e-3)
+        """LDA of the training images, without shrinkage, as in document 001."""
+        return LinearDiscriminantAnalysis.from_moments(self.moments)
 
 
 def stand_in() -> Material:

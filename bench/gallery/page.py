@@ -99,6 +99,11 @@ def excerpt(sections: Iterable[Section], pictures: str) -> str:
     return "\n\n".join(shown)
 
 
+def below(value: float, bound: float) -> str:
+    """Format a rounding error, whose digits depend on the processor, by a bound."""
+    return f"less than {bound:.0e}" if value < bound else f"{value:.0e}"
+
+
 def percent(share: float) -> str:
     """Format a fraction as per cent with one decimal."""
     return f"{100 * share:.1f} %"

@@ -172,11 +172,13 @@ class MomentLearner(RowClassifier):
         try:
             return self._learn(self._accumulated, *learnt, checked=True)
         except SingularCovarianceError as error:
+            message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
             if getattr(X, "dtype", None) == np.float32:
-                error.args = (
-                    f"{error}. The rows are float32, and products of many features are computed in "
-                    f"it: as float64, X.astype(float), they may have an inverse",
+                message += (
+                    ". The rows are float32, and products of many features are computed in it: as "
+                    "float64, X.astype(float), they may have an inverse"
                 )
+            error.args = (message,)
             raise
 
     def _check_fitted(self) -> None:

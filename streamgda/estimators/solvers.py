@@ -70,6 +70,7 @@ class GivenCovariances:
             values,
             epsilon=0.0,
             shrinkage=np.zeros(classes.size),
+            means_low=moments.centred().mean_low,
         )
         return cls(each, fitted(X))
 

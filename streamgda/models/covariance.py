@@ -136,6 +136,8 @@ class Covariances:
         were standardised.
     shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
         The amount of shrinkage of each covariance.
+    means_low : ndarray, shape (n_classes, n_features)
+        Rounding errors of the class means; see `CentredSums`.
     """
 
     structure: Structure
@@ -145,6 +147,7 @@ class Covariances:
     values: np.ndarray
     epsilon: float
     shrinkage: np.ndarray
+    means_low: np.ndarray
 
 
 def estimate(
@@ -225,7 +228,8 @@ def estimate(
 
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
-    return Covariances(structure, moments.classes, sums.count, features, values, epsilon, amounts)
+    found = values, epsilon, amounts, sums.mean_low
+    return Covariances(structure, moments.classes, sums.count, features, *found)
 
 
 def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:

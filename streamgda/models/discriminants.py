@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg, special
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.models.gaussian import GaussianModel
+from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.scores import check_width, checked_names
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.validity import as_matrix
@@ -256,7 +256,7 @@ class Discriminants:
     def _gap_and_direction(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return a class mean less the origin, and its product with the inverse covariance."""
         model = self.model
-        gap = (model.means[number] - self.origin)[model.features]
+        gap = gaps_to(model, self.origin)[number]
         root = model.roots[model.structure.group(number)]
         return gap, model.structure.solve(root, gap)
 
@@ -388,8 +388,8 @@ class QuadraticDiscriminants(Discriminants):
               c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
 
     and that of a pair of classes the difference of theirs. It is half of that in document 000
-    (eq. 26-28), which leaves out the factor 1/2, and that in 001 (eq. 17-19) with the other sign
-    of :math:`\ln(\pi_1 / \pi_2)`.
+    (eq. 26-28), which multiplies the equation of the boundary by two, and that in 001 (eq. 17-19)
+    with the other sign of :math:`\ln(\pi_1 / \pi_2)`.
 
     Any covariance type has quadratic discriminants; for a tied one, ``A`` is zero for all pairs.
 

@@ -11,7 +11,7 @@ from scipy import linalg
 from streamgda.errors import InvalidParameterError
 from streamgda.models.base import check_classes
 from streamgda.models.covariance import Regularisation
-from streamgda.models.gaussian import GaussianModel
+from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.scores import check_width, checked_names
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import pooled
@@ -41,14 +41,20 @@ def directions(model: GaussianModel, tol: float = 1e-4) -> tuple[np.ndarray, np.
         :math:`J` of all directions, also of those left out.
     """
     seen = model.priors > 0
-    gaps = (model.means[seen] - model.xbar)[:, model.features]
+    gaps = _gaps(model)
     root = model.structure.whitening(model.roots[0])
-    white = np.sqrt(model.priors[seen])[:, None] * (gaps @ root.T)
+    white = np.sqrt(model.priors[seen])[:, None] * (gaps[seen] @ root.T)
     _, singular, vectors = linalg.svd(white, full_matrices=False)
     rank = int((singular > tol * singular[0]).sum())
     scalings = np.zeros((model.n_features, rank))
     scalings[model.features] = root.T @ vectors[:rank].T
     return scalings, singular**2
+
+
+def _gaps(model: GaussianModel) -> np.ndarray:
+    """Return the class means less their own mean, of the features in the density."""
+    gaps = gaps_to(model, model.xbar)
+    return np.asarray(gaps - model.priors @ gaps / model.priors.sum())
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ class FisherDiscriminant:
             )
         varying = w[..., model.features]
         seen = model.priors > 0
-        between = ((w @ (model.means[seen] - model.xbar).T) ** 2) @ model.priors[seen]
+        between = ((varying @ _gaps(model)[seen].T) ** 2) @ model.priors[seen]
         within = model.structure.variances_along(model.roots[0], varying)
         with np.errstate(invalid="ignore"):
             return np.asarray(between / np.where(within > 0, within, np.nan))

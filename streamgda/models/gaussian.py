@@ -34,6 +34,7 @@ from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
 
 _FLOAT64 = np.dtype(np.float64)
+_ROUNDING = 2.0**-43  # error of a mean, in standard deviations, from which on it counts
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class GaussianModel(OutlierScores):
     See documents 000 (eq. 4-5), 002 (eq. 8) and 003 of the field's lecture notes. Scores are
     logarithms, and posteriors are computed by log-sum-exp.
 
-    Rows are scored in float64, with one exception: float32 rows are multiplied by matrices of more
-    than 12 features, and by the coefficients of a pooled covariance, in float32, after they were
-    centred in float64. The error of each entry of :math:`W (x - m)`, whose squares are summed (in
-    float64) to the Mahalanobis distance, is then at most :math:`(d + 3)\, 2^{-24} \sum_j
-    |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; the same holds for a linear score of
-    a pooled covariance, with its coefficients in place of W. By a pooled covariance of more than 96
+    Rows are scored in float64, with one exception: float32 rows of more than 12 features are
+    multiplied by matrices, and by the coefficients of a pooled covariance, in float32, after they
+    were centred in float64. The error of each entry of :math:`W (x - m)`, whose squares are summed
+    (in float64) to the Mahalanobis distance, is then at most :math:`(d + 3)\, 2^{-24} \sum_j
+    |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; the same holds for a linear score of a
+    pooled covariance, with its coefficients in place of W. By a pooled covariance of more than 96
     features, rows are multiplied once for all classes: in the bound of these distances, m is the
     mean of the class means. The distance of rows and means from zero does not matter. If float32
     overflows, a row is scored in float64.
@@ -71,6 +72,9 @@ class GaussianModel(OutlierScores):
         Log-determinants of the covariances, in the directions that were kept.
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
+    means_low : ndarray of float64, shape (n_classes, n_features), optional
+        Rounding errors of the means, which count where a mean is more than about a thousand
+        standard deviations from zero. Without them, the means are exact.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class GaussianModel(OutlierScores):
     roots: np.ndarray
     log_determinants: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    means_low: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_moments(
@@ -189,6 +194,7 @@ class GaussianModel(OutlierScores):
         >>> GaussianModel.of(tied, moments.means, priors, how).predict([[4.5], [5.0]])
         array([0, 0])
         """
+        attributes["means_low"] = _errors_that_count(covariances)
         roots, log_determinants = factorise(covariances, how, overwrite=True)
         return cls(
             covariances.structure,
@@ -239,6 +245,20 @@ class GaussianModel(OutlierScores):
         return np.ascontiguousarray(np.nan_to_num(means[:, self.features]))
 
     @cached_property
+    def _mean_terms(self) -> tuple[Rounded, np.ndarray]:
+        r"""Linear functions of rows less `xbar` that add the rounding errors of the means.
+
+        With the error :math:`e_k` of a mean, a squared distance changes by :math:`-2 (x - m_k)^T
+        \Sigma_k^{-1} e_k + e_k^T \Sigma_k^{-1} e_k`.
+        """
+        assert self.means_low is not None
+        errors, solve = self._varying(self.means_low), self.structure.solve
+        groups = self.structure.groups(len(errors))
+        solved = np.array([solve(self.roots[g], e) for g, e in zip(groups, errors, strict=True)])
+        gaps = self._class_means - self._centre
+        return Rounded(-2 * solved), ((2 * gaps + errors) * solved).sum(axis=1)
+
+    @cached_property
     def _read_features(self) -> np.ndarray:
         """`features`, writable: for read-only ones, of a memory map, kernels compile again."""
         return np.require(self.features, requirements="W")
@@ -273,9 +293,31 @@ class GaussianModel(OutlierScores):
 
         This is the joint log-likelihood up to a term that all classes share.
         """
-        gaps = np.nan_to_num((self.means - self.xbar)[:, self.features])
+        gaps = gaps_to(self, self.xbar)
         coefficients = self._solved(gaps)
         return coefficients, self.log_priors - 0.5 * (gaps * coefficients).sum(axis=1)
+
+    @cached_property
+    def discriminants(self) -> tuple[np.ndarray, np.ndarray]:
+        """`linear` without the effect of the rounding error of `xbar` on all classes."""
+        return self._linear_about(self._xbar_low)
+
+    @cached_property
+    def _packed_discriminants(self) -> Rounded:
+        return Rounded(self.discriminants[0])
+
+    @cached_property
+    def _xbar_low(self) -> np.ndarray:
+        """Rounding error of `xbar`, of the features in the density; zeros if it does not count."""
+        if self.means_low is None:
+            return np.zeros(self.features.size)
+        return np.asarray(self.priors @ gaps_to(self, self.xbar))
+
+    def _linear_about(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the functions that are `linear` for a point, given less `xbar`, in its place."""
+        coefficients, intercepts = self.linear
+        shared = self._solved(point[None])[0]
+        return coefficients - shared, intercepts + 0.5 * float(point @ shared)
 
     def _solved(self, gaps: np.ndarray) -> np.ndarray:
         """Return the products of class means less `xbar` and the inverse of a pooled covariance."""
@@ -293,22 +335,35 @@ class GaussianModel(OutlierScores):
             refuse_not_finite(rows, first_row)
         return rows
 
-    def _distances(self, X: np.ndarray, *scaling: Any) -> np.ndarray:
+    def _distances(
+        self,
+        X: np.ndarray,
+        centres: np.ndarray,
+        scale: float,
+        offsets: np.ndarray,
+        margin: float = np.inf,
+    ) -> np.ndarray:
         """Return squared Mahalanobis distances to centres, scaled; see `Structure.scores`."""
+        exact = self.means_low is None or centres is not self._class_means
         if type(X) is CompressedRows:
-            return self._sparse.distances(X, *scaling[:3])
-        return self.structure.scores(self._packed_roots, X, self._read_features, *scaling)
+            scores = self._sparse.distances(X, centres, scale, offsets)
+        else:
+            scaling = centres, scale, offsets, margin if exact else np.inf
+            scores = self.structure.scores(self._packed_roots, X, self._read_features, *scaling)
+        if not exact:
+            scores += scale * self._products(X, *self._mean_terms)
+        return scores
 
     def _products(self, X: np.ndarray, vectors: Rounded, offsets: np.ndarray) -> np.ndarray:
         """Return the products of rows less `xbar` and vectors, plus an offset for each vector."""
+        if type(X) is CompressedRows:
+            return self._sparse.products(X, self._centre[None], vectors.whole, offsets)
         return linear_scores(X, self._read_features, self._centre, vectors, offsets)
 
     def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
         if self.structure.per_class:
             offsets = self._constants + self.log_priors
             return self._distances(X, self._centres, -0.5, offsets, margin)
-        if type(X) is CompressedRows:
-            return self._sparse.products(X, self._centres, *self.linear)
         return self._products(X, self._packed_coefficients, self.linear[1])
 
     def _shared_scores(self, X: np.ndarray) -> np.ndarray:
@@ -322,7 +377,8 @@ class GaussianModel(OutlierScores):
         return scores
 
     def _most_probable(self, X: np.ndarray) -> np.ndarray:
-        if not self.structure.per_class or type(X) is CompressedRows:
+        plain = self.means_low is None and type(X) is not CompressedRows
+        if not (self.structure.per_class and plain):
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
         scored = self._packed_roots, X, self._read_features, self._centres
@@ -362,9 +418,11 @@ class GaussianModel(OutlierScores):
         >>> (scores[:, 1] - scores[:, 0]).round(3), model.log_odds([[5.0]]).round(3)
         (array([2.5]), array([2.5]))
         """
+        if not self.structure.per_class:
+            vectors, offsets = self._packed_discriminants, self.discriminants[1]
+            return self._linear_functions(X, first_row, vectors, offsets)
         scores = super().relative_scores(X, first_row)
-        if self.structure.per_class:
-            scores += 0.5 * self.features.size * np.log(2 * np.pi)
+        scores += 0.5 * self.features.size * np.log(2 * np.pi)
         return scores
 
     def project(
@@ -403,8 +461,8 @@ class GaussianModel(OutlierScores):
         array([[1.]])
         """
         used = directions[self.features]
-        offsets = np.zeros(used.shape[1]) if centred else self.xbar[self.features] @ used
-        return self._linear_functions(X, first_row, Rounded(used.T), offsets)
+        point = self._xbar_low if centred else -self._centre
+        return self._linear_functions(X, first_row, Rounded(used.T), -(point @ used))
 
     def _linear_functions(
         self, X: Any, first_row: int, vectors: Rounded, offsets: np.ndarray
@@ -426,6 +484,8 @@ class GaussianModel(OutlierScores):
         names = ("priors", "means", "features", "roots", "log_determinants")
         arrays = {name: getattr(self, name) for name in names}
         arrays["roots"] = self.structure.pack(self.roots)
+        if self.means_low is not None:  # files without it have means that are exact
+            arrays["means_low"] = self.means_low
         return attributes, arrays
 
     @classmethod
@@ -450,9 +510,30 @@ class GaussianModel(OutlierScores):
         check_array("roots", self.roots, shape, "f8")
         check_array("log_determinants", self.log_determinants, shape[:1], "f8")
         seen = check_means("means", self.means, (k, self.n_features))
+        if self.means_low is not None:
+            check_array("means_low", self.means_low, (k, self.n_features), "f8")
+            if (np.abs(self.means_low) > 1e-9 * np.abs(self.means)).any():
+                raise ValueError("means_low is more than the rounding error of means")
         check_array("priors", self.priors, (k,), "f8")
         check_priors(self.priors, self.classes, seen, normalised=False)
         if not self.structure.valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):
             raise ValueError("its log-determinants are not those of its roots")
+
+
+def gaps_to(model: GaussianModel, origin: np.ndarray) -> np.ndarray:
+    """Return class means less a point, shape (n_classes, d); zeros for classes without rows."""
+    gaps = model.means - origin
+    if model.means_low is not None:
+        gaps += model.means_low
+    return np.nan_to_num(gaps[:, model.features])
+
+
+def _errors_that_count(covariances: Covariances) -> np.ndarray | None:
+    """Return the rounding errors of the means; None if they are nothing beside the deviations."""
+    structure, low = covariances.structure, covariances.means_low
+    variances = structure.diagonal(covariances.values)[structure.groups(len(low))]
+    with np.errstate(invalid="ignore"):
+        counts = np.square(low[:, covariances.features]) > _ROUNDING**2 * variances
+    return low if counts.any() else None

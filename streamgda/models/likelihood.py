@@ -40,7 +40,8 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
         root, scatter, squares = model.roots[g], np.zeros(part.shape[1:]), 0.0
         for k in known[groups == g]:
             c, n = codes[k], float(sums.count[k])
-            gap = ((sums.mean[k] - model.means[c]) + sums.mean_low[k])[features]
+            low = 0.0 if model.means_low is None else model.means_low[c]
+            gap = ((sums.mean[k] - model.means[c]) + (sums.mean_low[k] - low))[features]
             held = structure.of_kind(sums.structure, sums.scatter[k : k + 1])
             structure.select_varying(held, features, part)
             scatter += part[0]

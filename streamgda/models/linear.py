@@ -23,7 +23,6 @@ from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shri
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
-from streamgda.moments.structures.packing import Rounded
 from streamgda.moments.variances import class_variance, total_scatter
 from streamgda.storage.checks import check_number
 from streamgda.storage.saved import State
@@ -77,34 +76,7 @@ class LinearModel(GaussianModel):
     @cached_property
     def discriminants(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (K, d) and intercepts (K,) about `xbar` of the solver's discriminants."""
-        coefficients, intercepts = self.linear
-        if self.solver == "svd":
-            return coefficients, intercepts
-        centre = self.xbar[self.features]
-        shared = super()._solved(centre[None])[0]
-        return coefficients + shared, intercepts + 0.5 * float(centre @ shared)
-
-    @cached_property
-    def _packed_discriminants(self) -> Rounded:
-        return Rounded(self.discriminants[0])
-
-    def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the linear discriminants of the solver.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Rows.
-        first_row : int
-            Number of the first row in a larger array, from which errors count.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes)
-            Discriminants.
-        """
-        vectors, offsets = self._packed_discriminants, self.discriminants[1]
-        return self._linear_functions(X, first_row, vectors, offsets)
+        return super().discriminants if self.solver == "svd" else self._linear_about(-self._centre)
 
     def _state(self) -> State:
         attributes, arrays = super()._state()

@@ -23,6 +23,7 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.scores import Finish, copied
 from streamgda.moments import ClassMoments
+from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import Structure
 from streamgda.rows.labels import with_label
 from streamgda.runtime.parameters import check_type
@@ -36,6 +37,7 @@ class OutlierScores(Model):
     features: np.ndarray
     roots: np.ndarray
     log_determinants: np.ndarray
+    means_low: np.ndarray | None
 
     @abstractmethod
     def _distances(self, X: np.ndarray, *scaling: Any) -> np.ndarray:
@@ -104,19 +106,22 @@ class OutlierScores(Model):
         """
         if total is None:
             total = estimate_total(moments, self.structure.name, how)
+        largest = int(self.priors.argmax())
         if self.structure.matrix:
-            largest = self.structure.group(int(self.priors.argmax()))
-            roots = root_beside(self.roots[largest], total.values[0])[None]
+            root = self.roots[self.structure.group(largest)]
+            roots = root_beside(root, total.values[0])[None]
         else:
             roots, _ = factorise(total, how)
-        count = moments.class_count
-        seen = count > 0
-        mean = (count[seen] / count.sum()) @ moments.means[seen]
+        sums, centre = held_sums(moments).without_products(), self.means[largest]
+        shares = sums.count / sums.count.sum()
+        gap = (shares[:, None] * ((sums.mean - centre) + sums.mean_low)).sum(axis=0)
+        mean = centre + gap
         return replace(  # type: ignore[type-var]  # subclasses are dataclasses
             self,
             classes=self.classes[:1],
             priors=np.ones(1),
             means=mean[None],
+            means_low=None if self.means_low is None else ((centre - mean) + gap)[None],
             features=total.features,
             roots=roots,
             log_determinants=self.structure.log_determinants(roots),

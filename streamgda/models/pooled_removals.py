@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.leave_one_out import pick, place, pooled_from_scores, pooled_squares
+from streamgda.models.gaussian import gaps_to
 from streamgda.models.removals import Removal
 from streamgda.models.row_removals import RowRemovals
 from streamgda.moments.structures.packing import Rounded, linear_scores
@@ -68,7 +69,7 @@ class PooledRemovals(RowRemovals):
     @cached_property
     def _own_terms(self) -> np.ndarray:
         """Constant terms of the linear scores, without priors."""
-        gaps = np.nan_to_num((self.means - self.xbar)[:, self.features])
+        gaps = gaps_to(self, self.xbar)
         return np.asarray(-0.5 * (gaps * self.linear[0]).sum(axis=1))
 
     @cached_property

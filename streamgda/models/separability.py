@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from streamgda.errors import InvalidParameterError
 from streamgda.models.covariance import Regularisation
-from streamgda.models.gaussian import GaussianModel
+from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.moments import ClassMoments
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import check_type, refuse
@@ -219,14 +219,9 @@ def _symmetric(lower: np.ndarray) -> np.ndarray:
     return lower + lower.T
 
 
-def _centred_means(model: GaussianModel) -> np.ndarray:
-    """Return means of the features in the density, less `xbar`; zeros for classes without rows."""
-    return np.nan_to_num((model.means - model.xbar)[:, model.features])
-
-
 def _pooled_distances(model: GaussianModel) -> np.ndarray:
     """Return the squared Mahalanobis distances of the class means, in a pooled covariance."""
-    root, means = model.roots[0], _centred_means(model)
+    root, means = model.roots[0], gaps_to(model, model.xbar)
     white = means @ root.T if model.structure.matrix else means * np.sqrt(root)
     return np.asarray(cdist(white, white, "sqeuclidean"))
 
@@ -237,7 +232,7 @@ def _by_rows(compute: Callable[..., Any], model: GaussianModel) -> np.ndarray:
     It gets the roots of the classes, their means, and the number of a class, and returns a row for
     each term.
     """
-    means = _centred_means(model)
+    means = gaps_to(model, model.xbar)
     calls = ((model.roots, means, k) for k in range(len(means)))
     return np.stack(threads.run_serial_blas(compute, calls), axis=1)
 

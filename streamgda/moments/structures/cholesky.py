@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg.lapack import dlantr, dpstrf
+from scipy.linalg.lapack import dlantr
 
 from streamgda.kernels.triangles import clear_upper, remove_directions
 from streamgda.runtime import lapack
@@ -27,7 +27,7 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         inverse. The rows of W that belong to them come first, and are zero.
     """
     d = len(covariance)
-    scale = _deviations(covariance)
+    scale = deviations(covariance)
     covariance /= scale[:, None]
     covariance /= scale
     variances = covariance.diagonal().copy()
@@ -124,18 +124,7 @@ def rank_limit(tol: float, d: int) -> float:
     return max(tol**2, d * float(np.finfo(float).eps))
 
 
-def _deviations(covariance: np.ndarray) -> np.ndarray:
+def deviations(covariance: np.ndarray) -> np.ndarray:
     """Return the standard deviations of the features, one instead of zero."""
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
     return np.where(deviations > 0, deviations, 1.0)
-
-
-def pivoted_root(covariance: np.ndarray) -> np.ndarray:
-    """Return L with L L' = covariance, by Cholesky's method with pivots, which ends at the rank."""
-    scale = np.sqrt(covariance.diagonal())
-    divisor = np.where(scale > 0, scale, 1.0)
-    factor, pivots, rank, _ = dpstrf(covariance / divisor[:, None] / divisor, lower=1)
-    root = np.empty_like(factor)
-    root[pivots - 1] = np.tril(factor)
-    root[:, rank:] = 0
-    return np.ascontiguousarray(root * scale[:, None])

@@ -220,7 +220,17 @@ class Matrix(Structure):
         return float(np.vdot(root @ scatter, root))
 
     def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
-        return cholesky.pivoted_root(covariance)
+        # Unlike triangular roots, the symmetric one of the correlations is continuous where they
+        # are singular, too. Variances that may be rounding errors become zero, without a step.
+        scale = cholesky.deviations(covariance)
+        correlation = covariance / scale[:, None] / scale
+        np.fill_diagonal(correlation, correlation.diagonal() > 0)
+        variances, axes = linalg.eigh(correlation, overwrite_a=True, check_finite=False)
+        rounding = 16 * len(scale) * np.finfo(np.float64).eps
+        lengths = np.sqrt(np.maximum(variances - rounding, 0))
+        root = (axes * lengths) @ axes.T
+        root *= np.sqrt(np.maximum(covariance.diagonal(), 0))[:, None]
+        return root
 
     def colour(self, root: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return np.asarray(noise @ root.T)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from streamgda.kernels import scoring
+from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
 from streamgda.rows.dtypes import row_type
 from streamgda.rows.validity import all_finite
 
@@ -79,6 +80,8 @@ def linear_scores(
         scoring.linear_scores(rows, features, centre, vectors[dtype], offsets, *scratch, out)
         return out
 
+    if features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
+        X = X.astype(_FLOAT64)
     return in_row_type(scores_of, X, offsets)
 
 
