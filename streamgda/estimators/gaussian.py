@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -180,7 +181,7 @@ class GaussianClassifier(LeaveOneOutScores):
             far it has been written: if the process is stopped, the same call resumes there.
         reject : float in [0, 1)
             Rows are rejected if their p-value (see `p_values`) for the predicted class is below
-            `reject`. If the classes are Gaussian, about this share of their rows is rejected.
+            `reject`. If the classes are Gaussian, this share of their rows is rejected.
         reject_label : label
             Label of rejected rows, of the same kind as those of the classes and none of them.
         features : str, optional
@@ -220,6 +221,22 @@ class GaussianClassifier(LeaveOneOutScores):
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
         return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
 
+    def _model_for(self, method: str) -> GaussianModel:
+        model: GaussianModel = super()._model_for(method)
+        if method != "p_values" or model.degrees is not None:
+            return model
+
+        def compute() -> GaussianModel:  # for files of 0.2.0, which lack the degrees of freedom
+            found = self._estimated()
+            if found.precision is None:
+                return model
+            degrees, unbiased = found.precision.of_classes(found.structure)
+            return replace(model, degrees=degrees, unbiased=unbiased)
+
+        with self._locked():  # model and moments are those of the same rows
+            completed: GaussianModel = self._once("precision", compute)
+        return completed
+
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method == "relative_mahalanobis" and not options:
             model, background = self._with_background()
@@ -234,7 +251,8 @@ class GaussianClassifier(LeaveOneOutScores):
             return super()._scorer(method)
         label = label_beside("reject_label", options.get("reject_label", -1), self.classes_)
         rule = {"reject": reject, "label": label}
-        model = self.model_
+        model = self._model_for("p_values")
+        model.rejection_limits(reject)  # refuses classes without p-values
         function = partial(model.predict_or_reject, **rule)
         labels = np.append(model.classes.astype(label.dtype), label)
         return Scorer("predict_or_reject", function, model, labels, None, rule)

@@ -71,6 +71,9 @@ class GaussianModel(OutlierScores):
         Log-determinants of the covariances, in the directions that were kept.
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
+    degrees, unbiased : ndarray of float64, shape (n_classes,), optional
+        Degrees of freedom of the covariance of each class, and factors that make its squared
+        distances unbiased, for p-values. Without them, means and covariances count as known.
 
     Examples
     --------
@@ -92,6 +95,8 @@ class GaussianModel(OutlierScores):
     roots: np.ndarray
     log_determinants: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    degrees: np.ndarray | None = field(default=None, kw_only=True)
+    unbiased: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_moments(
@@ -190,6 +195,9 @@ class GaussianModel(OutlierScores):
         array([0, 0])
         """
         roots, log_determinants = factorise(covariances, how, overwrite=True)
+        if covariances.precision is not None:
+            of_classes = covariances.precision.of_classes(covariances.structure)
+            attributes["degrees"], attributes["unbiased"] = of_classes
         return cls(
             covariances.structure,
             covariances.classes,
@@ -424,6 +432,8 @@ class GaussianModel(OutlierScores):
             **saved_names(self.feature_names),
         }
         names = ("priors", "means", "features", "roots", "log_determinants")
+        if self.degrees is not None:
+            names = (*names, "degrees", "unbiased")
         arrays = {name: getattr(self, name) for name in names}
         arrays["roots"] = self.structure.pack(self.roots)
         return attributes, arrays
@@ -452,6 +462,10 @@ class GaussianModel(OutlierScores):
         seen = check_means("means", self.means, (k, self.n_features))
         check_array("priors", self.priors, (k,), "f8")
         check_priors(self.priors, self.classes, seen, normalised=False)
+        names = ("degrees", "unbiased")
+        for name in names if any(getattr(self, each) is not None for each in names) else ():
+            values = np.asarray(getattr(self, name))
+            check_array(name, np.where(values == np.inf, 0.0, values), (k,), "f8", least=0)
         if not self.structure.valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):
