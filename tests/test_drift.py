@@ -205,7 +205,7 @@ def test_covariances_are_tested_once_calibrated():
     assert fresh.update(far, labels)[0].alarm
     later = fresh.update(rows, labels_of_rows)  # the window with the alarm does not count
     assert as_dict([later[10].overall]) == as_dict([reports[10].overall])
-    (report,) = monitor.update(wide * 2 - wide.mean(axis=0), labels)
+    *_, report = monitor.update(wide * 2 - wide.mean(axis=0), labels)
     assert (None, "covariances") in report.alarms
 
 

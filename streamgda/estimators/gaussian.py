@@ -181,7 +181,7 @@ class GaussianClassifier(LeaveOneOutScores):
             far it has been written: if the process is stopped, the same call resumes there.
         reject : float in [0, 1)
             Rows are rejected if their p-value (see `p_values`) for the predicted class is below
-            `reject`. If the classes are Gaussian, this share of their rows is rejected.
+            `reject`. If the classes are Gaussian, about this share of their rows is rejected.
         reject_label : label
             Label of rejected rows, of the same kind as those of the classes and none of them.
         features : str, optional
@@ -215,7 +215,7 @@ class GaussianClassifier(LeaveOneOutScores):
         >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
         >>> qda.predict([[2.0], [50.0]])
         array(['ant', 'bee'], dtype='<U3')
-        >>> qda.predict([[2.0], [50.0]], reject=0.01, reject_label="neither")
+        >>> qda.predict([[2.0], [500.0]], reject=0.01, reject_label="neither")
         array(['ant', 'neither'], dtype='<U7')
         """
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
@@ -384,10 +384,11 @@ class GaussianClassifier(LeaveOneOutScores):
         fill: Any = None,
         keys: Sequence[str] | str | None = None,
     ) -> Any:
-        """Return the share of each class that is further from its mean than the row.
+        r"""Return the share of each class that is further from its mean than the row.
 
-        It is the chi-square p-value of `mahalanobis` for Gaussian classes. A row whose p-values
-        are small for all classes is an outlier.
+        It is the p-value of `mahalanobis` for Gaussian classes, in whose distribution the
+        estimation of means and covariances counts: an F distribution, exact for rows that the
+        estimator has not seen. A row whose p-values are small for all classes is an outlier.
 
         Parameters
         ----------
@@ -397,7 +398,7 @@ class GaussianClassifier(LeaveOneOutScores):
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
-            P-values.
+            P-values; NaN for a class without rows, or with too few of them for its covariance.
 
         Raises
         ------
@@ -406,13 +407,25 @@ class GaussianClassifier(LeaveOneOutScores):
         InvalidDataError, InvalidParameterError
             As for `predict`.
 
+        Notes
+        -----
+        With n rows of a class and d features, of whose covariance S has nu degrees of freedom (one
+        less than the rows of the class, or all rows less the classes), :math:`n/(n+1)\,(x-m)^T
+        S^{-1} (x-m)` is Hotelling's :math:`T^2`: its product with (nu - d + 1) / (nu d) is
+        F(d, nu - d + 1). With one variance for all features, a d-th of it is F(d, nu d). Without
+        covariances it is a sum of d variables F(1, nu), whose distribution is computed. Covariances
+        that are regularised or weighted count with effective degrees of freedom, which is an
+        approximation, and those of a ``covariance_estimator`` as known (chi-square).
+
         Examples
         --------
+        >>> from sklearn.datasets import load_iris
         >>> from streamgda import QuadraticDiscriminantAnalysis
-        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
-        >>> qda.p_values([[2.0], [5.0]]).round(4)
-        array([[1.00e+00, 2.00e-04],
-               [2.70e-03, 9.56e-02]])
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X[::2], y[::2])
+        >>> qda.p_values(X[1:100:50]).round(4)
+        array([[0.577 , 0.    , 0.    ],
+               [0.    , 0.7738, 0.0155]])
         """
         return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
 
