@@ -160,7 +160,7 @@ class DriftMonitor(Saved):
         least_rows: int = 30,
         covariance_type: str | None = None,
         keep: int = 200,
-        recent: Sequence[float] = (0.015, 0.05),
+        recent: Sequence[float] = (0.018, 0.05),
     ) -> None:
         self.window = as_integer("window", window, "at least 2 rows", 2)
         expected = "a probability between 0 and 1"
@@ -391,7 +391,7 @@ class DriftMonitor(Saved):
             if stop == self.window:
                 reports.append(self._compared(self._rows))
                 self._start, self._held = self._start + self.window, 0
-                self._rows, self._limits = self._room(), {}
+                self._rows = self._room()
                 kept = {} if reports[-1].alarm else self._courses
                 self._courses = {
                     label: course._replace(peaks=course.peaks * 0) for label, course in kept.items()
@@ -437,14 +437,12 @@ class DriftMonitor(Saved):
         return samples if enough else None
 
     def _limits_of(self, label: Any) -> np.ndarray:
-        """Return the limits of the peaks, which are kept as long as a window."""
+        """Return the limits of the peaks; infinite until the calibration is complete."""
         if label not in self._limits:
             samples = self._samples_of(label)
-            self._limits[label] = (
-                np.full(len(self.recent), np.inf)
-                if samples is None
-                else self._chart(label).limits(self.level * RECENT_SHARE, samples)
-            )
+            if samples is None:
+                return np.full(len(self.recent), np.inf)
+            self._limits[label] = self._chart(label).limits(self.level * RECENT_SHARE, samples)
         return self._limits[label]
 
     def _recent(self, label: Any) -> Approximation | None:
@@ -467,7 +465,7 @@ class DriftMonitor(Saved):
             label: Comparison(float(self._of(rows, label).sum()), recent=self._recent(label))
             for label in labels
         }
-        overall = found.pop(ALL, Comparison(stop))
+        overall = found.pop(ALL, Comparison(float(stop)))
         end = self._start + stop
         return DriftReport(self._start, end, self.level, overall, found, early=True)
 

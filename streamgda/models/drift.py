@@ -342,20 +342,16 @@ def compare_shares(reference: np.ndarray, window: np.ndarray) -> Approximation |
 
 
 def calibrated(test: Approximation, sample: Sequence[float]) -> Approximation:
-    """Return a test of covariances with its p-value by statistics of windows without drift."""
-    p_value = prediction(float(test.statistic), sample)
-    return Approximation(test.statistic, test.df, p_value)
+    """Return a test of covariances with its p-value by statistics of windows without drift.
 
-
-def prediction(statistic: float, sample: Sequence[float]) -> float:
-    """Return the probability of a larger statistic than this one, by a sample of others.
-
-    Sixth roots are taken as normal, with the mean and the variance of those of the sample.
+    The sixth root of a statistic is taken as normal, with the mean and the variance of those of a
+    sample (a prediction by Student's t).
     """
     n, roots = len(sample), np.array(sample) ** (1 / 6)
-    gap = statistic ** (1 / 6) - roots.mean()
+    gap = test.statistic ** (1 / 6) - roots.mean()
     deviation = roots.std(ddof=1) * np.sqrt(1 + 1 / n)
-    return float(special.stdtr(n - 1, -gap / deviation)) if deviation > 0 else np.nan
+    p_value = float(special.stdtr(n - 1, -gap / deviation)) if deviation > 0 else np.nan
+    return Approximation(test.statistic, test.df, p_value)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

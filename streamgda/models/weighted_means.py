@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import signal, special
 
-from streamgda.models.drift import Part, prediction, root_of
+from streamgda.models.drift import Part, root_of
 
 OVERSHOOT = 0.5826  # of a random walk beyond a limit, in steps (Siegmund, 1985)
 
@@ -77,13 +77,14 @@ class WeightedMeans:
         self.size = scale.size if matrix else 1
         self._df, self._tests = part.df, n_tests * (1 if matrix else scale.size)
         self._weights, self._rows = weights, n_rows
+        self._fitted: tuple[list[tuple[float, ...]], np.ndarray] = [], np.empty(0)
         self._spread = np.array([w / (2 - w) + 1 / part.n_rows for w in weights])
 
     def start(self) -> Course:
         """Return the course before the first row."""
         return Course(np.zeros(self._shape), np.zeros(self._shape[0]))
 
-    def add(self, course: Course, X: np.ndarray, limits: np.ndarray) -> tuple[Course, int | None]:
+    def add(self, course: Course, X: np.ndarray, limits: Any) -> tuple[Course, int | None]:
         """Return the course after more rows, and the first row beyond a limit, if there is one."""
         if course.stopped or not self._features.size or not len(X):
             return course, None
@@ -101,7 +102,7 @@ class WeightedMeans:
             found[k] = squares / self._spread[k]
         # Rounded, for products of matrices differ in their last bits with the number of rows.
         found = found.astype(np.float32).astype(np.float64)
-        beyond = np.flatnonzero((found > limits[:, None]).any(axis=0))
+        beyond = np.flatnonzero((found > np.asarray(limits)[:, None]).any(axis=0))
         first = int(beyond[0]) if beyond.size else None
         stop = None if first is None else first + 1
         peaks = np.maximum(course.peaks, found[:, :stop].max(axis=1))
@@ -110,23 +111,42 @@ class WeightedMeans:
     def p_values(self, peaks: np.ndarray, samples: list[tuple[float, ...]]) -> np.ndarray:
         """Return the probabilities of larger peaks in a window, multiplied by the number of tests.
 
-        Those of Gaussian rows, or by peaks of windows without drift, if these are larger: heavy
-        tails reach further.
+        For Gaussian rows these are known. In normal scores, peaks of windows without drift then
+        have mean 0 and deviation 1; if theirs are larger by more than a standard error, because
+        tails are heavy, scores are compared with these.
         """
-        found = np.empty(len(peaks))
-        for k, (peak, sample) in enumerate(zip(peaks.tolist(), samples, strict=True)):
-            p = -np.expm1(-self._rows / self._run_length(peak, self._weights[k]))
-            if len(sample):
-                p = max(p, prediction(peak, sample))
-            found[k] = p
-        return np.minimum(1.0, self._tests * found)
+        scores = np.array([self._score(peak, k) for k, peak in enumerate(peaks.tolist())])
+        shift, spread = self._fit(samples)
+        return np.minimum(1.0, self._tests * special.ndtr(-(scores - shift) / spread))
+
+    def _fit(self, samples: list[tuple[float, ...]]) -> np.ndarray:
+        """Return the mean and the deviation of the normal scores of peaks, shape (2, n_weights)."""
+        if samples == self._fitted[0]:
+            return self._fitted[1]
+        found = []
+        for k, sample in enumerate(samples):
+            scores, n = np.array([self._score(peak, k) for peak in sample]), len(sample)
+            shift = max(0.0, scores.mean() - 1 / np.sqrt(n)) if n else 0.0
+            spread = max(1.0, scores.std(ddof=1) * (1 - 1 / np.sqrt(2 * n))) if n else 1.0
+            found.append((shift, spread))
+        self._fitted = samples, np.transpose(found)
+        return self._fitted[1]
+
+    def _score(self, peak: float, k: int) -> float:
+        """Return the normal score of a peak of Gaussian rows."""
+        rate = self._rows / self._run_length(peak, self._weights[k])
+        if rate < 1:
+            return float(-special.ndtri(-np.expm1(-rate)))
+        return float(special.ndtri(np.exp(-min(rate, 700.0))))
 
     def limits(self, level: float, samples: list[tuple[float, ...]]) -> np.ndarray:
         """Return the peaks beyond which the p-values are at most `level`."""
-        low, high = np.zeros(len(self._weights)), np.full(len(self._weights), 1e8)
+        shift, spread = self._fit(samples)
+        scores = shift - spread * special.ndtri(level / self._tests)
+        low, high = np.full(len(scores), 1e-3), np.full(len(scores), 1e6)
         for _ in range(60):
-            middle = np.sqrt((low + 1e-3) * high)
-            above = self.p_values(middle, samples) > level
+            middle = np.sqrt(low * high)
+            above = [self._score(x, k) < scores[k] for k, x in enumerate(middle.tolist())]
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return high
 
