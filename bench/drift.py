@@ -6,9 +6,9 @@ that drifts does so once, after the calibration; the delay is the number of rows
 end of the window that raises the alarm, or to the row at which ADWIN, with its default parameters,
 reports a change of the errors of a QDA fitted to the reference.
 
-ADWIN sees the errors of a model, which shifts of the mean need not change. MEWMA (Lowry et al., 1992)
-sees the rows: the mean and the covariance are known to it, not estimated, and its limit is that of
-simulated streams with `LEVEL` alarms a window.
+ADWIN sees the errors of a model, which shifts of the mean need not change. MEWMA (Lowry et al.,
+1992) sees the rows: the mean and the covariance are known to it, not estimated, and its limit is
+that of simulated streams with `LEVEL` alarms a window.
 """
 
 from __future__ import annotations

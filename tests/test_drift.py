@@ -491,7 +491,7 @@ def test_a_monitor_says_from_which_row_on_it_can_alarm():
     expected = {"means": 300, "shares": 300, "covariances": 3300, "recent means": 3000}
     assert monitor.can_alarm_from == expected
     assert "can alarm from row 300 (means, shares), 3,000 (recent means), 3,300" in repr(monitor)
-    quiet, shifted = quiet_and_shifted(3.0)
+    quiet, _ = quiet_and_shifted(3.0)
     monitor.update(*quiet)
     assert monitor.can_alarm_from == dict.fromkeys(expected, 3300) | {"recent means": 3000}
     reset = monitor.reset().can_alarm_from
@@ -510,7 +510,10 @@ def test_monitors_saved_without_recent_means_go_on_without():
     older.update(*quiet)
     attributes, arrays = state_of(older)
     attributes.pop("recent")
-    arrays["reports"], arrays["comparisons"] = arrays["reports"][:, :6], arrays["comparisons"][:, :12]
+    arrays["reports"], arrays["comparisons"] = (
+        arrays["reports"][:, :6],
+        arrays["comparisons"][:, :12],
+    )
     loaded = restore(DriftMonitor, attributes, arrays)
     assert as_dict(loaded.reports) == as_dict(older.reports)
     assert as_dict(loaded.update(*shifted)) == as_dict(older.update(*shifted))
@@ -525,7 +528,9 @@ def test_limits_of_recent_means_are_exceeded_as_often_as_stated(d, weight):
     chart, random = WeightedMeans(part, (weight,), 250, 1), np.random.default_rng(0)
     course, peaks = chart.start(), []
     for _ in range(2000):
-        course, _ = chart.add(course._replace(peaks=np.zeros(1)), random.normal(size=(250, d)), [9e9])
+        course, _ = chart.add(
+            course._replace(peaks=np.zeros(1)), random.normal(size=(250, d)), [9e9]
+        )
         peaks.append(course.peaks)
     p_values = np.array([chart.p_values(peak, [()])[0] for peak in peaks])
     for level in (0.2, 0.05, 0.02):

@@ -58,7 +58,7 @@ def test_p_values_are_the_tail_of_f(covariance_type, ddof):
 
 
 def share_rejected(covariance_type, sizes, d, fits, seed):
-    """Shares of fresh rows with p-values below .05, .01 and .001, less these, in standard errors."""
+    """Shares of fresh rows rejected at .05, .01 and .001, less these, in standard errors."""
     random, levels = np.random.default_rng(seed), np.array([0.05, 0.01, 0.001])
     y, shares = np.repeat(np.arange(len(sizes)), sizes), []
     mixing = np.tril(random.normal(size=(d, d))) + 3 * np.eye(d)
@@ -150,7 +150,9 @@ def test_too_few_rows_have_no_p_values():
     p_values = fitted.p_values(rows)
     assert np.isnan(p_values[:, 0]).all()
     assert np.isfinite(p_values[:, 1:]).all()
-    with pytest.raises(InvalidParameterError, match=r"class 0 .* 3 degrees of freedom, too few for 4"):
+    with pytest.raises(
+        InvalidParameterError, match=r"class 0 .* 3 degrees of freedom, too few for 4"
+    ):
         fitted.predict(rows, reject=0.01)
 
 

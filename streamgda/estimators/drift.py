@@ -160,7 +160,7 @@ class DriftMonitor(Saved):
         least_rows: int = 30,
         covariance_type: str | None = None,
         keep: int = 200,
-        recent: Sequence[float] = (0.018, 0.05),
+        recent: Sequence[float] = (0.03,),
     ) -> None:
         self.window = as_integer("window", window, "at least 2 rows", 2)
         expected = "a probability between 0 and 1"
@@ -585,7 +585,6 @@ class DriftMonitor(Saved):
         join_labels(self._classes, labels)  # refuses labels of another kind
         found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
         self._rows, self._held = self._room().put(0, Rows(X, found, y >= 0, weights)), n
-
 
     def _saved_courses(self) -> dict[str, np.ndarray]:
         """Return the weighted means with their numbers of classes, all rows -1, and peaks."""

@@ -11,7 +11,7 @@ from streamgda.models.drift import ALL, Comparison, DriftReport
 from streamgda.models.hypotheses import Approximation
 from streamgda.storage.checks import MOST_ROWS
 
-# Statistics by class, and degrees of freedom of Box's M (at least 1) or weight of recent means (< 1).
+# Statistics by class, and degrees of freedom of Box's M (1 or more) or weight of recent means.
 Sample = Mapping[tuple[Any, float], tuple[float, ...]]
 
 # Columns: degrees of freedom that a test does not have, and tests that there are not, are NaN.
@@ -26,7 +26,9 @@ def as_arrays(
     """Return reports and samples as arrays in which classes have their number, all rows -1."""
     codes = dict(zip([ALL, *classes.tolist()], range(-1, classes.size), strict=True))
     tables: dict[str, list[tuple[float, ...]]] = {
-        "reports": [(each.start, each.stop, *_numbers(each.shares), each.early) for each in reports],
+        "reports": [
+            (each.start, each.stop, *_numbers(each.shares), each.early) for each in reports
+        ],
         "comparisons": [
             (
                 *(number, codes[label], each.n_rows, each.divergence),
@@ -75,8 +77,9 @@ def from_arrays(
     ):
         rows = _whole(start, 0, MOST_ROWS), _whole(stop, 0, MOST_ROWS)
         overall = classes_found.pop(ALL)
-        found = overall, classes_found, _test(*shares)
-        reports.append(DriftReport(*rows, level, *found, early=early == 1))
+        of_shares, is_early = _test(*shares), early == 1
+        report = DriftReport(*rows, level, overall, classes_found, of_shares, early=is_early)
+        reports.append(report)
     sample: dict[tuple[Any, float], tuple[float, ...]] = {}
     for code, df, value in arrays["sample"].tolist():
         if not (df > 0 and 0 <= value < np.inf):

@@ -250,7 +250,7 @@ class GaussianClassifier(LeaveOneOutScores):
         if reject == 0:
             return super()._scorer(method)
         label = label_beside("reject_label", options.get("reject_label", -1), self.classes_)
-        rule = {"reject": reject, "label": label}
+        rule: dict[str, Any] = {"reject": reject, "label": label}
         model = self._model_for("p_values")
         model.rejection_limits(reject)  # refuses classes without p-values
         function = partial(model.predict_or_reject, **rule)

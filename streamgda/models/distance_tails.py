@@ -92,7 +92,7 @@ class SumOfF:
         furthest = 40 / (least * np.sin(slope))
         r = np.exp(np.arange(np.log(1e-17 / most), np.log(furthest), step))
         s = r * np.exp(1j * (np.pi / 2 + slope))
-        transform = (weights / weights.sum() * (1 + 2 * s[:, None] * np.exp(-v)) ** -0.5).sum(axis=1)
+        transform = (1 + 2 * s[:, None] * np.exp(-v)) ** -0.5 @ (weights / weights.sum())
         for _ in range(2):  # the second time, of the range that matters
             x = np.geomspace(least, most, 200)
             p = step / np.pi * (np.exp(np.outer(x, s)) @ (1 - transform**d)).imag

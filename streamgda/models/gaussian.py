@@ -431,9 +431,9 @@ class GaussianModel(OutlierScores):
             "classes": storage.pack_labels(self.classes),
             **saved_names(self.feature_names),
         }
-        names = ("priors", "means", "features", "roots", "log_determinants")
+        names = ["priors", "means", "features", "roots", "log_determinants"]
         if self.degrees is not None:
-            names = (*names, "degrees", "unbiased")
+            names += ["degrees", "unbiased"]
         arrays = {name: getattr(self, name) for name in names}
         arrays["roots"] = self.structure.pack(self.roots)
         return attributes, arrays

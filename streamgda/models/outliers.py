@@ -127,9 +127,9 @@ class OutlierScores(Model):
 
     @cached_property
     def _tails(self) -> list[tuple[Tail | None, float]]:
-        """Distribution of the squared distances to each class, after they are multiplied by a factor.
+        """Distribution of the squared distances to each class, and a factor of these before.
 
-        It is None with too few degrees of freedom.
+        The distribution is None with too few degrees of freedom.
         """
         if self.degrees is None or self.unbiased is None:
             known = tail_of(self.structure.kind, self.rank, np.inf)

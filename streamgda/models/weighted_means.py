@@ -36,7 +36,7 @@ class WeightedMeans:
 
     .. math:: z_t = (1 - \lambda) z_{t-1} + \lambda (x_t - m)
 
-    The statistic is :math:`T^2 = z^T (c S)^{-1} z` with :math:`c = \lambda / (2 - \lambda) + 1 / n`,
+    The statistic is :math:`T^2 = z^T (c S)^{-1} z`, :math:`c = \lambda / (2 - \lambda) + 1 / n`,
     where m and S are the mean and the covariance of the n rows of the reference [1]_. Without
     drift z is close to an Ornstein-Uhlenbeck process, for which the mean time to a limit is an
     integral; the limit is corrected for the overshoot of discrete steps [2]_.
