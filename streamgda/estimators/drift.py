@@ -142,7 +142,7 @@ class DriftMonitor(Saved):
     [False, False]
     >>> monitor.update(*rows(500, 0.5))
     [DriftReport: rows 1,000 to 1,500, drift (...class 1: means)
-      all rows: 500 rows, divergence ..., means p = ..., covariances not tested
+      all rows: 500 rows, divergence ..., means p = ..., covariances not tested yet...
       class 0: ...
       class 1: ...
       class shares: p = ...]
@@ -160,7 +160,7 @@ class DriftMonitor(Saved):
         least_rows: int = 30,
         covariance_type: str | None = None,
         keep: int = 200,
-        recent: Sequence[float] = (0.03,),
+        recent: Sequence[float] = (0.027,),
     ) -> None:
         self.window = as_integer("window", window, "at least 2 rows", 2)
         expected = "a probability between 0 and 1"

@@ -19,7 +19,7 @@ _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an
 _ROWS_PER_FEATURE = 5  # of a window, for a test of all features at once
 ALL = None  # the label of all rows together
 RECENT = "recent means"  # the name of tests of exponentially weighted means
-RECENT_SHARE = 0.75  # of the level, for tests of exponentially weighted means
+RECENT_SHARE = 0.85  # of the level, for tests of exponentially weighted means
 _LEAST_EXPECTED = 5.0  # rows of a class in a window, for its own cell of the G test
 
 
@@ -113,7 +113,7 @@ class DriftReport:
     def p_values(self) -> dict[tuple[Any, str], float]:
         """P-values of all tests together, by class (None for all rows) and name.
 
-        Those of recent means have three quarters of the level, if they are tested; the others have
+        Those of recent means have 85 % of the level, if they are tested; the others have
         the rest, and are corrected by Holm's procedure.
 
         Examples

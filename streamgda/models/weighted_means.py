@@ -112,8 +112,8 @@ class WeightedMeans:
         """Return the probabilities of larger peaks in a window, multiplied by the number of tests.
 
         For Gaussian rows these are known. In normal scores, peaks of windows without drift then
-        have mean 0 and deviation 1; if theirs are larger by more than a standard error, because
-        tails are heavy, scores are compared with these.
+        have mean 0 and deviation 1; if one of theirs is larger by more than two standard errors,
+        because tails are heavy, scores are compared with these.
         """
         scores = np.array([self._score(peak, k) for k, peak in enumerate(peaks.tolist())])
         shift, spread = self._fit(samples)
@@ -126,9 +126,12 @@ class WeightedMeans:
         found = []
         for k, sample in enumerate(samples):
             scores, n = np.array([self._score(peak, k) for peak in sample]), len(sample)
-            shift = max(0.0, scores.mean() - 1 / np.sqrt(n)) if n else 0.0
-            spread = max(1.0, scores.std(ddof=1) * (1 - 1 / np.sqrt(2 * n))) if n else 1.0
-            found.append((shift, spread))
+            shift = scores.mean() if n else 0.0
+            spread = scores.std(ddof=1) if n else 1.0
+            error = 1 / np.sqrt(max(n, 1))
+            if shift < 2 * error and spread < 1 + 2**0.5 * error:
+                shift, spread = 0.0, 1.0
+            found.append((max(0.0, shift), max(1.0, spread)))
         self._fitted = samples, np.transpose(found)
         return self._fitted[1]
 
