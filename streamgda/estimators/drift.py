@@ -394,7 +394,7 @@ class DriftMonitor(Saved):
                 self._rows = self._room()
                 kept = {} if reports[-1].alarm else self._courses
                 self._courses = {
-                    label: course._replace(peaks=course.peaks * 0) for label, course in kept.items()
+                    label: Course(course.means, course.peaks * 0) for label, course in kept.items()
                 }
         return reports
 

@@ -281,7 +281,7 @@ def _with_known(precision: Precision, own: np.ndarray) -> Precision:
     """Return the precision of covariances of which a share `own` is kept, beside what is known."""
     known = np.full_like(precision.degrees, np.inf)
     degrees = np.divide(precision.degrees, own**2, out=known, where=own > 0)
-    return precision._replace(degrees=degrees, bias=1 - own * (1 - precision.bias))
+    return Precision(precision.rows, degrees, 1 - own * (1 - precision.bias))
 
 
 def _own_share(
@@ -434,7 +434,7 @@ def average(each: Covariances, priors: np.ndarray) -> Covariances:
         parts = priors[seen] * precision.bias[seen]
         squares = (parts**2 / np.maximum(precision.degrees[seen], 1e-300)).sum(keepdims=True)
         bias = parts.sum(keepdims=True)
-        precision = precision._replace(degrees=bias**2 / squares, bias=bias)
+        precision = Precision(precision.rows, bias**2 / squares, bias)
     return replace(each, structure=structure_of("tied"), values=values[None], precision=precision)
 
 
