@@ -119,7 +119,7 @@ class Regularisation:
 
 
 class Precision(NamedTuple):
-    """How precisely means and covariances are estimated, which the distances of rows depend on.
+    """Precision of estimated means and covariances, which the distances of rows depend on.
 
     Attributes
     ----------
