@@ -1,10 +1,14 @@
-"""Suite `drift`: false alarms and delays of `DriftMonitor`, beside ADWIN on the model's errors.
+"""Suite `drift`: false alarms and delays of `DriftMonitor`, beside ADWIN and MEWMA.
 
 Each stream has a reference and a monitor of its own, with the default calibration. Rates are those
 of the windows after it, and without a test of covariances those of the windows before. A stream
 that drifts does so once, after the calibration; the delay is the number of rows from there to the
 end of the window that raises the alarm, or to the row at which ADWIN, with its default parameters,
 reports a change of the errors of a QDA fitted to the reference.
+
+ADWIN sees the errors of a model, which shifts of the mean need not change. MEWMA (Lowry et al.,
+1992) sees the rows: the mean and the covariance are known to it, not estimated, and its limit is
+that of simulated streams with `LEVEL` alarms a window.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import signal, stats
 
 from bench.measure import Plan, reason
 from streamgda import ClassMoments, DriftMonitor, QuadraticDiscriminantAnalysis
@@ -24,6 +28,9 @@ REFERENCE_ROWS = 5000
 STREAMS, WINDOWS = 1000, 10  # without drift, after the calibration
 DRIFTING_STREAMS, DRIFTING_WINDOWS = 100, 20
 OURS, MEANS_AND_SHARES, ADWIN = "DriftMonitor", "means and shares alone", "river ADWIN"
+WEIGHT = 0.03  # of the newest row
+MEWMA = f"MEWMA, weight {WEIGHT}"
+SHIFTS, SIZES = (0.25, 0.5, 1.0), (5, 20)  # in deviations of the first feature; features
 
 Random = np.random.Generator
 Draw = Callable[[Random, int], np.ndarray]
@@ -91,6 +98,8 @@ def run(plan: Plan) -> Iterator[Detection]:
         yield from false_alarms(name, draw, streams)
     for change in CHANGES[:1] if plan.quick else CHANGES:
         yield from delays(change, drifting)
+    for d in SIZES[:1] if plan.quick else SIZES:
+        yield from shifts(d, drifting, windows=100 if plan.quick else 20_000)
 
 
 def rows(random: Random, draw: Draw, n: int, change: Change) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +136,7 @@ def false_alarms(name: str, draw: Draw, streams: int) -> Iterator[Detection]:
         reference = rows(random, draw, REFERENCE_ROWS, same)
         X, y = rows(random, draw, windows * WINDOW, same)
         monitor = DriftMonitor(ClassMoments().update(*reference), window=WINDOW, level=LEVEL)
-        found = [report.alarm for report in monitor.update(X, y)]
+        found = [report.alarm for report in monitor.update(X, y) if not report.early]
         alarms[MEANS_AND_SHARES] += sum(found[:CALIBRATION])
         alarms[OURS] += sum(found[CALIBRATION:])
         try:
@@ -172,3 +181,49 @@ def delays(change: Change, streams: int) -> Iterator[Detection]:
 def first_after(row: int, alarms: list[int]) -> float:
     """Return the rows from the change to the first alarm after it; infinity without one."""
     return next((float(at - row) for at in alarms if at > row), np.inf)
+
+
+def mewma(X: np.ndarray) -> np.ndarray:
+    """Return the statistic of MEWMA for rows whose mean is zero and whose covariance is one."""
+    means = signal.lfilter([WEIGHT], [1, WEIGHT - 1], X, axis=0)
+    return np.asarray((means**2).sum(axis=1) * (2 - WEIGHT) / WEIGHT)
+
+
+def mewma_limit(d: int, windows: int) -> float:
+    """Return the limit that a share `LEVEL` of windows exceeds without drift."""
+    random, largest = np.random.default_rng(3), []
+    for _ in range(windows // 100):
+        squares = mewma(random.normal(size=(101 * WINDOW, d)))[WINDOW:]
+        largest.append(squares.reshape(-1, WINDOW).max(axis=1))
+    return float(np.quantile(largest, 1 - LEVEL))
+
+
+def shifts(d: int, streams: int, windows: int) -> Iterator[Detection]:
+    """Yield the delays for shifts of the mean of all rows, without labels, and false alarms."""
+    random, limit = np.random.default_rng(4), mewma_limit(d, windows)
+    before, most = CALIBRATION * WINDOW, DRIFTING_WINDOWS * WINDOW
+    delays_of: dict[tuple[str, float], list[float]] = {
+        (detector, size): [] for size in SHIFTS for detector in (OURS, MEWMA)
+    }
+    for _ in range(streams):
+        reference = random.normal(size=(REFERENCE_ROWS, d))
+        monitor = DriftMonitor(
+            ClassMoments().update(reference, np.zeros(REFERENCE_ROWS, int)),
+            window=WINDOW,
+            level=LEVEL,
+        )
+        first = random.normal(size=(before, d))
+        monitor.update(first)
+        saved, second = monitor.to_bytes(), random.normal(size=(most, d))
+        for size in SHIFTS:
+            shifted = second + size * np.eye(d)[0]
+            alarms = DriftMonitor.from_bytes(saved).update(shifted)
+            ours = [report.stop for report in alarms if report.alarm]
+            theirs = np.flatnonzero(mewma(np.concatenate([first, shifted])) > limit) + 1
+            delays_of[OURS, size].append(first_after(before, ours))
+            delays_of[MEWMA, size].append(first_after(before, theirs.tolist()))
+    for (detector, size), found in delays_of.items():
+        row = Detection(f"normal, {d} features", f"mean by {size:g}, all rows", detector, streams)
+        row.detected = float(np.mean(np.isfinite(found)))
+        row.delay = float(np.median(found)) if row.detected > 0.5 else None
+        yield row

@@ -26,6 +26,7 @@ from streamgda import (
 )
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.models import drift
+from streamgda.models.weighted_means import WeightedMeans
 from streamgda.storage.saved import restore, state_of
 
 KINDS = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
@@ -206,7 +207,7 @@ def test_covariances_are_tested_once_calibrated():
     assert fresh.update(far, labels)[0].alarm
     later = fresh.update(rows, labels_of_rows)  # the window with the alarm does not count
     assert as_dict([later[10].overall]) == as_dict([reports[10].overall])
-    (report,) = monitor.update(wide * 2 - wide.mean(axis=0), labels)
+    *_, report = monitor.update(wide * 2 - wide.mean(axis=0), labels)
     assert (None, "covariances") in report.alarms
 
 
@@ -326,6 +327,7 @@ def test_parameters_out_of_range():
         {"calibration": -1},
         {"least_rows": 1},
         {"keep": 0},
+        {"recent": (0.1, 1.0)},
         {"covariance_type": "round"},
     ):
         with pytest.raises(InvalidParameterError, match=next(iter(bad))):
@@ -382,7 +384,7 @@ def test_history_is_a_table():
     bees = table[table["class"] == "bee"]
     assert bees["divergence"].tolist() == [each.classes["bee"].divergence for each in reports]
     assert bees["p_means"].tolist() == [each.classes["bee"].means.p_value for each in reports]
-    assert "reports" not in repr(monitor)
+    assert "DriftReport" not in repr(monitor)
     assert "700 rows in windows of 300" in repr(monitor)
 
 
@@ -455,3 +457,110 @@ def test_covariances_are_left_out_on_request():
     monitor.update(3 * X, Y)
     assert all(np.isnan(each.overall.covariances.p_value) for each in monitor.reports)
     assert DriftMonitor.from_bytes(monitor.to_bytes()).to_bytes() == monitor.to_bytes()
+
+
+# --- recent means -----------------------------------------------------------------------------
+
+
+def quiet_and_shifted(shift, n=3000, seed=7):
+    """Rows like those of the reference, and a batch whose first feature is shifted."""
+    rows, labels = some_rows(n + 700, seed=seed)
+    rows[n:, 0] += shift
+    return (rows[:n], labels[:n]), (rows[n:], labels[n:])
+
+
+def test_recent_means_raise_an_alarm_before_the_window_is_full():
+    quiet, shifted = quiet_and_shifted(3.0)
+    monitor = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-3)
+    assert not any(each.alarm for each in monitor.update(*quiet))
+    early, *_ = monitor.update(*shifted)
+    assert early.early
+    assert early.alarm
+    assert 3000 < early.stop < 3030
+    assert early.alarms[0][1] == "recent means"
+    assert "(not full), drift (" in repr(early)
+    full = [each for each in monitor.reports if not each.early]
+    assert [each.stop - each.start for each in full] == [300] * 12
+    assert (None, "recent means") in full[10].alarms
+    never = DriftMonitor(REFERENCE, window=300, recent=(), calibration=10)
+    assert not any(each.early for each in [*never.update(*quiet), *never.update(*shifted)])
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.integers(1, 900), max_size=8))
+def test_early_alarms_do_not_depend_on_the_batches(sizes):
+    parts = quiet_and_shifted(1.0, n=1500)
+    rows, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
+    whole, cut = (DriftMonitor(REFERENCE, window=100, calibration=5) for _ in range(2))
+    whole.update(rows, labels)
+    start = 0
+    for size in [*sizes, 2200]:
+        cut.update(rows[start : start + size], labels[start : start + size])
+        start += size
+        cut = DriftMonitor.from_bytes(cut.to_bytes())
+    assert any(each.early for each in whole.reports)
+    assert as_dict(cut.reports) == as_dict(whole.reports)
+    assert cut.to_bytes() == whole.to_bytes()
+
+
+def test_a_monitor_says_from_which_row_on_it_can_alarm():
+    monitor = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-3)
+    expected = {"means": 300, "shares": 300, "covariances": 3300, "recent means": 3000}
+    assert monitor.can_alarm_from == expected
+    assert "can alarm from row 300 (means, shares), 3,000 (recent means), 3,300" in repr(monitor)
+    quiet, _ = quiet_and_shifted(3.0)
+    monitor.update(*quiet)
+    assert monitor.can_alarm_from == dict.fromkeys(expected, 3300) | {"recent means": 3000}
+    reset = monitor.reset().can_alarm_from
+    assert reset == {"means": 3300, "shares": 3300, "covariances": 6300, "recent means": 6000}
+    gaussian = DriftMonitor(REFERENCE, window=300, calibration=0, recent=())
+    assert gaussian.can_alarm_from == dict.fromkeys(("means", "shares", "covariances"), 300)
+    assert DriftMonitor(REFERENCE, window=300, calibration=None).can_alarm_from.keys() == {
+        "means",
+        "shares",
+    }
+
+
+def test_monitors_saved_without_recent_means_go_on_without():
+    quiet, shifted = quiet_and_shifted(1.0)
+    older = DriftMonitor(REFERENCE, window=60, calibration=5, recent=())
+    older.update(*quiet)
+    attributes, arrays = state_of(older)
+    attributes.pop("recent")
+    arrays["reports"], arrays["comparisons"] = (
+        arrays["reports"][:, :6],
+        arrays["comparisons"][:, :12],
+    )
+    loaded = restore(DriftMonitor, attributes, arrays)
+    assert as_dict(loaded.reports) == as_dict(older.reports)
+    assert as_dict(loaded.update(*shifted)) == as_dict(older.update(*shifted))
+    assert loaded.to_bytes() == older.to_bytes()
+
+
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("weight", [0.018, 0.05])
+def test_limits_of_recent_means_are_exceeded_as_often_as_stated(d, weight):
+    """Peaks of windows of Gaussian rows have the p-values of their distribution."""
+    part = drift.Part(1e12, np.zeros(d), np.zeros(d), np.eye(d), 1e12)
+    chart, random = WeightedMeans(part, (weight,), 250, 1), np.random.default_rng(0)
+    course, peaks = chart.start(), []
+    for _ in range(2000):
+        course, _ = chart.add(
+            course._replace(peaks=np.zeros(1)), random.normal(size=(250, d)), [9e9]
+        )
+        peaks.append(course.peaks)
+    p_values = np.array([chart.p_values(peak, [()])[0] for peak in peaks])
+    for level in (0.2, 0.05, 0.02):
+        assert (p_values < level).mean() == pytest.approx(level, rel=0.35)
+        assert chart.p_values(chart.limits(level, [()]), [()])[0] == pytest.approx(level, rel=1e-4)
+
+
+def test_features_that_covary_perfectly_have_recent_means_of_each():
+    quiet, shifted = quiet_and_shifted(3.0)
+    copies = [0, 1, 1]
+    reference = REFERENCE.project(np.eye(3)[copies])
+    monitor = DriftMonitor(reference, window=300, calibration=10, level=1e-3)
+    monitor.update(quiet[0][:, copies], quiet[1])
+    early, *_ = monitor.update(shifted[0][:, copies], shifted[1])
+    assert early.early
+    assert early.compared[early.alarms[0][0]].recent.df == (1.0,)

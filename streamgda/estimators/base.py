@@ -281,12 +281,16 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         """
         return self._scored("score_samples", X, out, features, nodata, on_invalid, fill, keys)
 
+    def _model_for(self, method: str) -> Any:
+        """Return the model that a method scores rows with."""
+        return self.model_
+
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in _MODEL_METHODS or not hasattr(self, method) or options:
             given = f"{method}({', '.join(options)})" if options else method
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
         name, by_class = _MODEL_METHODS[method]
-        model = self.model_  # once: another thread may replace it
+        model = self._model_for(method)  # once: another thread may replace it
         if method == "decision_function" and model.classes.size <= 2:
             name, by_class = "log_odds", False
         labels = model.classes if method == "predict" else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -14,6 +14,8 @@ from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arra
 from streamgda.estimators.window_rows import Rows, read_rows
 from streamgda.models.drift import (
     ALL,
+    RECENT,
+    RECENT_SHARE,
     Comparison,
     DriftReport,
     calibrated,
@@ -23,16 +25,25 @@ from streamgda.models.drift import (
     whole_of,
 )
 from streamgda.models.hypotheses import Approximation
+from streamgda.models.weighted_means import Course, WeightedMeans
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
-from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_integer, as_number, check_type
+from streamgda.runtime.parameters import (
+    BELOW_ONE,
+    LEAST,
+    as_integer,
+    as_number,
+    as_numbers,
+    check_type,
+)
 from streamgda.storage.checks import check_array, check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
-_PARAMETERS = ("window", "level", "calibration", "least_rows", "keep")
+_PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")
+COURSES = ("courses", "recent_means")  # arrays of the exponentially weighted means
 _REFERENCE = "ClassMoments, or a fitted Gaussian estimator that keeps its moments"
 
 
@@ -40,18 +51,23 @@ class DriftMonitor(Saved):
     r"""Compare the windows of a stream with a reference, and raise alarms.
 
     A window is full after `window` rows; the next one starts with the next row. Each full window
-    is compared with the reference: all rows, the rows of each class, and the class shares.
+    is compared with the reference: all rows, the rows of each class, and the class shares. Between,
+    each row is added to exponentially weighted means, which raise an alarm at once.
 
     - Means: Hotelling's two-sample :math:`T^2` [1]_.
     - Covariances: Box's M. Its chi-square distribution holds for Gaussian rows only, and heavier
       tails would raise one false alarm after another. Therefore the statistics of the first
       `calibration` windows that raise no alarm take its place.
+    - Recent means: multivariate exponentially weighted moving averages (MEWMA) [4]_ of all rows
+      and of each class, which see a shift of the mean as soon as it can be told from chance. Those
+      of Gaussian rows have a known distribution; their largest values in the first `calibration`
+      windows count too, because heavier tails reach further. Until then they are not tested.
     - Class shares: the G test with Williams's correction [2]_; classes of which fewer than five
       rows are expected share a cell.
     - The symmetric Kullback-Leibler divergence of the Gaussians [3]_ measures the size of a drift,
       which p-values do not: in large windows every difference is significant.
 
-    A window raises an alarm if a p-value, after Holm's correction for all its tests, is at most
+    A window raises an alarm if a p-value, after correction for all its tests, is at most
     `level`: without drift, the probability of an alarm is at most `level` a window. All windows
     are compared with the same reference, which makes them dependent: if the reference has few
     rows, some references raise more alarms than others, and only their mean is `level`. A
@@ -66,9 +82,9 @@ class DriftMonitor(Saved):
     level : float
         Probability of a false alarm in a window.
     calibration : int or None
-        Windows from which the distribution of Box's M is estimated, at least 5. Until then
-        covariances are not tested. Zero takes all rows, and those of classes, as Gaussian. None
-        leaves covariances untested.
+        Windows from which the distributions of Box's M and of recent means are estimated, at
+        least 5. Until then they are not tested; `can_alarm_from` has the rows. Zero takes all rows,
+        and those of classes, as Gaussian. None leaves covariances and recent means untested.
     least_rows : int
         Rows of a class in a window below which only its share is tested.
     covariance_type : str, optional
@@ -77,6 +93,8 @@ class DriftMonitor(Saved):
         correction applied; so it is with less than five rows a feature.
     keep : int
         Most reports that are kept.
+    recent : tuple of float
+        Weights of the newest row in exponentially weighted means, below 1; empty for none.
 
     Attributes
     ----------
@@ -86,6 +104,8 @@ class DriftMonitor(Saved):
         The last reports.
     last_window : ClassMoments or None
         Moments of the labelled rows of the last full window.
+    can_alarm_from : dict of str to int
+        Row from which on each test can raise an alarm, if no window does before.
 
     Raises
     ------
@@ -106,6 +126,8 @@ class DriftMonitor(Saved):
        (1931), 360-378.
     .. [2] R. R. Sokal and F. J. Rohlf, Biometry, 4th ed. (2012), chapter 17.
     .. [3] S. Kullback, Information Theory and Statistics (1959), chapter 9.
+    .. [4] C. A. Lowry, W. H. Woodall, C. W. Champ and S. E. Rigdon, A multivariate exponentially
+       weighted moving average control chart, Technometrics 34 (1992), 46-53.
 
     Examples
     --------
@@ -120,7 +142,7 @@ class DriftMonitor(Saved):
     [False, False]
     >>> monitor.update(*rows(500, 0.5))
     [DriftReport: rows 1,000 to 1,500, drift (...class 1: means)
-      all rows: 500 rows, divergence ..., means p = ..., covariances not tested
+      all rows: 500 rows, divergence ..., means p = ..., covariances not tested yet...
       class 0: ...
       class 1: ...
       class shares: p = ...]
@@ -138,6 +160,7 @@ class DriftMonitor(Saved):
         least_rows: int = 30,
         covariance_type: str | None = None,
         keep: int = 200,
+        recent: Sequence[float] = (0.027,),
     ) -> None:
         expected = "the number of rows of a window, at least 2, such as window=1000"
         self.window = as_integer("window", window, expected, 2)
@@ -151,6 +174,11 @@ class DriftMonitor(Saved):
         self.calibration = calibration
         self.least_rows = as_integer("least_rows", least_rows, "at least 2 rows", 2)
         self.keep = as_integer("keep", keep, "at least 1 report", 1)
+        expected = "a sequence of weights between 0 and 1"
+        self.recent = tuple(
+            as_number("recent", weight, expected, 1e-6, 0.999)
+            for weight in as_numbers("recent", recent, expected).tolist()
+        )
         if covariance_type is not None:
             structure_of(covariance_type)
         self._wanted = covariance_type
@@ -177,6 +205,9 @@ class DriftMonitor(Saved):
         self.last_window: ClassMoments | None = None
         self._held = 0  # rows of the window so far
         self._rows = self._room()
+        self._limits: dict[Any, np.ndarray] = {}
+        self._charts: dict[Any, WeightedMeans] = {}
+        self._courses: dict[Any, Course] = {}
 
     @property
     def reference(self) -> ClassMoments:
@@ -195,16 +226,31 @@ class DriftMonitor(Saved):
 
     @property
     def alarm(self) -> bool:
-        """True if the last full window raised an alarm."""
+        """True if the last full window raised an alarm, or recent means did since then."""
         return bool(self._reports) and self._reports[-1].alarm
+
+    @property
+    def can_alarm_from(self) -> dict[str, int]:
+        """Row from which on each test can raise an alarm, if no window does before."""
+        end = self._start + self.window
+        found = {"means": end, "shares": end}
+        if self.calibration is None:
+            return found
+        held = {df: len(sample) for (label, df), sample in self._sample.items() if label is ALL}
+        left = {df: max(0, self.calibration - n) * self.window for df, n in held.items()}
+        unseen = self.calibration * self.window
+        found["covariances"] = end + min((n for df, n in left.items() if df >= 1), default=unseen)
+        if self.recent:
+            found[RECENT] = self._start + max(left.get(weight, unseen) for weight in self.recent)
+        return found
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The reports as a table for a data frame: a row for each class of each window.
 
         Columns are ``start`` and ``stop``, ``class`` (None for all rows), ``n_rows``,
-        ``divergence``, ``p_means`` and ``p_covariances`` (before Holm's correction), ``p_shares``
-        (of all rows only) and ``alarm`` (of the window). Missing values are NaN.
+        ``divergence``, ``p_means``, ``p_covariances`` and ``p_recent`` (before Holm's correction),
+        ``p_shares`` (of all rows only) and ``alarm`` (of the window). Missing values are NaN.
         """
         return [
             {
@@ -215,6 +261,7 @@ class DriftMonitor(Saved):
                 "divergence": each.divergence,
                 "p_means": _p_value(each.means),
                 "p_covariances": _p_value(each.covariances),
+                "p_recent": _p_value(each.recent),
                 "p_shares": _p_value(report.shares if label is ALL else None),
                 "alarm": report.alarm,
             }
@@ -226,7 +273,17 @@ class DriftMonitor(Saved):
         alarms = sum(report.alarm for report in self._reports)
         return (
             f"DriftMonitor: {self.n_rows:,} rows in windows of {self.window:,}; alarms in {alarms} "
-            f"of the last {len(self._reports)} windows; reference {self._reference!r}"
+            f"of the last {len(self._reports)} reports; {self._shown_start()}; reference "
+            f"{self._reference!r}"
+        )
+
+    def _shown_start(self) -> str:
+        """Return the rows from which on tests can raise alarms as text."""
+        starts: dict[int, list[str]] = {}
+        for name, row in self.can_alarm_from.items():
+            starts.setdefault(row, []).append(name)
+        return "can alarm from row " + ", ".join(
+            f"{row:,} ({', '.join(names)})" for row, names in sorted(starts.items())
         )
 
     def update(self, X: Any, y: Any = None, sample_weight: Any = None) -> list[DriftReport]:
@@ -330,12 +387,88 @@ class DriftMonitor(Saved):
             some = rows.part(slice(at, at + self.window - self._held))
             stop = self._held + len(some.X)
             self._rows = self._rows.put(self._held, some)
+            reports += self._watched(some)
             at, self._held = at + len(some.X), stop
             if stop == self.window:
                 reports.append(self._compared(self._rows))
                 self._start, self._held = self._start + self.window, 0
                 self._rows = self._room()
+                kept = {} if reports[-1].alarm else self._courses
+                self._courses = {
+                    label: Course(course.means, course.peaks * 0) for label, course in kept.items()
+                }
         return reports
+
+    # --- recent means -------------------------------------------------------------------------
+
+    def _watched(self, rows: Rows) -> list[DriftReport]:
+        """Add rows to the weighted means, and return the reports of their alarms."""
+        if not self.recent or self.calibration is None:
+            return []
+        seen = set(np.unique(rows.y[rows.known]).tolist()) if len(self._parts) > 1 else ()
+        alarms: dict[int, list[Any]] = {}
+        courses = dict(self._courses)
+        for label in (ALL, *(label for label in self._parts if label in seen)):
+            chart = self._chart(label)
+            some = np.flatnonzero(self._of(rows, label))
+            course = courses.get(label, chart.start())
+            courses[label], at = chart.add(course, rows.X[some], self._limits_of(label))
+            if at is not None:
+                alarms.setdefault(self._held + int(some[at]) + 1, []).append(label)
+        self._courses = courses
+        return [self._early(stop, alarms[stop]) for stop in sorted(alarms) if stop < self.window]
+
+    @staticmethod
+    def _of(rows: Rows, label: Any) -> np.ndarray:
+        """Return a mask of the rows of a class, or of all rows."""
+        return np.ones(len(rows.X), bool) if label is ALL else rows.known & (rows.y == label)
+
+    def _chart(self, label: Any) -> WeightedMeans:
+        if label not in self._charts:
+            part = self._whole if label is ALL else self._parts[label]
+            share = part.n_rows / self._whole.n_rows
+            n_tests = len(self.recent) * (1 + (len(self._parts) if len(self._parts) > 1 else 0))
+            self._charts[label] = WeightedMeans(part, self.recent, share * self.window, n_tests)
+        return self._charts[label]
+
+    def _samples_of(self, label: Any) -> list[tuple[float, ...]] | None:
+        """Return the peaks of windows without an alarm; None if there are too few yet."""
+        samples = [self._sample.get((label, weight), ()) for weight in self.recent]
+        enough = all(len(sample) >= (self.calibration or 0) for sample in samples)
+        return samples if enough else None
+
+    def _limits_of(self, label: Any) -> np.ndarray:
+        """Return the limits of the peaks; infinite until the calibration is complete."""
+        if label not in self._limits:
+            samples = self._samples_of(label)
+            if samples is None:
+                return np.full(len(self.recent), np.inf)
+            self._limits[label] = self._chart(label).limits(self.level * RECENT_SHARE, samples)
+        return self._limits[label]
+
+    def _recent(self, label: Any) -> Approximation | None:
+        """Return the test of the recent means of a class, or of all rows."""
+        course = self._courses.get(label)
+        if course is None or not course.peaks.any():
+            return None
+        samples, chart = self._samples_of(label), self._chart(label)
+        p_values = np.full(len(self.recent), np.nan)
+        if samples is not None:
+            p_values = chart.p_values(course.peaks, samples)
+        least = int(np.nanargmin(p_values)) if samples is not None else 0
+        df = (float(chart.size),)
+        return Approximation(float(course.peaks[least]), df, float(p_values[least]))
+
+    def _early(self, stop: int, labels: list[Any]) -> DriftReport:
+        """Return the report of an alarm of recent means within a window."""
+        rows = self._rows.part(slice(0, stop))
+        found = {
+            label: Comparison(float(self._of(rows, label).sum()), recent=self._recent(label))
+            for label in labels
+        }
+        overall = found.pop(ALL, Comparison(float(stop)))
+        end = self._start + stop
+        return DriftReport(self._start, end, self.level, overall, found, early=True)
 
     def _room(self) -> Rows:
         """Return room for the rows of a window."""
@@ -355,6 +488,7 @@ class DriftMonitor(Saved):
                     enough = part.n_rows >= self.least_rows
                     reference = self._parts[label]
                     found[label] = compare(reference, part) if enough else Comparison(part.n_rows)
+        found = {label: replace(each, recent=self._recent(label)) for label, each in found.items()}
         tested = {label: self._calibrated(label, each) for label, each in found.items()}
         stop = self._start + self.window
         report = DriftReport(self._start, stop, self.level, tested.pop(ALL), tested, shares)
@@ -392,6 +526,10 @@ class DriftMonitor(Saved):
                 key = label, each.covariances.df[0]
                 kept = (*sample.get(key, ()), float(each.covariances.statistic))
                 sample[key] = kept[: self.calibration]
+            if each.recent is not None:
+                for weight, peak in zip(self.recent, self._courses[label].peaks, strict=True):
+                    kept = (*sample.get((label, weight), ()), float(peak))
+                    sample[label, weight] = kept[: self.calibration]
         self._sample = sample
 
     # --- saving -------------------------------------------------------------------------------
@@ -407,16 +545,19 @@ class DriftMonitor(Saved):
         arrays |= {"X": rows.X, "y": codes, "weights": rows.weights}
         return {
             **{name: getattr(self, name) for name in _PARAMETERS},
+            "recent": [*self.recent],
             "covariance_type": self._wanted,
             "start": self._start,
             "classes": storage.pack_labels(self._classes),
             "labels": storage.pack_labels(labels),
             **states,
-        }, arrays | as_arrays(self._reports, self._sample, self._classes)
+        }, arrays | as_arrays(self._reports, self._sample, self._classes) | self._saved_courses()
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        own = {name: arrays[name] for name in ("X", "y", "weights", *NAMES)}
+        attributes = {"recent": (), **attributes}  # files of 0.2.0 have none
+        none = {name: np.empty((0, 0)) for name in COURSES}
+        own = {name: {**none, **arrays}[name] for name in ("X", "y", "weights", *NAMES, *COURSES)}
         names = [name for name in ("reference", "last_window") if name in attributes]
         parts = restore_nested(
             ClassMoments,
@@ -432,6 +573,7 @@ class DriftMonitor(Saved):
         monitor._start = check_whole("start", attributes["start"], 0)
         monitor._restore_rows(**own, labels=storage.unpack_labels(attributes["labels"]))
         monitor._reports, monitor._sample = from_arrays(own, classes, monitor.level)
+        monitor._restore_courses(*(own[name] for name in COURSES))
         return monitor
 
     def _restore_rows(
@@ -444,6 +586,35 @@ class DriftMonitor(Saved):
         join_labels(self._classes, labels)  # refuses labels of another kind
         found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
         self._rows, self._held = self._room().put(0, Rows(X, found, y >= 0, weights)), n
+
+    def _saved_courses(self) -> dict[str, np.ndarray]:
+        """Return the weighted means with their numbers of classes, all rows -1, and peaks."""
+        if not self.recent:
+            return {}
+        labels = [label for label in (ALL, *self._classes.tolist()) if label in self._courses]
+        held = [self._courses[label] for label in labels]
+        codes = [-1 if label is ALL else self._classes.tolist().index(label) for label in labels]
+        n, d = len(self.recent), int(self._reference.n_features or 0)
+        ends = [(k, each.stopped, *each.peaks) for k, each in zip(codes, held, strict=True)]
+        return {
+            "courses": np.array(ends, np.float64).reshape(len(held), 2 + n),
+            "recent_means": np.array([c.means for c in held]).reshape(len(held), n, d),
+        }
+
+    def _restore_courses(self, courses: np.ndarray, recent_means: np.ndarray) -> None:
+        n, d = len(self.recent), int(self._reference.n_features or 0)
+        if not n:
+            return
+        check_array("courses", courses, (len(courses), 2 + n), "f8", least=-1)
+        check_array("recent_means", recent_means, (len(courses), n, d), "f8")
+        labels = [*self._classes.tolist(), ALL]  # number -1 is the last
+        for (code, stopped, *peaks), means in zip(courses.tolist(), recent_means, strict=True):
+            label = labels[int(code)]
+            if int(code) != code or stopped not in (0, 1) or min(peaks) < 0:
+                raise ValueError("its courses of recent means hold impossible values")
+            if label is not ALL and label not in self._parts:
+                raise ValueError(f"it has recent means of class {label}, which has no reference")
+            self._courses[label] = Course(means, np.array(peaks), bool(stopped))
 
 
 def _moments_of(reference: Any) -> ClassMoments:

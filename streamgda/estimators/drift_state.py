@@ -11,10 +11,12 @@ from streamgda.models.drift import ALL, Comparison, DriftReport
 from streamgda.models.hypotheses import Approximation
 from streamgda.storage.checks import MOST_ROWS
 
-Sample = Mapping[tuple[Any, float], tuple[float, ...]]  # statistics by class and degrees of freedom
+# Statistics by class, and degrees of freedom of Box's M (1 or more) or weight of recent means.
+Sample = Mapping[tuple[Any, float], tuple[float, ...]]
 
 # Columns: degrees of freedom that a test does not have, and tests that there are not, are NaN.
-_WIDTHS = {"reports": 6, "comparisons": 12, "sample": 3}
+_WIDTHS = {"reports": 7, "comparisons": 16, "sample": 3}
+_OLDER_WIDTHS = {"reports": 6, "comparisons": 12}  # of 0.2.0, without recent means
 NAMES = [*_WIDTHS]
 
 
@@ -24,11 +26,13 @@ def as_arrays(
     """Return reports and samples as arrays in which classes have their number, all rows -1."""
     codes = dict(zip([ALL, *classes.tolist()], range(-1, classes.size), strict=True))
     tables: dict[str, list[tuple[float, ...]]] = {
-        "reports": [(each.start, each.stop, *_numbers(each.shares)) for each in reports],
+        "reports": [
+            (each.start, each.stop, *_numbers(each.shares), each.early) for each in reports
+        ],
         "comparisons": [
             (
                 *(number, codes[label], each.n_rows, each.divergence),
-                *(*_numbers(each.means), *_numbers(each.covariances)),
+                *(number for test in each.tests.values() for number in _numbers(test)),
             )
             for number, report in enumerate(reports)
             for label, each in report.compared.items()
@@ -53,23 +57,29 @@ def from_arrays(
     ValueError, LookupError
         If the arrays do not fit each other or the classes.
     """
+    arrays = dict(arrays)
     for name, width in _WIDTHS.items():
         array = arrays[name]
+        if array.ndim == 2 and array.shape[1] == _OLDER_WIDTHS.get(name):
+            missing = np.full((len(array), width - array.shape[1]), np.nan)
+            arrays[name] = array = np.hstack([array, missing])
         if array.ndim != 2 or array.shape[1] != width or array.dtype != np.float64:
             raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}")
     labels = [*classes.tolist(), ALL]  # number -1 is the last
     compared: list[dict[Any, Comparison]] = [{} for _ in arrays["reports"]]
     for number, code, n_rows, divergence, *tests in arrays["comparisons"].tolist():
         label = labels[_whole(code, -1, len(labels) - 2)]
-        found = Comparison(n_rows, divergence, _test(*tests[:4]), _test(*tests[4:]))
+        found = Comparison(n_rows, divergence, *(_test(*tests[k : k + 4]) for k in (0, 4, 8)))
         compared[_whole(number, 0, len(compared) - 1)][label] = found
     reports = []
-    for (start, stop, *shares), classes_found in zip(
+    for (start, stop, *shares, early), classes_found in zip(
         arrays["reports"].tolist(), compared, strict=True
     ):
         rows = _whole(start, 0, MOST_ROWS), _whole(stop, 0, MOST_ROWS)
         overall = classes_found.pop(ALL)
-        reports.append(DriftReport(*rows, level, overall, classes_found, _test(*shares)))
+        of_shares, is_early = _test(*shares), early == 1
+        report = DriftReport(*rows, level, overall, classes_found, of_shares, early=is_early)
+        reports.append(report)
     sample: dict[tuple[Any, float], tuple[float, ...]] = {}
     for code, df, value in arrays["sample"].tolist():
         if not (df > 0 and 0 <= value < np.inf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -220,11 +221,27 @@ class GaussianClassifier(LeaveOneOutScores):
         >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
         >>> qda.predict([[2.0], [50.0]])
         array(['ant', 'bee'], dtype='<U3')
-        >>> qda.predict([[2.0], [50.0]], reject=0.01, reject_label="neither")
+        >>> qda.predict([[2.0], [500.0]], reject=0.01, reject_label="neither")
         array(['ant', 'neither'], dtype='<U7')
         """
         scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
         return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
+
+    def _model_for(self, method: str) -> GaussianModel:
+        model: GaussianModel = super()._model_for(method)
+        if method != "p_values" or model.degrees is not None:
+            return model
+
+        def compute() -> GaussianModel:  # for files of 0.2.0, which lack the degrees of freedom
+            found = self._estimated()
+            if found.precision is None:
+                return model
+            degrees, unbiased = found.precision.of_classes(found.structure)
+            return replace(model, degrees=degrees, unbiased=unbiased)
+
+        with self._locked():  # model and moments are those of the same rows
+            completed: GaussianModel = self._once("precision", compute)
+        return completed
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method == "relative_mahalanobis" and not options:
@@ -239,8 +256,9 @@ class GaussianClassifier(LeaveOneOutScores):
         if reject == 0:
             return super()._scorer(method)
         labels = with_label(self.classes_, "reject_label", options.get("reject_label"))
-        rule = {"reject": reject, "label": labels[-1]}
-        model = self.model_
+        rule: dict[str, Any] = {"reject": reject, "label": labels[-1]}
+        model = self._model_for("p_values")
+        model.rejection_limits(reject)  # refuses classes without p-values
         function = partial(model.predict_or_reject, **rule)
         return Scorer("predict_or_reject", function, model, labels, None, rule)
 
@@ -371,10 +389,11 @@ class GaussianClassifier(LeaveOneOutScores):
         fill: Any = None,
         keys: Sequence[str] | str | None = None,
     ) -> Any:
-        """Return the share of each class that is further from its mean than the row.
+        r"""Return the share of each class that is further from its mean than the row.
 
-        It is the chi-square p-value of `mahalanobis` for Gaussian classes. A row whose p-values
-        are small for all classes is an outlier.
+        It is the p-value of `mahalanobis` for Gaussian classes, in whose distribution the
+        estimation of means and covariances counts: an F distribution, exact for rows that the
+        estimator has not seen. A row whose p-values are small for all classes is an outlier.
 
         Parameters
         ----------
@@ -384,7 +403,7 @@ class GaussianClassifier(LeaveOneOutScores):
         Returns
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
-            P-values.
+            P-values; NaN for a class without rows, or with too few of them for its covariance.
 
         Raises
         ------
@@ -393,13 +412,25 @@ class GaussianClassifier(LeaveOneOutScores):
         InvalidDataError, InvalidParameterError
             As for `predict`.
 
+        Notes
+        -----
+        With n rows of a class and d features, of whose covariance S has nu degrees of freedom (one
+        less than the rows of the class, or all rows less the classes), :math:`n/(n+1)\,(x-m)^T
+        S^{-1} (x-m)` is Hotelling's :math:`T^2`: its product with (nu - d + 1) / (nu d) is
+        F(d, nu - d + 1). With one variance for all features, a d-th of it is F(d, nu d). Without
+        covariances it is a sum of d variables F(1, nu), whose distribution is computed. Covariances
+        that are regularised or weighted count with effective degrees of freedom, which is an
+        approximation, and those of a ``covariance_estimator`` as known (chi-square).
+
         Examples
         --------
+        >>> from sklearn.datasets import load_iris
         >>> from streamgda import QuadraticDiscriminantAnalysis
-        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
-        >>> qda.p_values([[2.0], [5.0]]).round(4)
-        array([[1.00e+00, 2.00e-04],
-               [2.70e-03, 9.56e-02]])
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X[::2], y[::2])
+        >>> qda.p_values(X[1:100:50]).round(4)
+        array([[0.577 , 0.    , 0.    ],
+               [0.    , 0.7738, 0.0155]])
         """
         return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
 

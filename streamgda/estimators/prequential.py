@@ -52,6 +52,9 @@ class PrequentialResult:
         Predicted labels of the batch; None if the model could not predict.
     drift : list of DriftReport
         The windows that the batch filled.
+    can_alarm_from : int or None
+        Row of the stream from which on drift can raise an alarm, at the earliest. None without
+        a monitor of drift.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class PrequentialResult:
     seconds: float
     predictions: np.ndarray | None
     drift: list[DriftReport]
+    can_alarm_from: int | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -83,6 +87,8 @@ class PrequentialResult:
 
     def __repr__(self) -> str:
         drift = ", drift" if any(report.alarm for report in self.drift) else ""
+        if self.can_alarm_from is not None and self.n_rows < self.can_alarm_from:
+            drift = f", drift not watched before row {self.can_alarm_from:,}"
         return (
             f"PrequentialResult: {self.n_rows:,} rows, accuracy {self.accuracy:.4f} (faded "
             f"{self.faded_accuracy:.4f}), log-loss {self.log_loss:.4f} (faded "
@@ -182,10 +188,15 @@ def _results(
     learning = {} if half_life is None else {"half_life": half_life}
     total, faded = np.zeros(3), np.zeros(3)
     n_rows, n_scored, seconds, learnt = 0, 0, 0.0, np.inf if hasattr(model, "moments_") else 0
+    watching, watched = False, None
     for number, (X, y, *weight) in enumerate(batches):
         started = time.perf_counter()
         if window is not None and monitor is None and learnt >= REFERENCE_WINDOWS * window:
             monitor = DriftMonitor(without_norms(model.moments_), window=window)
+        if monitor is not None and not watching:
+            watching, watched = True, n_rows - monitor.n_rows + min(monitor.can_alarm_from.values())
+        elif monitor is None and window is not None:  # the model learns its reference first
+            watched = n_rows + int(max(0, REFERENCE_WINDOWS * window - learnt)) + window
         try:
             n = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
             labels, known = as_known(y, n)
@@ -206,7 +217,9 @@ def _results(
         n_rows, n_scored, learnt = n_rows + n, n_scored + len(scores), learnt + known.sum()
         seconds += time.perf_counter() - started
         means = *_means(total), *_means(own), *_means(faded)
-        yield PrequentialResult(number, n_rows, n_scored, *means, seconds, predictions, reports)
+        yield PrequentialResult(
+            number, n_rows, n_scored, *means, seconds, predictions, reports, watched
+        )
 
 
 def _score(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,6 +118,33 @@ class Regularisation:
         return (scaling,) if scaling else ()
 
 
+class Precision(NamedTuple):
+    """Precision of estimated means and covariances, which the distances of rows depend on.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (n_classes,)
+        Rows of each class, or their effective number.
+    degrees : ndarray, shape (groups,)
+        Degrees of freedom of each covariance. Those of a mean of covariances are Satterthwaite's;
+        what is added to regularise counts as known.
+    bias : ndarray, shape (groups,)
+        The covariance divided by one without bias.
+    """
+
+    rows: np.ndarray
+    degrees: np.ndarray
+    bias: np.ndarray
+
+    def of_classes(self, structure: Structure) -> tuple[np.ndarray, np.ndarray]:
+        """Return degrees of freedom, and the factors that make squared distances unbiased.
+
+        With such a factor, the squared distance of a fresh row is Hotelling's :math:`T^2`.
+        """
+        groups = structure.groups(self.rows.size)
+        return self.degrees[groups], self.bias[groups] * (self.rows / (self.rows + 1))
+
+
 @dataclass(frozen=True)
 class Covariances:
     """Regularised covariances of the features that vary.
@@ -138,6 +165,8 @@ class Covariances:
         The amount of shrinkage of each covariance.
     means_low : ndarray, shape (n_classes, n_features)
         Rounding errors of the class means; see `CentredSums`.
+    precision : Precision or None
+        None if nothing is known of the estimator.
     """
 
     structure: Structure
@@ -148,6 +177,7 @@ class Covariances:
     epsilon: float
     shrinkage: np.ndarray
     means_low: np.ndarray
+    precision: Precision | None = None
 
 
 def estimate(
@@ -228,8 +258,48 @@ def estimate(
 
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
-    found = values, epsilon, amounts, sums.mean_low
-    return Covariances(structure, moments.classes, sums.count, features, *found)
+    own = _own_share(values, structure, how, epsilon * unit[features], unit[features], amounts)
+    precision = _precision(sums, how, mixed, weights, own)
+    found = features, values, epsilon, amounts, sums.mean_low, precision
+    return Covariances(structure, moments.classes, sums.count, *found)
+
+
+def _precision(
+    sums: CentredSums, how: Regularisation, mixed: bool, weights: np.ndarray, own: np.ndarray
+) -> Precision:
+    """Return the precision of scatters that were divided by weights, `own` of which is kept."""
+    rows, group_sums = sums.effective_count(lambda each: each), sums.structure.group_sums
+    degrees = np.maximum(rows - 1, 0.0)
+    expected = group_sums(sums.count * (degrees / np.maximum(rows, 1)))
+    degrees = group_sums(degrees)
+    if mixed:
+        whole, part = degrees.sum(), how.pooling
+        squares = (1 - part**2) * degrees + part**2 * whole
+        degrees = ((1 - part) * degrees + part * whole) ** 2 / np.where(squares > 0, squares, 1.0)
+        expected = (1 - part) * expected + part * expected.sum()
+    return _with_known(Precision(rows, degrees, expected / weights), own)
+
+
+def _with_known(precision: Precision, own: np.ndarray) -> Precision:
+    """Return the precision of covariances of which a share `own` is kept, beside what is known."""
+    known = np.full_like(precision.degrees, np.inf)
+    degrees = np.divide(precision.degrees, own**2, out=known, where=own > 0)
+    return Precision(precision.rows, degrees, 1 - own * (1 - precision.bias))
+
+
+def _own_share(
+    values: np.ndarray,
+    structure: Structure,
+    how: Regularisation,
+    smoothing: np.ndarray,
+    unit: np.ndarray,
+    amounts: np.ndarray | float = 0.0,
+) -> np.ndarray:
+    """Return the share of regularised covariances that is not what was added, shape (groups,)."""
+    variances = structure.diagonal(values)
+    added = (how.reg_param * unit + smoothing) / np.where(variances > 0, variances, np.inf)
+    shrunk = 0.0 if structure.kind == "spherical" else amounts
+    return np.asarray((1 - shrunk) * (1 - np.minimum(added, 1).mean(axis=1)))
 
 
 def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:
@@ -319,8 +389,11 @@ def _averaged(
     each = estimate(moments, moments.covariance_type, alone, drop_constant=drop_constant)
     pooled = average(each, check_priors(priors, moments.classes, moments.class_count))
     unit, epsilon = _unit(moments.centred(), how)
-    _regularise(pooled.values, structure, how, epsilon, unit[each.features])
-    return replace(pooled, epsilon=epsilon)
+    unit = unit[each.features]
+    _regularise(pooled.values, structure, how, epsilon, unit)
+    own = _own_share(pooled.values, structure, how, epsilon * unit, unit)
+    precision = pooled.precision and _with_known(pooled.precision, own)
+    return replace(pooled, epsilon=epsilon, precision=precision)
 
 
 def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisation) -> Covariances:
@@ -359,8 +432,13 @@ def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisat
 def average(each: Covariances, priors: np.ndarray) -> Covariances:
     """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
     seen = priors > 0
-    values = np.tensordot(priors[seen], each.values[seen], axes=1)
-    return replace(each, structure=structure_of("tied"), values=values[None])
+    values, precision = np.tensordot(priors[seen], each.values[seen], axes=1), each.precision
+    if precision is not None:
+        parts = priors[seen] * precision.bias[seen]
+        squares = (parts**2 / np.maximum(precision.degrees[seen], 1e-300)).sum(keepdims=True)
+        bias = parts.sum(keepdims=True)
+        precision = Precision(precision.rows, bias**2 / squares, bias)
+    return replace(each, structure=structure_of("tied"), values=values[None], precision=precision)
 
 
 def factorise(

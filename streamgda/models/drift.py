@@ -18,6 +18,8 @@ from streamgda.moments.variances import total_scatter, total_variance
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
 _ROWS_PER_FEATURE = 5  # of a window, for a test of all features at once
 ALL = None  # the label of all rows together
+RECENT = "recent means"  # the name of tests of exponentially weighted means
+RECENT_SHARE = 0.85  # of the level, for tests of exponentially weighted means
 _LEAST_EXPECTED = 5.0  # rows of a class in a window, for its own cell of the G test
 
 
@@ -38,25 +40,34 @@ class Comparison:
     covariances : Approximation or None
         Box's M, corrected, with its chi-square degrees of freedom; or the largest of a feature.
         None with too few rows, or if covariances are pooled over all classes.
+    recent : Approximation or None
+        Largest :math:`T^2` of exponentially weighted means in the window, with its features. The
+        p-value is corrected for the number of such tests. None if there are none.
     """
 
     n_rows: float
     divergence: float = np.nan
     means: Approximation | None = None
     covariances: Approximation | None = None
+    recent: Approximation | None = None
+
+    @property
+    def tests(self) -> dict[str, Approximation | None]:
+        """The tests by name."""
+        return {"means": self.means, "covariances": self.covariances, RECENT: self.recent}
 
     def __repr__(self) -> str:
         parts = [f"{self.n_rows:.6g} rows, divergence {self.divergence:.3g}"]
-        for name, test in (("means", self.means), ("covariances", self.covariances)):
+        for name, test in self.tests.items():
             if test is not None:
                 tested = not np.isnan(test.p_value)
-                parts.append(f"{name} {shown_p(test.p_value) if tested else 'not tested'}")
+                parts.append(f"{name} {shown_p(test.p_value) if tested else 'not tested yet'}")
         return f"Comparison: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, repr=False)
 class DriftReport:
-    """A window of a stream beside the reference.
+    """A window of a stream beside the reference, or its rows up to an alarm of recent means.
 
     Parameters
     ----------
@@ -70,6 +81,8 @@ class DriftReport:
         The classes with rows in the window and in the reference.
     shares : Approximation or None
         G test of the class shares, with Williams's correction. None with fewer than two classes.
+    early : bool
+        The window was not full: recent means raised an alarm at its last row.
 
     Examples
     --------
@@ -89,6 +102,7 @@ class DriftReport:
     overall: Comparison
     classes: Mapping[Any, Comparison]
     shares: Approximation | None = None
+    early: bool = False
 
     @property
     def compared(self) -> dict[Any, Comparison]:
@@ -97,7 +111,10 @@ class DriftReport:
 
     @property
     def p_values(self) -> dict[tuple[Any, str], float]:
-        """P-values of all tests together (Holm), by class (None for all rows) and name.
+        """P-values of all tests together, by class (None for all rows) and name.
+
+        Those of recent means have 85 % of the level, if they are tested; the others have
+        the rest, and are corrected by Holm's procedure.
 
         Examples
         --------
@@ -109,13 +126,20 @@ class DriftReport:
         """
         found = {(ALL, "shares"): self.shares}
         for label, each in self.compared.items():
-            found |= {(label, "means"): each.means, (label, "covariances"): each.covariances}
+            found |= {(label, name): test for name, test in each.tests.items()}
         tested = {
             test: float(each.p_value)
             for test, each in found.items()
             if each is not None and not np.isnan(each.p_value)
         }
-        return dict(zip(tested, holm([*tested.values()]).tolist(), strict=True))
+        recent = {test: p for test, p in tested.items() if test[1] == RECENT}
+        others = {test: p for test, p in tested.items() if test not in recent}
+        share = RECENT_SHARE if recent else 0.0
+        corrected = zip(others, holm([*others.values()]).tolist(), strict=True)
+        return {
+            **{test: min(1.0, p / (1 - share)) for test, p in corrected},
+            **{test: min(1.0, p / share) for test, p in recent.items()},
+        }
 
     @property
     def alarms(self) -> list[tuple[Any, str]]:
@@ -128,7 +152,8 @@ class DriftReport:
         return bool(self.alarms)
 
     def __repr__(self) -> str:
-        lines = [f"DriftReport: rows {self.start:,} to {self.stop:,}, "]
+        early = " (not full)" if self.early else ""
+        lines = [f"DriftReport: rows {self.start:,} to {self.stop:,}{early}, "]
         if self.alarm:
             tests = (
                 f"{'all rows' if k is None else f'class {k}'}: {name}" for k, name in self.alarms
@@ -231,13 +256,13 @@ def compare(reference: Part, window: Part) -> Comparison:
     if reference.covariance.ndim == 2 and window.df >= _ROWS_PER_FEATURE * gap.size:
         first, second = reference.covariance, window.covariance
         both = (reference.df * first + window.df * second) / (reference.df + window.df)
-        roots = [_root(covariance) for covariance in (first, second, both)]
+        roots = [root_of(covariance) for covariance in (first, second, both)]
         if all(root is not None for root in roots):
             return _compare_matrices(reference, window, gap, *roots)
     return _compare_variances(reference, window, gap)
 
 
-def _root(covariance: np.ndarray) -> np.ndarray | None:
+def root_of(covariance: np.ndarray) -> np.ndarray | None:
     """Return the lower Cholesky factor of a covariance; None if it has no inverse."""
     deviations = np.sqrt(covariance.diagonal())
     try:

@@ -75,6 +75,9 @@ class GaussianModel(OutlierScores):
     means_low : ndarray of float64, shape (n_classes, n_features), optional
         Rounding errors of the means, which count where a mean is more than about a thousand
         standard deviations from zero. Without them, the means are exact.
+    degrees, unbiased : ndarray of float64, shape (n_classes,), optional
+        Degrees of freedom of the covariance of each class, and factors that make its squared
+        distances unbiased, for p-values. Without them, means and covariances count as known.
 
     Examples
     --------
@@ -97,6 +100,8 @@ class GaussianModel(OutlierScores):
     log_determinants: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
     means_low: np.ndarray | None = field(default=None, kw_only=True)
+    degrees: np.ndarray | None = field(default=None, kw_only=True)
+    unbiased: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_moments(
@@ -196,6 +201,9 @@ class GaussianModel(OutlierScores):
         """
         attributes["means_low"] = _errors_that_count(covariances)
         roots, log_determinants = factorise(covariances, how, overwrite=True)
+        if covariances.precision is not None:
+            of_classes = covariances.precision.of_classes(covariances.structure)
+            attributes["degrees"], attributes["unbiased"] = of_classes
         return cls(
             covariances.structure,
             covariances.classes,
@@ -481,7 +489,9 @@ class GaussianModel(OutlierScores):
             "classes": storage.pack_labels(self.classes),
             **saved_names(self.feature_names),
         }
-        names = ("priors", "means", "features", "roots", "log_determinants")
+        names = ["priors", "means", "features", "roots", "log_determinants"]
+        if self.degrees is not None:
+            names += ["degrees", "unbiased"]
         arrays = {name: getattr(self, name) for name in names}
         arrays["roots"] = self.structure.pack(self.roots)
         if self.means_low is not None:  # files without it have means that are exact
@@ -516,6 +526,10 @@ class GaussianModel(OutlierScores):
                 raise ValueError("means_low is more than the rounding error of means")
         check_array("priors", self.priors, (k,), "f8")
         check_priors(self.priors, self.classes, seen, normalised=False)
+        names = ("degrees", "unbiased")
+        for name in names if any(getattr(self, each) is not None for each in names) else ():
+            values = np.asarray(getattr(self, name))
+            check_array(name, np.where(values == np.inf, 0.0, values), (k,), "f8", least=0)
         if not self.structure.valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):

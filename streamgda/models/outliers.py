@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy import special
 
 from streamgda.errors import InvalidParameterError
 from streamgda.kernels import scoring
@@ -21,6 +20,7 @@ from streamgda.models.covariance import (
     factorise,
     root_beside,
 )
+from streamgda.models.distance_tails import Tail, tail_of
 from streamgda.models.scores import Finish, copied
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import held_sums
@@ -38,6 +38,8 @@ class OutlierScores(Model):
     roots: np.ndarray
     log_determinants: np.ndarray
     means_low: np.ndarray | None
+    degrees: np.ndarray | None
+    unbiased: np.ndarray | None
 
     @abstractmethod
     def _distances(self, X: np.ndarray, *scaling: Any) -> np.ndarray:
@@ -125,7 +127,61 @@ class OutlierScores(Model):
             features=total.features,
             roots=roots,
             log_determinants=self.structure.log_determinants(roots),
+            degrees=None,
+            unbiased=None,
         )
+
+    @cached_property
+    def _tails(self) -> list[tuple[Tail | None, float]]:
+        """Distribution of the squared distances to each class, and a factor of these before.
+
+        The distribution is None with too few degrees of freedom.
+        """
+        if self.degrees is None or self.unbiased is None:
+            known = tail_of(self.structure.kind, self.rank, np.inf)
+            return [(known, 1.0)] * self.classes.size
+        of_classes = zip(self.degrees.tolist(), self.unbiased.tolist(), strict=True)
+        kind = self.structure.kind
+        return [(tail_of(kind, self.rank, degrees), factor) for degrees, factor in of_classes]
+
+    def rejection_limits(self, reject: float) -> np.ndarray:
+        """Return the squared distance to each class beyond which p-values are below `reject`.
+
+        Parameters
+        ----------
+        reject : float
+            Least p-value of rows that are not rejected.
+
+        Returns
+        -------
+        ndarray, shape (n_classes,)
+            Squared distances; NaN for a class without rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a class has too few rows for p-values.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.rejection_limits(0.05).round()
+        array([484., 484.])
+        """
+        limits = np.full(self.classes.size, np.nan)
+        for k in np.flatnonzero(self.priors > 0):
+            tail, factor = self._tails[k]
+            if tail is None:
+                assert self.degrees is not None
+                raise InvalidParameterError(
+                    f"reject={reject:g} needs p-values, which class {self.classes[k]!s} does not "
+                    f"have: its covariance has {self.degrees[k]:.3g} degrees of freedom, too few "
+                    f"for {self.rank} features. Give more rows of it, or use a covariance_type "
+                    f"with fewer parameters ('tied' or 'diag')"
+                )
+            limits[k] = tail.limit(reject) / factor
+        return limits
 
     def predict_or_reject(
         self, X: Any, first_row: int = 0, *, reject: float, label: Any = None
@@ -152,16 +208,18 @@ class OutlierScores(Model):
         ------
         InvalidDataError
             For rows that cannot be scored; see `predict`.
+        InvalidParameterError
+            If a class has too few rows for p-values.
 
         Examples
         --------
         >>> from streamgda import GaussianNB
         >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
-        >>> model.predict_or_reject([[2.0], [50.0]], reject=0.01, label=-1)
+        >>> model.predict_or_reject([[2.0], [500.0]], reject=0.01, label=-1)
         array([ 0, -1])
         """
         labels, n = with_label(self.classes, "label", label), self.classes.size
-        limit = special.chdtri(self.rank, reject)
+        limits = self.rejection_limits(reject)
         # The difference of a score and minus half a squared distance.
         offsets = self.log_priors + self._constants
 
@@ -176,7 +234,7 @@ class OutlierScores(Model):
             scoring.largest(scores[:n], codes)
             best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
             np.take(labels, codes, out=out, mode="clip")
-            out[-2 * best > limit] = labels[-1]
+            out[-2 * best > limits[codes]] = labels[-1]
 
         return self._score(X, scores_of, finish, np.empty(length(X), labels.dtype), first_row)
 
@@ -264,9 +322,10 @@ class OutlierScores(Model):
     def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the share of a class's rows that are further from its mean than the row.
 
-        The squared Mahalanobis distance of a Gaussian's rows has a chi-square distribution with as
-        many degrees of freedom as the density has directions: one for each feature that varies,
-        less those that were dropped.
+        The distribution of the squared distances of Gaussian rows that the model has not seen
+        takes into account that means and covariances are estimated; see
+        `streamgda.models.distance_tails`. Where nothing is known of the estimation, it is
+        chi-square, with as many degrees of freedom as the density has directions.
 
         Parameters
         ----------
@@ -278,7 +337,7 @@ class OutlierScores(Model):
         Returns
         -------
         ndarray, shape (n_rows, n_classes)
-            P-values; NaN for a class without rows.
+            P-values; NaN for a class without rows, or with too few of them.
 
         Raises
         ------
@@ -290,12 +349,14 @@ class OutlierScores(Model):
         >>> from streamgda import GaussianNB
         >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
         >>> model.p_values([[2.0], [5.0]]).round(4)
-        array([[1.    , 0.    ],
-               [0.0027, 0.0455]])
+        array([[1.    , 0.2123],
+               [0.3333, 0.4544]])
         """
+        tails = self._tails
 
         def finish(distances: np.ndarray, out: np.ndarray) -> None:
-            special.chdtrc(self.rank, distances.T, out=out)
+            for column, values, (tail, factor) in zip(out.T, distances, tails, strict=True):
+                column[:] = np.nan if tail is None else tail.beyond(values * factor)
 
         return self._by_mean(X, self._to_means, finish, first_row)
 
