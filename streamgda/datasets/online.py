@@ -68,7 +68,7 @@ class OnlineOptions:
     proba : bool
         Write a probability for each class that is known at the start.
     classes : sequence of str, optional
-        Labels that are classes before their first row.
+        All labels that may occur; they are classes before their first row.
     half_life, batch_rows
         See `OnlineClassifier`.
     drift_window : int

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda import storage
 from streamgda.errors import (
     InvalidParameterError,
     MemoryBudgetError,
@@ -24,7 +25,7 @@ from streamgda.estimators.scoring import ProbabilityMixin, Scorer
 from streamgda.estimators.validation import names_in
 from streamgda.models.base import check_priors
 from streamgda.moments import ClassMoments, name_features
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
@@ -368,7 +369,9 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
             state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
         fitted, present = describe(self._settings), describe(self)["params"]
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
-        since = {"set_params": later} if later else {}
+        since: dict[str, Any] = {"set_params": later} if later else {}
+        if self._declared is not None:
+            since["declared"] = storage.pack_labels(self._declared)
         return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
 
     @classmethod
@@ -382,6 +385,8 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
             name_features(moments, names)
+        if "declared" in attributes:
+            estimator._declared = _all_of(moments, storage.unpack_labels(attributes["declared"]))
         if "model" in attributes:
             model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
             same = model.classes.dtype == moments.classes.dtype
@@ -391,6 +396,13 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
                 raise ValueError("its model and its moments have different features")
             estimator._fitted_model = replace(model, feature_names=moments.feature_names)
         return estimator
+
+
+def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
+    """Return declared labels; refuse those that lack some of the moments."""
+    if moments.classes.size and (find(moments.classes, labels) < 0).any():
+        raise ValueError("its moments have classes that were not declared")
+    return labels
 
 
 class _NotComputedError(AttributeError):

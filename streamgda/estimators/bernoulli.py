@@ -123,11 +123,15 @@ class BernoulliNB(LeaveOneOutScores):
                 )
         as_flag("force_alpha", self.force_alpha)
         as_flag("fit_prior", self.fit_prior)
-        if self.binarize is not None:
-            as_number("binarize", self.binarize, "a number, or None for zeros and ones")
+        self._threshold()
 
     def _threshold(self) -> float | None:
-        return None if self.binarize is None else float(self.binarize)
+        """Return `binarize`, of which True and False are 1 and 0, as in scikit-learn."""
+        given = self.binarize
+        if given is None:
+            return None
+        given = float(given) if isinstance(given, bool) else given
+        return as_number("binarize", given, "a number, or None for zeros and ones")
 
     def _make_model(self, moments: ClassMoments) -> BernoulliModel:
         alpha = self._smoothing(moments.n_features)

@@ -22,6 +22,7 @@ from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
 from streamgda.runtime.interruption import Lock
+from streamgda.runtime.parameters import shown
 
 NO_ROWS = (
     "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
@@ -48,10 +49,13 @@ class MomentLearner(RowClassifier):
     _settings : estimator of the same class
         Unfitted copy that holds the parameters as they were when the estimator last learnt, which
         neither `set_params` nor changes of arrays that were passed reach.
+    _declared : ndarray, sorted, or None
+        All labels that `partial_fit` takes, if it was passed its `classes`.
     """
 
     moments_: ClassMoments
     _settings: Self
+    _declared: np.ndarray | None = None
     _lock: Lock | None = None
     _least_classes = 1  # classes that `fit` needs rows of
 
@@ -109,7 +113,7 @@ class MomentLearner(RowClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         features: str | None = None,
@@ -168,9 +172,8 @@ class MomentLearner(RowClassifier):
         """
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled)
-        learnt = X, y, sample_weight, rule, True, True
         try:
-            return self._learn(self._accumulated, *learnt, checked=True)
+            return self._learn(self._of_rows_alone, X, y, sample_weight, rule, checked=True)
         except SingularCovarianceError as error:
             if getattr(X, "dtype", None) == np.float32:
                 error.args = (
@@ -189,7 +192,7 @@ class MomentLearner(RowClassifier):
     def partial_fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         classes: Any = None,
         sample_weight: Any = None,
         *,
@@ -210,8 +213,9 @@ class MomentLearner(RowClassifier):
         X, y : see `fit`
             Rows and labels.
         classes : array-like, shape (n_classes,), optional
-            Labels that are classes even before the first row with them. Others may appear at any
-            time, whether this is passed or not.
+            All labels that may occur: they are classes even before the first row with them, and any
+            other label is an error from then on. Later calls may leave it out, or pass the same
+            ones. Without it, new labels may appear at any time.
         sample_weight : array-like, shape (n_rows,), optional
             Non-negative weights; a row of weight zero is ignored.
         half_life : float, optional
@@ -264,7 +268,7 @@ class MomentLearner(RowClassifier):
                 return False
             if (settings := self._current_settings()) is not self._settings:
                 return False
-            if classes is not None and self._new_classes(classes, False) is not None:
+            if classes is not None and not self._is_declared(classes):
                 return False
             changes, rows = moments.changes, settings._summed(X)[0]
             try:
@@ -295,6 +299,13 @@ class MomentLearner(RowClassifier):
                 raise
         return self
 
+    def _of_rows_alone(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        """Return the moments of the rows of `fit`, which may be read twice."""
+        self._declared = None
+        return self._accumulated(settings, X, y, sample_weight, rule, True, True)
+
     def _with_rows(
         self,
         settings: Self,
@@ -311,7 +322,7 @@ class MomentLearner(RowClassifier):
             check_one_pass(settings)
         else:
             self._check_kept(settings)
-        declared = self._new_classes(classes, first)
+        declared = self._newly_declared(classes, first)
         decay = None
         if half_life is not None:
             sample_weight, decay = half_life_weights(half_life, X, sample_weight)
@@ -326,7 +337,8 @@ class MomentLearner(RowClassifier):
         if decay is not None:
             sample_weight = sample_weight / decay
         rows, rule = settings._summed(X, y, sample_weight, rule)
-        return engine.accumulate_into(self.moments_, rows, y, sample_weight, rule, decay)
+        learnt = rows, y, sample_weight, rule, decay, self._declared
+        return engine.accumulate_into(self.moments_, *learnt)
 
     def _accumulated(
         self,
@@ -347,7 +359,7 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=first, rule=rule)
         summed, rule = settings._summed(X, y, sample_weight, rule)
         rows = summed, y, sample_weight, rule
-        moments = engine.accumulate_into(ClassMoments(**kept), *rows)
+        moments = engine.accumulate_into(ClassMoments(**kept), *rows, expected=self._declared)
         name_features(moments, names_in(self))
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
@@ -372,23 +384,39 @@ class MomentLearner(RowClassifier):
             )
         if kept["norms"] and not self.moments_.norms:
             raise InvalidParameterError(
-                f"shrinkage={settings.get_params()['shrinkage']!r}, but the rows so far were kept "
+                f"shrinkage={getattr(settings, 'shrinkage', None)!r}, but the rows so far were kept "
                 f"without their norms; call fit"
             )
 
-    def _new_classes(self, classes: Any, first: bool) -> np.ndarray | None:
-        """Return labels to be declared as classes; None if all are classes already."""
-        if classes is None:
+    def _is_declared(self, classes: Any) -> bool:
+        """Return True for the same classes as were declared before."""
+        held = self._declared
+        if held is None:
+            return False
+        plain = type(classes) is np.ndarray and classes.dtype == held.dtype
+        # Most calls name just these classes: comparing bytes is fast.
+        if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
+            return True
+        return np.array_equal(np.unique(as_labels(classes, "classes")), held)
+
+    def _newly_declared(self, classes: Any, first: bool) -> np.ndarray | None:
+        """Return classes that are declared for the first time, which are all from then on."""
+        if classes is None or self._is_declared(classes):
             return None
-        if not first:
-            held = self.moments_.classes
-            plain = type(classes) is np.ndarray and classes.dtype == held.dtype
-            # Most calls name just these classes: comparing bytes is fast.
-            if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
-                return None
-            if (find(as_labels(classes, "classes"), held) >= 0).all():
-                return None
-        return as_labels(classes, "classes")
+        labels = np.unique(as_labels(classes, "classes"))
+        if self._declared is not None:
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} is not the same as on the last call to "
+                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
+            )
+        held = labels[:0] if first else self.moments_.classes
+        if held.size and (other := find(held, labels) < 0).any():
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
+                f"rows were learnt; pass all labels, or none"
+            )
+        self._declared = labels
+        return labels
 
     def _locked(self) -> Lock:
         """Return the lock that is held while the estimator changes."""
@@ -400,7 +428,7 @@ def check_one_pass(estimator: MomentLearner) -> None:
     """Raise `InvalidParameterError` if an estimator needs two passes over the rows."""
     if estimator._scalings():
         raise InvalidParameterError(
-            f"shrinkage={estimator.get_params()['shrinkage']!r} {TWO_PASSES}"
+            f"shrinkage={getattr(estimator, 'shrinkage', None)!r} {TWO_PASSES}"
         )
 
 

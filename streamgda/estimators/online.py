@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class OnlineClassifier:
     batch_rows : int
         Most rows that are learnt at a time; with 1, each is predicted from all before it.
     classes : array-like, shape (n_labels,), optional
-        Labels that are classes before their first row.
+        All labels that may occur; they are classes before their first row.
     rows : int
         Rows of the stream before the first that will be added.
 
@@ -187,10 +188,10 @@ class OnlineClassifier:
         if not singular:
             return None
         with contextlib.suppress(SingularCovarianceError, *_TOO_FEW):
-            moments, params = estimator.moments_.drop_classes(singular), estimator.get_params(False)
-            model = type(estimator).from_moments(moments, **params).model_
+            others = copy(estimator).retire(singular)
+            check_fitted(others)
             self.refusal = ""
-            return model
+            return others.model_
         return None
 
 
