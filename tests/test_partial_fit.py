@@ -143,7 +143,11 @@ def test_declared_classes_bind(name, text, tmp_path):
     some = y != third
     estimator = make(name).partial_fit(X[some], y[some], classes=[second, first])
     estimator.save(tmp_path / "file")
-    for bound in (estimator, streamgda.load(tmp_path / "file"), pickle.loads(pickle.dumps(estimator))):
+    for bound in (
+        estimator,
+        streamgda.load(tmp_path / "file"),
+        pickle.loads(pickle.dumps(estimator)),
+    ):
         before = results(bound, X)
         for labels, options in ((y, {}), (y[~some], {}), (y, {"sample_weight": np.ones(len(y))})):
             rows = X if len(labels) == len(X) else X[~some]

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SingularCovarianceError,
+    UnsupportedError,
+    as_attribute_error,
+)
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.settings import present_settings
@@ -49,15 +57,36 @@ class MomentLearner(RowClassifier):
     _settings : estimator of the same class
         Unfitted copy that holds the parameters as they were when the estimator last learnt, which
         neither `set_params` nor changes of arrays that were passed reach.
+    _numbers : dict or None
+        Arguments of `from_parameters`, if it made the estimator, which then has no moments.
     _declared : ndarray, sorted, or None
         All labels that `partial_fit` takes, if it was passed its `classes`.
     """
 
-    moments_: ClassMoments
     _settings: Self
+    _numbers: Mapping[str, np.ndarray] | None = None
     _declared: np.ndarray | None = None
     _lock: Lock | None = None
     _least_classes = 1  # classes that `fit` needs rows of
+
+    @fitted
+    def moments_(self) -> ClassMoments:
+        """All that was kept of the rows; the estimator changes it when it learns."""
+        held: ClassMoments | None = vars(self).get("moments_")
+        if held is not None:
+            return held
+        kind = type(self).__name__
+        if self._numbers is None:
+            raise AttributeError(f"this {kind} is not fitted, and has no moments_")
+        raise as_attribute_error(
+            UnsupportedError(
+                f"this {kind} was made by from_parameters and has no moments_, which it needs for "
+                f"this; call fit with all rows, or from_moments"
+            )
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "moments_" in vars(self) or self._numbers is not None
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
@@ -105,7 +134,7 @@ class MomentLearner(RowClassifier):
         """Return an unfitted copy with the present parameters: `_settings` if none changed."""
         return present_settings(self, vars(self).get("_settings"))
 
-    @property
+    @fitted
     def model_(self) -> Any:
         """The model that the moments determine with the parameters of the last learning."""
         raise NotImplementedError
@@ -181,6 +210,39 @@ class MomentLearner(RowClassifier):
                     f"it: as float64, X.astype(float), they may have an inverse",
                 )
             raise
+
+    def refit(self) -> Self:
+        """Apply the present parameters to the rows learnt so far, without reading them again.
+
+        Parameters that `set_params` changes, such as priors, count from the next `fit` or
+        `partial_fit` on. This is the same without rows.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For parameters out of range, and those that need the rows; the estimator is unchanged.
+        SingularCovarianceError
+            If a covariance has no inverse; the estimator is unchanged.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.set_params(priors=[0.9, 0.1]).refit().class_prior_
+        array([0.9, 0.1])
+        """
+        check_is_fitted(self)
+        return self._learn(self._of_same_rows, checked=True)
+
+    def _of_same_rows(self, settings: Self) -> ClassMoments:
+        settings._check_supported()
+        self._check_kept(settings, rows_change=False)
+        return self.moments_
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -317,7 +379,7 @@ class MomentLearner(RowClassifier):
         rule: RowRule,
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
-        first = not hasattr(self, "moments_")
+        first = not self.__sklearn_is_fitted__()
         if first:
             check_one_pass(settings)
         else:
@@ -384,8 +446,8 @@ class MomentLearner(RowClassifier):
             )
         if kept["norms"] and not self.moments_.norms:
             raise InvalidParameterError(
-                f"shrinkage={getattr(settings, 'shrinkage', None)!r}, but the rows so far were kept "
-                f"without their norms; call fit"
+                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
+                f"were kept without their norms; call fit"
             )
 
     def _is_declared(self, classes: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from streamgda.estimators import export
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.single import SingleAsRows
 from streamgda.models.covariance import Regularisation
@@ -51,22 +52,78 @@ class GaussianNB(SingleAsRows):
     def _regularisation(self) -> Regularisation:
         return Regularisation(var_smoothing=self.var_smoothing, advice="Set var_smoothing above 0")
 
-    @property
+    @classmethod
+    def from_parameters(
+        cls,
+        theta: Any,
+        var: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given means, variances and priors, from a file or a paper.
+
+        It predicts what an estimator with such `theta_`, `var_` and `class_prior_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        theta : array-like, shape (n_classes, n_features)
+            Class means; NaN for a class without rows.
+        var : array-like, shape (n_classes, n_features)
+            Variances, to which nothing is added.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator; those that regularise do not change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB.from_parameters([[2.0], [7.0]], [[1.0], [1.0]], [0.5, 0.5], ["a", "b"])
+        >>> nb.predict_proba([[4.0]]).round(3)
+        array([[0.924, 0.076]])
+        """
+        numbers = {"means": theta, "covariances": var, "priors": priors}
+        numbers["constant_features"] = constant_features
+        return cls._of_numbers(classes, numbers, params)
+
+    @fitted
     def class_prior_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
         return self._in_type(self.model_.priors)
 
-    @property
+    @fitted
     def theta_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._in_type(self.model_.means)
 
-    @property
+    @fitted
     def var_(self) -> np.ndarray:
         """Smoothed variances, shape (n_classes, n_features)."""
         return self._in_type(self._covariances.values)
 
-    @property
+    @fitted
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._amounts[1]

@@ -28,7 +28,7 @@ def present_settings(estimator: Estimator, last: Estimator | None) -> Estimator:
             return last
     kind = type(estimator)
     settings = object.__new__(kind)
-    for name in _parameters(kind):
+    for name in _parameters(kind):  # type: ignore[arg-type]
         if hasattr(estimator, name):
             vars(settings)[name] = _copied(getattr(estimator, name))
     return settings
