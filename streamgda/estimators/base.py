@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -339,11 +340,7 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         model = self.model_  # once: another thread may replace it
         own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
         if own and method in _OF_JOINT:
-            joint, finish = self._joint_log_likelihood, _OF_JOINT[method]
-
-            def function(rows: Any, first_row: int = 0) -> np.ndarray:
-                return np.asarray(finish(np.asarray(joint(rows)), model.classes))
-
+            function = partial(_of_joint, self, method)
             labels = model.classes if method == "predict" else None
             columns = model.classes.size if by_class else None
             return Scorer(
@@ -478,6 +475,14 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
                 raise ValueError("its model and its moments have different features")
             estimator._fitted_model = replace(model, feature_names=moments.feature_names)
         return estimator
+
+
+def _of_joint(
+    estimator: MomentClassifier, method: str, rows: Any, first_row: int = 0
+) -> np.ndarray:
+    """Return what a method returns, from the joint log-likelihoods of a subclass."""
+    joint = np.asarray(estimator._joint_log_likelihood(rows))
+    return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
 
 
 def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:

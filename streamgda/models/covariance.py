@@ -68,6 +68,8 @@ class Regularisation:
         are dropped; see `streamgda.moments.structures.cholesky.invert`.
     advice : str
         Remedies that the error for a singular covariance names; by default all parameters here.
+    largest_variance : float, optional
+        The variance that `var_smoothing` is a fraction of; by default that of the moments.
     """
 
     ddof: int = 0
@@ -79,6 +81,7 @@ class Regularisation:
     standardize: bool = False
     singular: str = "refuse"
     advice: str = ""
+    largest_variance: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("pooling", "reg_param"):
@@ -255,7 +258,10 @@ def _unit(sums: CentredSums, how: Regularisation) -> tuple[np.ndarray, float]:
     do not have to be scaled, nor the result scaled back.
     """
     unit = pooled_variance(sums) if how.standardize else np.ones(sums.n_features)
-    return unit, float(how.var_smoothing * (total_variance(sums) / unit).max())
+    largest = how.largest_variance
+    if largest is None:
+        largest = (total_variance(sums) / unit).max()
+    return unit, float(how.var_smoothing * largest)
 
 
 def _amounts(

@@ -36,6 +36,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         Mean of all rows, and sums of the squares about it, of the features in the density.
     prior_kind : str
         See `LeaveOneOutModel`.
+    unweighted : tuple of float, ndarray and ndarray, optional
+        Number, mean and sums of squares of the rows without their weights, if smoothing follows
+        these.
     """
 
     how: Regularisation = field(kw_only=True)
@@ -44,6 +47,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     mean: np.ndarray = field(kw_only=True)
     squares: np.ndarray = field(kw_only=True)
     prior_kind: str = field(kw_only=True)
+    unweighted: tuple[float, np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
     @classmethod
     def without_rows(
@@ -105,7 +109,13 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _smoothing(self) -> float:
         """Value that `var_smoothing` adds to the variances of the model."""
-        return float(self.how.var_smoothing * self.squares.max() / self.count.sum())
+        total, _, squares = self._smoothed
+        return float(self.how.var_smoothing * squares.max() / total)
+
+    @property
+    def _smoothed(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """Number, mean and sums of squares of the rows that smoothing follows."""
+        return self.unweighted or (self.count.sum(), self.mean, self.squares)
 
     @cached_property
     def _ridges(self) -> np.ndarray:
@@ -144,7 +154,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _order(self) -> np.ndarray:
         """Features by falling variance over all rows."""
-        return np.argsort(-self.squares)
+        return np.argsort(-self._smoothed[2])
 
     # --- removals --------------------------------------------------------------------------------
 
@@ -152,8 +162,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
-            total, w = self.count.sum(), removal.weights
-            given = self.mean, self.squares, self._order, total * w / (total - w), total - w
+            total, *sums = self._smoothed
+            w = removal.weights if self.unweighted is None else np.ones(len(X))
+            given = *sums, self._order, total * w / (total - w), total - w
             largest_without(X, self._read_features, *given, growth)
             growth *= self.how.var_smoothing
             growth -= self._smoothing
