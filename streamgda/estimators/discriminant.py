@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -449,12 +449,12 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
         return threads.run_serial_blas(_principal_axes, ((c,) for c in self._covariances.values))
 
     @fitted
-    def rotations_(self) -> list[np.ndarray]:
+    def rotations_(self) -> Sequence[np.ndarray]:
         """Principal axes of each class, (n_features, n_features): columns by falling variance."""
         return [self._in_type(vectors) for _, vectors in self._axes]
 
     @fitted
-    def scalings_(self) -> list[np.ndarray]:
+    def scalings_(self) -> Sequence[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [self._in_type(values) for values, _ in self._axes]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,21 +12,22 @@ if TYPE_CHECKING:
     fitted = property
 else:
 
-    class fitted(property):  # noqa: N801
-        """A property whose arrays are read-only, and which cannot be set."""
+    def fitted(method: Callable[[Any], Any]) -> property:
+        """Return a property whose arrays are read-only, and which cannot be set."""
 
-        def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            """Return the value, in which nothing can be changed."""
-            return read_only(super().__get__(instance, owner))
+        @wraps(method)
+        def get(instance: Any) -> Any:
+            return read_only(method(instance))
 
-        def __set__(self, instance: Any, value: Any) -> None:
-            """Raise an error that says what to do instead."""
+        def refuse(instance: Any, value: Any) -> None:
             kind = type(instance).__name__
             raise AttributeError(
-                f"{self.fget.__name__} of {kind} follows from what was learnt, and cannot be set. "
-                f"For other parameters, such as priors, call set_params and then refit(); for a "
-                f"model of given numbers, {kind}.from_parameters"
+                f"{method.__name__} of {kind} follows from what was learnt, and cannot be set. For "
+                f"other parameters, such as priors, call set_params and then refit(); for a model "
+                f"of given numbers, {kind}.from_parameters"
             )
+
+        return property(get, refuse)
 
 
 def read_only(value: Any) -> Any:
