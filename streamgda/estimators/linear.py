@@ -24,7 +24,7 @@ from streamgda.estimators.validation import calls_within
 from streamgda.models import linear
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, average
-from streamgda.models.linear import LinearDiscriminants, LinearModel
+from streamgda.models.linear import LinearModel, LinearScores
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.runtime.parameters import as_integer, as_number, as_numbers
@@ -197,7 +197,7 @@ class LinearDiscriminantAnalysis(
         self, classes: np.ndarray, **numbers: Any
     ) -> Any:
         if "coef" in numbers:
-            return LinearDiscriminants.of(classes, **numbers)
+            return LinearScores.of(classes, **numbers)
         return super()._model_of_numbers(classes, **numbers)
 
     def _compute_model(self) -> LinearModel:
@@ -350,7 +350,7 @@ class LinearDiscriminantAnalysis(
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.model_
-        if isinstance(model, LinearDiscriminants):
+        if isinstance(model, LinearScores):
             return model.about_zero
         return linear.about_zero(model, *model.discriminants)
 

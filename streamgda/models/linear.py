@@ -128,7 +128,7 @@ class LinearModel(GaussianModel):
 
 
 @dataclass(frozen=True)
-class LinearDiscriminants(Model):
+class LinearScores(Model):
     """Linear discriminants of the classes, and nothing else: no densities.
 
     Parameters
@@ -139,7 +139,7 @@ class LinearDiscriminants(Model):
     feature_names : tuple of str, optional
     """
 
-    _kind = "discriminants"
+    _kind = "linear scores"
 
     classes: np.ndarray
     coefficients: np.ndarray
