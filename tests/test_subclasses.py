@@ -137,6 +137,7 @@ def test_subclasses_learn_with_their_parameters_and_are_constructed_once(kind, s
     twice = kind(**{name: value}).fit(X, Y).partial_fit(X[:50], Y[:50])
     np.testing.assert_allclose(estimator.predict_proba(X), twice.predict_proba(X), atol=1e-9)
     prequential(estimator, [(X, Y)])
+    assert estimator.to_sklearn().get_params()[name] == value
     assert type(estimator).made == 1
 
 

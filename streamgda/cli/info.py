@@ -127,7 +127,7 @@ def _estimator(path: str) -> dict[str, Any]:
 def _of_numbers(estimator: Any) -> dict[str, Any]:
     """Return what is known of an estimator without moments."""
     model = estimator.model_
-    priors = {"classes": _priors(model)} if hasattr(model, "priors") else {}
+    priors: dict[str, Any] = {"classes": _priors(model)} if hasattr(model, "priors") else {}
     return {
         "moments": "none: it was made by from_parameters",
         "features": estimator.n_features_in_,
