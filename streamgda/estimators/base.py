@@ -200,8 +200,11 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
     @fitted
     def classes_(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
+        moments = vars(self).get("moments_")  # at once: streams ask for each row
+        if moments is not None:
+            return moments.classes
         check_is_fitted(self)
-        return self._held.classes
+        return self.model_.classes
 
     @fitted
     def class_count_(self) -> np.ndarray:

@@ -17,7 +17,8 @@ else:
 
         @wraps(method)
         def get(instance: Any) -> Any:
-            return read_only(method(instance))
+            value = method(instance)
+            return read_only(value) if isinstance(value, np.ndarray | list) else value
 
         def refuse(instance: Any, value: Any) -> None:
             kind = type(instance).__name__
@@ -32,9 +33,8 @@ else:
 
 def read_only(value: Any) -> Any:
     """Return a view of an array, or of each in a list, that cannot be written to."""
-    if isinstance(value, np.ndarray):
-        value = value.view()
-        value.flags.writeable = False
-    elif isinstance(value, list):
+    if isinstance(value, list):
         return tuple(map(read_only, value))
-    return value
+    view: np.ndarray = value.view()
+    view.flags.writeable = False
+    return view
