@@ -41,8 +41,11 @@ class SparseDataError(InvalidDataError, TypeError):
     """Sparse rows where dense ones are needed; a TypeError, too, as in scikit-learn."""
 
 
-class InvalidParameterError(StreamGDAError, ValueError):
-    """A parameter value that is out of range or does not fit the data."""
+class InvalidParameterError(StreamGDAError, ValueError, TypeError):
+    """A parameter value that is out of range or does not fit the data.
+
+    It is a TypeError, too, as scikit-learn's is.
+    """
 
 
 class UnsupportedError(InvalidParameterError, NotImplementedError):

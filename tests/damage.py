@@ -39,8 +39,11 @@ from zarr.buffer.cpu import Buffer
 import streamgda
 from streamgda import (
     ClassMoments,
+    GaussianDiscriminantAnalysis,
     GaussianModel,
+    GaussianNB,
     GroupedMoments,
+    LinearDiscriminantAnalysis,
     PairwiseMoments,
     SlidingWindow,
     storage,
@@ -136,6 +139,14 @@ def subjects() -> dict[str, Subject]:
     arrays = {name: a for name, a in qda.arrays.items() if not name.startswith("model/")}
     seen = {"seen": {"slab_rows": 6, "columns": [1], "samples": [[0, 1, 5]]}}
     pooled = ClassMoments.load(as_store(found["moments-exact-diag"].files)).reduce("tied_spherical")
+    rows, labels = np.array([[0.0, 5.0], [1.0, 3.0], [4.0, 2.0], [6.0, 9.0]]), [0, 0, 1, 1]
+    weighted = GaussianNB().partial_fit(rows, labels, [0, 1, 2], [0.5, 1, 0, 2])
+    tied = GaussianDiscriminantAnalysis.from_parameters(
+        [[0.0, 1.0, 7.0], [2.0, 0.0, 7.0]], np.diag([1.0, 2.0, 0.0]), [0.25, 0.75], ["a", "b"]
+    )
+    scores = LinearDiscriminantAnalysis.from_parameters([[1.0, 2.0]], [0.5], [0, 1])
+    made = {"weighted": weighted, "given-tied": tied, "given-scores": scores}
+    found |= {name: Subject(name, "estimator", *state_of(one)) for name, one in made.items()}
     return found | {
         "no-model": Subject("no-model", "estimator", parts, arrays),
         "slabs": Subject("slabs", "checkpoint", batches.attributes | seen, batches.arrays),

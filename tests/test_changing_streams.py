@@ -69,7 +69,10 @@ def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, wei
         weight = weights[rows] if weighted else None
         forgetting.partial_fit(X[rows], y[rows], None, weight, half_life=half_life)
     by_age = weights * 0.5 ** (np.arange(149, -1, -1) / half_life)
-    assert_equal_to_rounding(forgetting, make(name).fit(X, y, by_age), X, 1e-10)
+    expected = make(name).fit(X, y, by_age)
+    if name == "GaussianNB":  # with a half-life, smoothing follows the rows as they weigh
+        expected = GaussianNB.from_moments(expected.moments_)
+    assert_equal_to_rounding(forgetting, expected, X, 1e-10)
 
 
 @pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
@@ -86,7 +89,8 @@ def test_forgetting_may_begin_at_any_time():
     X, y = blobs()
     model = GaussianNB().fit(X[:200], y[:200]).partial_fit(X[200:], y[200:], half_life=50)
     weights = np.append(np.full(200, 0.25), 0.5 ** (np.arange(99, -1, -1) / 50))
-    assert_equal_to_rounding(model, GaussianNB().fit(X, y, weights), X)
+    expected = GaussianNB.from_moments(GaussianNB().fit(X, y, weights).moments_)
+    assert_equal_to_rounding(model, expected, X)
     assert model.class_count_.sum() == pytest.approx(weights.sum())
 
 

@@ -89,7 +89,9 @@ class TestBlocks:
         X, y = blobs(N_ROWS)
         found = make("LDA").partial_fit(*in_blocks("three", X, y))
         more, labels = blobs(N_ROWS, seed=1)
-        found.partial_fit(*in_blocks("uneven", more, labels)).partial_fit(X, y, classes=[0, 9])
+        found.partial_fit(*in_blocks("uneven", more, labels)).partial_fit(
+            X, y, classes=[0, 1, 2, 9]
+        )
         found.fit(X, y).partial_fit(*in_blocks("uneven", more, labels))
         expected = make("LDA").fit(np.vstack([X, more]), np.append(y, labels))
         assert_equal_to_rounding(found, expected, X)

@@ -129,7 +129,7 @@ def test_attributes_that_cannot_be(name, attribute, value, message):
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_arrays_that_are_missing_or_unknown(name):
     subject = SUBJECTS[name]
-    for array in subject.arrays:
+    for array in subject.arrays.keys() - {"moments/squares"}:  # which earlier versions lack
         others = {key: value for key, value in subject.arrays.items() if key != array}
         with pytest.raises(FormatError):
             LOADERS[subject.kind](as_store(subject.written(None, others)))

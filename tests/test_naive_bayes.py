@@ -1,12 +1,16 @@
 """The naive Bayes classifiers answer as scikit-learn's do, also inside its meta-estimators."""
 
+import pickle
 import warnings
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from samples import blobs
 from scipy import sparse
 from sklearn import datasets, naive_bayes
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 
 import streamgda
@@ -161,3 +165,120 @@ def test_rows_of_weight_zero_are_not_looked_at(kind, form):
     weights[60] = 1
     with pytest.raises(InvalidDataError, match="row 60, column 2"):
         kind().fit(form(X), y, weights)
+
+
+# --- smoothing of weighted rows -----------------------------------------------------------------
+
+
+def weighted_wine(seed):
+    """Wine, whose features have variances from 1e-2 to 1e5, with weights of which some are zero."""
+    X, y = datasets.load_wine(return_X_y=True)
+    return X, y, np.random.default_rng(seed).integers(0, 4, len(y)) / 2
+
+
+@pytest.mark.parametrize("var_smoothing", [1e-9, 1e-3, 0.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_smoothing_follows_the_variances_without_weights(var_smoothing, seed, tmp_path):
+    X, y, w = weighted_wine(seed)
+    theirs = naive_bayes.GaussianNB(var_smoothing=var_smoothing).fit(X, y, w)
+    ours = GaussianNB(var_smoothing=var_smoothing)
+    chunks = GaussianNB(var_smoothing=var_smoothing)
+    for rows in np.array_split(np.random.default_rng(seed).permutation(len(y)), 5):
+        chunks.partial_fit(X[rows], y[rows], sample_weight=w[rows])
+    ours.fit(X, y, w).save(tmp_path / "file")
+    blocks = (da.from_array(X, 50), da.from_array(y, 50), da.from_array(w, 50))
+    for fitted in (
+        ours,
+        chunks,
+        streamgda.load(tmp_path / "file"),
+        pickle.loads(pickle.dumps(ours)),
+        clone(ours).fit(*blocks),
+        clone(ours).fit(X, y, w).partial_fit(X[:40], y[:40]).forget(X[:40], y[:40]),
+        clone(ours).set_params(priors=[0.2, 0.3, 0.5]).fit(X, y, w).set_params(priors=None).refit(),
+    ):
+        np.testing.assert_allclose(fitted.epsilon_, theirs.epsilon_, rtol=1e-12)
+        np.testing.assert_allclose(fitted.var_, theirs.var_, rtol=1e-10)
+        np.testing.assert_allclose(fitted.predict_proba(X), theirs.predict_proba(X), atol=1e-10)
+    assert (ours._unweighted is None) == (var_smoothing == 0)
+    for fitted in (ours, chunks):
+        fitted.retire([1])
+        kept = y != 1
+        theirs = naive_bayes.GaussianNB(var_smoothing=var_smoothing)
+        theirs.fit(X[kept], y[kept], w[kept])
+        np.testing.assert_allclose(fitted.epsilon_, theirs.epsilon_, rtol=1e-12)
+    unweighted = ours.fit(X, y)
+    assert unweighted._unweighted is None
+
+
+def test_weights_that_come_later_or_with_rows_that_do_not_count():
+    X, y, w = weighted_wine(0)
+    X[np.flatnonzero(w == 0)[:5]] = np.nan  # their weight is zero
+    valid = np.isfinite(X).all(axis=1)
+    theirs = naive_bayes.GaussianNB(var_smoothing=1e-3).fit(X[valid], y[valid], w[valid])
+    ours = GaussianNB(var_smoothing=1e-3).fit(X, y, w)
+    np.testing.assert_allclose(ours.epsilon_, theirs.epsilon_, rtol=1e-12)
+    X, y, w = weighted_wine(1)
+    w[:90] = 1
+    theirs = naive_bayes.GaussianNB(var_smoothing=1e-3).fit(X, y, w)
+    ours = GaussianNB(var_smoothing=1e-3).partial_fit(X[:90], y[:90], classes=[0, 1, 2])
+    ours.partial_fit(X[90:100], y[90:100], sample_weight=w[90:100])
+    before = ours.predict_proba(X), ours.epsilon_
+    X[101] = np.inf
+    w[101] = 1
+    with pytest.raises(InvalidDataError, match="infinity"):
+        ours.partial_fit(X[100:], y[100:], sample_weight=w[100:])
+    X[101] = datasets.load_wine().data[101]
+    np.testing.assert_array_equal(ours.predict_proba(X), before[0])
+    assert ours.epsilon_ == before[1]
+    ours.partial_fit(X[100:], y[100:], sample_weight=w[100:])
+    theirs.fit(X, y, w)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-10)
+    decayed = ours.partial_fit(X[:9], y[:9], sample_weight=w[:9], half_life=30)
+    assert (
+        decayed.epsilon_ == GaussianNB.from_moments(decayed.moments_, var_smoothing=1e-3).epsilon_
+    )
+
+
+def test_leave_one_out_of_weighted_rows_smooths_as_a_refit_does():
+    X, y, w = weighted_wine(2)
+    w += 0.25
+    fitted = GaussianNB(var_smoothing=1e-3).fit(X, y, w)
+    found = fitted.leave_one_out_proba(X, y, w)
+    for i in range(0, len(y), 9):
+        rest = np.arange(len(y)) != i
+        refit = GaussianNB(var_smoothing=1e-3).fit(X[rest], y[rest], w[rest])
+        np.testing.assert_allclose(found[i], refit.predict_proba(X[i : i + 1])[0], atol=1e-9)
+
+
+# --- methods that subclasses of scikit-learn's classes use or override --------------------------
+
+
+SHIFT = np.array([0, 0, 3])
+
+
+class Favoured(GaussianNB):
+    def _joint_log_likelihood(self, X):
+        return super()._joint_log_likelihood(X) + SHIFT
+
+
+class FavouredBernoulli(BernoulliNB):
+    def _joint_log_likelihood(self, X):
+        return super()._joint_log_likelihood(X) + SHIFT
+
+
+@pytest.mark.parametrize("kind", [Favoured, FavouredBernoulli])
+def test_scores_follow_an_overridden_joint_log_likelihood(kind):
+    X, y = blobs()
+    plain, ours = kind.__base__().fit(X, y), kind().fit(X, y)
+    joint = plain._joint_log_likelihood(X)
+    np.testing.assert_array_equal(joint, plain.predict_joint_log_proba(X))
+    theirs = getattr(naive_bayes, kind.__base__.__name__)().fit(X, y)
+    theirs._joint_log_likelihood = lambda X: joint + SHIFT
+    assert (ours.predict(X) != plain.predict(X)).any()
+    for method in ("predict", "predict_proba", "predict_log_proba", "predict_joint_log_proba"):
+        values = getattr(ours, method)(X)
+        np.testing.assert_allclose(values, getattr(theirs, method)(X), rtol=1e-7, atol=1e-10)
+        lazy = getattr(ours, method)(da.from_array(X, (100, -1)))
+        np.testing.assert_allclose(lazy.compute(), values)
+    expected = np.logaddexp.reduce(joint + SHIFT, axis=1)
+    np.testing.assert_allclose(ours.score_samples(X), expected)

@@ -1,5 +1,6 @@
 """Learning in pieces: any chunking gives the same model, and classes may appear at any time."""
 
+import pickle
 import sys
 
 import numpy as np
@@ -17,6 +18,7 @@ from samples import (
     results,
 )
 
+import streamgda
 from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianNB
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import exact
@@ -57,7 +59,7 @@ def test_fit_forgets_and_partial_fit_does_not(name):
 
 
 @EVERY_ESTIMATOR
-@pytest.mark.parametrize("declared", [None, [0, 1], [0, 1, 2, 3]])
+@pytest.mark.parametrize("declared", [None, [0, 1, 2, 3]])
 def test_new_classes_may_appear_at_any_time(name, declared):
     X, y = blobs(400, n_classes=4)
     order = np.argsort(y, kind="stable")
@@ -130,10 +132,40 @@ def test_classes_named_in_every_call_do_not_copy_the_moments():
         plain.partial_fit(X[rows], y[rows])
     assert all(moments is held[0] for moments in held)
     np.testing.assert_array_equal(named.var_, plain.var_)
-    named.partial_fit(X[:2], y[:2], classes=[2, 3])
-    assert named.classes_.tolist() == [0, 1, 2, 3]
-    with pytest.raises(InvalidDataError, match="do not mix"):
-        named.partial_fit(X[:2], y[:2], classes=["a"])
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("text", [False, True])
+def test_declared_classes_bind(name, text, tmp_path):
+    X, y = blobs()
+    y = np.array(["ant", "bee", "cat"])[y] if text else y
+    first, second, third = np.unique(y)
+    some = y != third
+    estimator = make(name).partial_fit(X[some], y[some], classes=[second, first])
+    estimator.save(tmp_path / "file")
+    for bound in (
+        estimator,
+        streamgda.load(tmp_path / "file"),
+        pickle.loads(pickle.dumps(estimator)),
+    ):
+        before = results(bound, X)
+        for labels, options in ((y, {}), (y[~some], {}), (y, {"sample_weight": np.ones(len(y))})):
+            rows = X if len(labels) == len(X) else X[~some]
+            with pytest.raises(InvalidDataError, match=f"is {third}, which is not one of the cla"):
+                bound.partial_fit(rows, labels, **options)
+        for others in ([first, second, third], [first], ["other"], [7]):
+            with pytest.raises(InvalidParameterError, match="not the same as on the last call"):
+                bound.partial_fit(X[some], y[some], classes=others)
+        assert_same_bits(results(bound, X), before)
+        bound.partial_fit(X[some][:9], y[some][:9], classes=[first, second])
+        bound.partial_fit(X[some][9:], y[some][9:])
+    assert estimator.fit(X, y).classes_.size == 3
+    with pytest.raises(InvalidParameterError, match="of which rows were learnt"):
+        estimator.partial_fit(X, y, classes=[first, second])
+    estimator.partial_fit(X[some], y[some], classes=[first, second, third])
+    assert_equal_to_rounding(
+        estimator, make(name).fit(np.vstack([X, X[some]]), np.append(y, y[some])), X
+    )
 
 
 def python_calls(function):

@@ -66,7 +66,7 @@ def test_samples_are_those_the_estimator_draws() -> None:
 
 def test_samples_are_of_classes_with_rows() -> None:
     X, y = images()
-    estimator = GaussianNB().partial_fit(X, y, classes=["dog"])
+    estimator = GaussianNB().partial_fit(X, y, classes=[*NAMES, "dog"])
     mine = plt.figure().subplots(3, 3)
     axes = plots.plot_samples(estimator, (4, 3), n=2, axes=mine)
     assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()

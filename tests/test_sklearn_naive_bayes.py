@@ -4,7 +4,7 @@ import importlib
 
 from sklearn_modules import functions_of
 
-_LATER = "partial_fit takes labels that it has not seen before, with or without classes"
+_LATER = "partial_fit takes any labels if it is not passed classes"
 
 LEFT_OUT = {
     "test_gnb": _LATER,

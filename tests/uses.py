@@ -121,7 +121,8 @@ def uses_of_estimator(estimator: Any) -> Uses:
             yield lambda method=method: getattr(estimator, method)(rows)
     if hasattr(estimator, "sample"):
         yield lambda: estimator.sample(3, 0)
-    yield from uses_of_moments(estimator.moments_)
+    if hasattr(estimator, "moments_"):
+        yield from uses_of_moments(estimator.moments_)
     if hasattr(estimator, "partial_fit"):
         yield lambda: estimator.partial_fit(rows, labels)
     yield lambda: (estimator.predict(rows), repr(estimator))

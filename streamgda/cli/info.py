@@ -111,6 +111,7 @@ def _estimator(path: str) -> dict[str, Any]:
     from streamgda import load  # noqa: PLC0415
 
     estimator = load(path)
+    described = getattr(estimator, "moments_", None)
     defaults = type(estimator)().get_params(deep=False)
     params = estimator.get_params(deep=False)
     changed = {k: _shown(v) for k, v in params.items() if v != defaults[k]}
@@ -119,7 +120,18 @@ def _estimator(path: str) -> dict[str, Any]:
         "estimator": type(estimator).__name__,
         "parameters": changed,
         "threshold": _shown(getattr(estimator, "threshold_", None)),
-        **_of_moments(estimator.moments_),
+        **(_of_numbers(estimator) if described is None else _of_moments(described)),
+    }
+
+
+def _of_numbers(estimator: Any) -> dict[str, Any]:
+    """Return what is known of an estimator without moments."""
+    model = estimator.model_
+    priors: dict[str, Any] = {"classes": _priors(model)} if hasattr(model, "priors") else {}
+    return {
+        "moments": "none: it was made by from_parameters",
+        "features": estimator.n_features_in_,
+        **(priors or {"labels": ", ".join(map(str, model.classes.tolist()))}),
     }
 
 

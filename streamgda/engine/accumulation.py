@@ -180,6 +180,7 @@ def accumulate_into(
     sample_weight: Any = None,
     rule: RowRule = CHECK_SUMS,
     decay: float | None = None,
+    expected: np.ndarray | None = None,
 ) -> ClassMoments:
     """Add rows from any container to moments: all of them, or none if there is an error.
 
@@ -195,6 +196,8 @@ def accumulate_into(
         Which rows count.
     decay : float, optional
         Factor that all weights are multiplied by afterwards.
+    expected : ndarray, sorted, optional
+        Labels that may occur.
 
     Returns
     -------
@@ -203,8 +206,8 @@ def accumulate_into(
     """
     rows = in_one_slab(X)
     if rows is not None:
-        return add_and_decay(moments, rows, y, sample_weight, rule, decay)
-    asked = Accumulation(moments.covariance_type, moments.norms, rule, for_model=True)
+        return add_and_decay(moments, rows, y, sample_weight, rule, decay, expected)
+    asked = Accumulation(moments.covariance_type, moments.norms, rule, expected, for_model=True)
     added: Any = _accumulated(asked, X, y, sample_weight)
     if moments.n_features is not None:
         added = moments + added

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda import storage
 from streamgda.errors import (
     InvalidParameterError,
     MemoryBudgetError,
@@ -17,14 +20,16 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.estimators.export import SklearnExport
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.forgetting import ForgetfulLearner
 from streamgda.estimators.learning import check_fitted, check_supported, kept_by
 from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import ProbabilityMixin, Scorer
+from streamgda.estimators.settings import present_settings
 from streamgda.estimators.validation import names_in
 from streamgda.models.base import check_classes, check_priors
 from streamgda.moments import ClassMoments, name_features
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
@@ -42,6 +47,15 @@ _MODEL_METHODS = {
     "p_values": ("p_values", True),
 }
 
+
+# Methods as functions of joint log-likelihoods and classes.
+_OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "predict": lambda joint, classes: classes[joint.argmax(axis=1)],
+    "predict_proba": lambda joint, _: softmax(joint, axis=1),
+    "predict_log_proba": lambda joint, _: log_softmax(joint, axis=1),
+    "predict_joint_log_proba": lambda joint, _: joint,
+    "score_samples": lambda joint, _: logsumexp(joint, axis=1),
+}
 
 Kind = TypeVar("Kind", bound="MomentClassifier")
 
@@ -120,18 +134,19 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
 
     def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
         self._settings = self._current_settings() if settings is None else settings
-        self.moments_ = moments
+        self.__dict__["moments_"] = moments
+        self._numbers = None
         self._forget_model()
 
     def _forget_model(self) -> None:
         self._fitted_model: Any = None
 
-    @property
+    @fitted
     def model_(self) -> Any:
         """The model that the moments determine with the parameters of the last learning."""
         model = vars(self).get("_fitted_model")
         if model is None:
-            check_is_fitted(self, "moments_")
+            check_is_fitted(self)
             self._refuse_if_only_shown()
             with self._locked():  # the moments do not change meanwhile
                 model = self._fitted_model
@@ -187,19 +202,63 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         shown.__dict__ = {**vars(self), "_only_shown": True}
         return shown
 
-    @property
+    @fitted
     def classes_(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
-        check_is_fitted(self, "moments_")
-        return self.moments_.classes
+        moments = vars(self).get("moments_")  # at once: streams ask for each row
+        if moments is not None:
+            return moments.classes
+        check_is_fitted(self)
+        return self.model_.classes
 
-    @property
+    @fitted
     def class_count_(self) -> np.ndarray:
         """Rows of each class, or their total weight, float64, shape (n_classes,)."""
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         return self.moments_.class_count.astype(np.float64)
 
+    @property
+    def _held(self) -> Any:
+        """The moments, or the model of an estimator that has none."""
+        return self.moments_ if self._numbers is None else self.model_
+
+    # --- given numbers ------------------------------------------------------------------------
+
+    @classmethod
+    def _of_numbers(
+        cls, classes: Any, numbers: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Self:
+        """Return an estimator whose model follows from given numbers."""
+        estimator = cls(**params)
+        kept_by(estimator)
+        check_supported(estimator)
+        labels = as_labels(classes, "classes")
+        if not labels.size or not np.array_equal(labels, np.unique(labels)):
+            raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
+        given = {
+            name: as_numbers(name, values, "an array of numbers")
+            for name, values in numbers.items()
+            if values is not None
+        }
+        estimator._settings = present_settings(estimator, None)
+        estimator._forget_model()
+        estimator._fitted_model = estimator._model_of_numbers(labels, **given)
+        estimator._numbers = given
+        estimator.n_features_in_ = estimator.model_.n_features
+        return estimator
+
+    def _model_of_numbers(self, classes: np.ndarray, **numbers: np.ndarray) -> Any:
+        """Return the model of given numbers, with these parameters."""
+        raise NotImplementedError
+
     # --- scoring ------------------------------------------------------------------------------
+
+    def _joint_log_likelihood(self, X: Any) -> np.ndarray:
+        """Return joint log-likelihoods of rows in memory.
+
+        Scores are computed by it where a subclass overrides it, as in scikit-learn.
+        """
+        return np.asarray(self.model_.joint_log_likelihood(X))
 
     def predict_joint_log_proba(
         self,
@@ -291,6 +350,19 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
         name, by_class = _MODEL_METHODS[method]
         model = self._model_for(method)  # once: another thread may replace it
+        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
+        if own and method in _OF_JOINT:
+            function = partial(_of_joint, self, method)
+            labels = model.classes if method == "predict" else None
+            columns = model.classes.size if by_class else None
+            return Scorer(
+                f"{type(self).__qualname__}.{method}",
+                function,
+                model,
+                labels,
+                columns,
+                method=method,
+            )
         if method == "decision_function" and model.classes.size <= 2:
             name, by_class = "log_odds", False
         labels = model.classes if method == "predict" else None
@@ -331,7 +403,7 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         >>> X.round(2).ravel(), y
         (array([7.34, 6.02, 7.32]), array(['bee', 'bee', 'bee'], dtype='<U3'))
         """
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         n_samples, random = self._drawing(n_samples, random_state)
         model = self.model_
         if y is None:
@@ -366,24 +438,37 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         # The model is saved too, if it exists: to estimate it again takes longer than to read it,
         # and gives other last bits on another processor or with other threads. The parameters are
         # those that it depends on; any that were set since then are saved beside them.
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         kept_by(self)  # refuses parameters that could not be loaded
-        names = names_in(self)
-        parts: dict[str, Saved] = {"moments": self.moments_}
-        if self._fitted_model is not None:
+        names, numbers = names_in(self), self._numbers
+        parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
+        if parts and self._fitted_model is not None:
             parts["model"] = self._fitted_model
         states, arrays = nested(parts)
         for state in states.values() if names else ():
             state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
         fitted, present = describe(self._settings), describe(self)["params"]
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
-        since = {"set_params": later} if later else {}
+        since: dict[str, Any] = {"set_params": later} if later else {}
+        if self._declared is not None:
+            since["declared"] = storage.pack_labels(self._declared)
+        if numbers is not None:
+            since["classes"] = storage.pack_labels(self.classes_)
+            arrays = {f"numbers/{name}": values for name, values in numbers.items()}
         return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
 
     @classmethod
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         params = {**attributes["params"], **attributes.get("set_params", {})}
         estimator = unfitted(cls, {**attributes, "params": params})
+        if "moments" not in attributes:
+            classes, numbers = storage.unpack_labels(attributes["classes"]), "numbers"
+            given = arrays_within(arrays, numbers)
+            estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
+            names = restored_names(attributes, estimator.n_features_in_)
+            if names is not None:
+                estimator.feature_names_in_ = np.array(names, object)
+            return estimator
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         estimator._adopt(moments, unfitted(cls, attributes))
         estimator.n_features_in_ = int(moments.n_features or 0)
@@ -391,6 +476,8 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
             name_features(moments, names)
+        if "declared" in attributes:
+            estimator._declared = _all_of(moments, storage.unpack_labels(attributes["declared"]))
         if "model" in attributes:
             model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
             same = model.classes.dtype == moments.classes.dtype
@@ -400,6 +487,21 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
                 raise ValueError("its model and its moments have different features")
             estimator._fitted_model = replace(model, feature_names=moments.feature_names)
         return estimator
+
+
+def _of_joint(
+    estimator: MomentClassifier, method: str, rows: Any, first_row: int = 0
+) -> np.ndarray:
+    """Return what a method returns, from the joint log-likelihoods of a subclass."""
+    joint = np.asarray(estimator._joint_log_likelihood(rows))
+    return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
+
+
+def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
+    """Return declared labels; refuse those that lack some of the moments."""
+    if moments.classes.size and (find(moments.classes, labels) < 0).any():
+        raise ValueError("its moments have classes that were not declared")
+    return labels
 
 
 class _NotComputedError(AttributeError):

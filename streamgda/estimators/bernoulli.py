@@ -7,12 +7,13 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.leave_one_out import LeaveOneOutScores
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
@@ -123,11 +124,15 @@ class BernoulliNB(LeaveOneOutScores):
                 )
         as_flag("force_alpha", self.force_alpha)
         as_flag("fit_prior", self.fit_prior)
-        if self.binarize is not None:
-            as_number("binarize", self.binarize, "a number, or None for zeros and ones")
+        self._threshold()
 
     def _threshold(self) -> float | None:
-        return None if self.binarize is None else float(self.binarize)
+        """Return `binarize`, of which True and False are 1 and 0, as in scikit-learn."""
+        given = self.binarize
+        if given is None:
+            return None
+        given = float(given) if isinstance(given, bool) else given
+        return as_number("binarize", given, "a number, or None for zeros and ones")
 
     def _make_model(self, moments: ClassMoments) -> BernoulliModel:
         alpha = self._smoothing(moments.n_features)
@@ -136,6 +141,20 @@ class BernoulliNB(LeaveOneOutScores):
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
         return BernoulliModel.from_moments(moments, alpha, self._threshold(), priors)
+
+    def _model_of_numbers(  # type: ignore[override]
+        self, classes: np.ndarray, feature_log_prob: np.ndarray, class_log_prior: np.ndarray
+    ) -> BernoulliModel:
+        return BernoulliModel.of(classes, feature_log_prob, class_log_prior, self._threshold())
+
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
+        super()._check_kept(settings, rows_change)
+        held = self._settings._threshold()
+        if settings._threshold() != held:
+            raise InvalidParameterError(
+                f"binarize={shown(settings.binarize)}, but the rows so far were binarised with "
+                f"binarize={held}; call fit"
+            )
 
     def _leave_one_out(self) -> BernoulliLeaveOneOut:
         settings = self._settings
@@ -183,17 +202,59 @@ class BernoulliNB(LeaveOneOutScores):
         rows = as_source(X).map(function, np.uint8, X.shape[1])
         return rows, rule if rule.nodata is None else replace(rule, nodata=None)  # it is masked
 
-    @property
+    @classmethod
+    def from_parameters(
+        cls, feature_log_prob: Any, class_log_prior: Any, classes: Any, **params: Any
+    ) -> Self:
+        """Return an estimator of given probabilities and priors, from a file or a paper.
+
+        It predicts what an estimator with such `feature_log_prob_` and `class_log_prior_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        feature_log_prob : array-like, shape (n_classes, n_features)
+            Log-probabilities of ones, to which no smoothing is added; NaN for a class without rows.
+        class_log_prior : array-like, shape (n_classes,)
+            Logarithms of the priors.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        **params
+            Parameters of the estimator, such as `binarize`.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB.from_parameters(np.log([[0.2], [0.6]]), np.log([0.5, 0.5]), [0, 1])
+        >>> nb.predict_proba([[1]]).round(3)
+        array([[0.25, 0.75]])
+        """
+        numbers = {"feature_log_prob": feature_log_prob, "class_log_prior": class_log_prior}
+        return cls._of_numbers(classes, numbers, params)
+
+    @fitted
     def class_log_prior_(self) -> np.ndarray:
         """Logarithms of the class priors, shape (n_classes,)."""
         return self.model_.log_priors
 
-    @property
+    @fitted
     def feature_log_prob_(self) -> np.ndarray:
         """Log-probability of a one, (n_classes, n_features); NaN for a class without rows."""
         return self.model_.log_one
 
-    @property
+    @fitted
     def feature_count_(self) -> np.ndarray:
         """Ones of each class in each feature, or their weight, shape (n_classes, n_features)."""
         self.class_count_  # noqa: B018  (raises an error before fit)

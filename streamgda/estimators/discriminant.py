@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import UnsupportedError
+from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators import export
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
 from streamgda.models import fisher
@@ -17,7 +19,9 @@ from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
+from streamgda.moments.structures import STRUCTURES
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import as_numbers
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
@@ -125,7 +129,71 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
             standardize=self.standardize,
         )
 
-    @property
+    @classmethod
+    def from_parameters(
+        cls,
+        means: Any,
+        covariances: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        covariance_type: str | None = None,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given means, covariances and priors, from a file or a paper.
+
+        It predicts what an estimator with such `means_`, `covariance_` and `priors_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        means : array-like, shape (n_classes, n_features)
+            NaN for a class without rows.
+        covariances : array-like
+            Covariances in the shape of `covariance_`.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        covariance_type : str, optional
+            By default the one whose covariances have that shape.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator; those that regularise do not change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianDiscriminantAnalysis
+        >>> means, covariances = [[0.0, 0.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 0.5]]
+        >>> gda = GaussianDiscriminantAnalysis.from_parameters(
+        ...     means, covariances, [0.5, 0.5], ["ant", "bee"], covariance_type="diag"
+        ... )
+        >>> gda.predict([[1.0, 0.0], [2.0, 1.0]])
+        array(['ant', 'bee'], dtype='<U3')
+        """
+        numbers = {"means": means, "covariances": covariances, "priors": priors}
+        if covariance_type is None:
+            covariance_type = _type_of(numbers)
+        numbers["constant_features"] = constant_features
+        return cls._of_numbers(classes, numbers, {"covariance_type": covariance_type, **params})
+
+    @fitted
     def covariance_(self) -> np.ndarray:
         """Regularised covariances of all features, in the shape of the covariance type.
 
@@ -138,7 +206,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
             values = structure.shown(values)
         return structure.ungroup(values)
 
-    @property
+    @fitted
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage of each covariance, shape (n_classes,), or (1,) where tied.
 
@@ -146,7 +214,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         """
         return self._amounts[0]
 
-    @property
+    @fitted
     def epsilon_(self) -> float:
         """Value that `var_smoothing` adds to the variances, scaled ones with `standardize`."""
         return self._amounts[1]
@@ -277,10 +345,8 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     def _make_model(
         self, moments: ClassMoments, given: GivenCovariances | None = None
     ) -> GaussianModel:
-        priors = self._priors_of(moments)
-        covariances = self._estimate(moments, given=given)
-        how, names = self._regularisation(), moments.feature_names
-        return GaussianModel.of(covariances, moments.means, priors, how, feature_names=names)
+        covariances, priors = self._estimate(moments, given=given), self._priors_of(moments)
+        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
 
     def _estimate(
         self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
@@ -289,13 +355,80 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
             return super()._estimate(moments, **options)
         return replace(given.each, values=given.each.values.copy())
 
-    @property
+    @classmethod
+    def from_parameters(
+        cls,
+        means: Any,
+        covariances: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given means, covariances and priors, from a file or a paper.
+
+        It predicts what an estimator with such `means_`, `covariance_` and `priors_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        means : array-like, shape (n_classes, n_features)
+            NaN for a class without rows.
+        covariances : array-like
+            Covariances in the shape of `covariance_`, (n_classes, n_features, n_features).
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator; those that regularise do not change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> import json
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
+        >>> text = json.dumps(
+        ...     {
+        ...         "means": qda.means_.tolist(),
+        ...         "covariances": qda.covariance_.tolist(),
+        ...         "priors": qda.priors_.tolist(),
+        ...         "classes": qda.classes_.tolist(),
+        ...     }
+        ... )
+        >>> QuadraticDiscriminantAnalysis.from_parameters(**json.loads(text)).score(X, y)
+        0.98
+        """
+        numbers = {"means": means, "covariances": covariances, "priors": priors}
+        numbers["constant_features"] = constant_features
+        return cls._of_numbers(classes, numbers, params)
+
+    @fitted
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
         self._needs_stored_covariance()
         return self._in_type(self._covariances.values)
 
-    @property
+    @fitted
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage of each covariance, shape (n_classes,)."""
         return self._amounts[0]
@@ -315,15 +448,34 @@ class QuadraticDiscriminantAnalysis(SolvedDiscriminantAnalysis):
     def _compute_axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         return threads.run_serial_blas(_principal_axes, ((c,) for c in self._covariances.values))
 
-    @property
-    def rotations_(self) -> list[np.ndarray]:
+    @fitted
+    def rotations_(self) -> Sequence[np.ndarray]:
         """Principal axes of each class, (n_features, n_features): columns by falling variance."""
         return [self._in_type(vectors) for _, vectors in self._axes]
 
-    @property
-    def scalings_(self) -> list[np.ndarray]:
+    @fitted
+    def scalings_(self) -> Sequence[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [self._in_type(values) for values, _ in self._axes]
+
+
+def _type_of(numbers: Mapping[str, Any]) -> str:
+    """Return the covariance type whose covariances have the shape of those given."""
+    means, values = (as_numbers(n, numbers[n], "numbers") for n in ("means", "covariances"))
+    k, d = means.shape if means.ndim == 2 else (0, 0)
+    shapes = {name: np.empty(s.scatter_shape(k, d)) for name, s in STRUCTURES.items()}
+    fitting = [
+        name
+        for name, empty in shapes.items()
+        if (s := STRUCTURES[name]).ungroup(s.shown(empty)).shape == values.shape
+    ]
+    if len(fitting) != 1:
+        expected = f"one of {', '.join(map(repr, fitting or STRUCTURES))}"
+        raise InvalidParameterError(
+            f"means have shape {means.shape} and covariances {values.shape}, from which the "
+            f"covariance_type does not follow; give {expected}"
+        )
+    return fitting[0]
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

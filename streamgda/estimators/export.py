@@ -82,7 +82,7 @@ class SklearnExport:
         kind, attributes, params = self._counterpart()
         exported = kind()
         known = exported.get_params(deep=False)
-        given = {**self._settings.get_params(deep=False), **params}
+        given = {**vars(self._settings), **params}
         exported.set_params(**{name: value for name, value in given.items() if name in known})
         shared = {"classes_": self.classes_, "n_features_in_": self.n_features_in_}
         names = getattr(self, "feature_names_in_", None)

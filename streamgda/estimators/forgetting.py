@@ -62,7 +62,7 @@ class ForgetfulLearner(MomentLearner):
         >>> nb.forget([[90.0]], [0]).theta_.ravel()
         array([2., 7.])
         """
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         return self._learn(self._without_rows, X, y, sample_weight, rule)
@@ -101,7 +101,7 @@ class ForgetfulLearner(MomentLearner):
         >>> nb.retire([1]).classes_
         array([0, 2])
         """
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         return self._learn(self._without_classes, labels)
 
     def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:

@@ -12,15 +12,23 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.leave_one_out import LeaveOneOutScores
 from streamgda.estimators.scoring import DiscriminantMixin, Scorer
 from streamgda.estimators.validation import calls_within
 from streamgda.models.base import check_priors
-from streamgda.models.covariance import Covariances, Regularisation, estimate
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    estimate,
+    given_covariances,
+    without_features,
+)
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
+from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import as_labels, with_label
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 from streamgda.storage.saved import state_of
@@ -31,6 +39,7 @@ class GaussianClassifier(LeaveOneOutScores):
 
     _model_type = GaussianModel
     _fitted_model: GaussianModel | None
+    _fitted_covariances: Covariances | None
 
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
@@ -53,6 +62,28 @@ class GaussianClassifier(LeaveOneOutScores):
             moments, self._covariance_type(), self._regularisation(), priors
         )
 
+    def _of_covariances(
+        self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
+    ) -> GaussianModel:
+        """Return the model of given covariances of the features that vary."""
+        how = self._regularisation()
+        return GaussianModel.of(covariances, means, priors, how, feature_names=names)
+
+    def _model_of_numbers(  # type: ignore[override]
+        self,
+        classes: np.ndarray,
+        means: np.ndarray,
+        covariances: np.ndarray,
+        priors: np.ndarray,
+        constant_features: np.ndarray | None = None,
+    ) -> GaussianModel:
+        structure = structure_of(self._covariance_type())
+        every = given_covariances(structure, classes, means, covariances)
+        self._fitted_covariances = every
+        normalised = not self._any_sum_of_priors
+        priors = check_priors(priors, classes, every.count, normalised=normalised)
+        return self._of_covariances(without_features(every, constant_features), means, priors)
+
     def _compute_model(self) -> GaussianModel:
         model: GaussianModel = super()._compute_model()
         self._report_constant_features(model)
@@ -66,6 +97,8 @@ class GaussianClassifier(LeaveOneOutScores):
 
     def _estimated(self, **options: Any) -> Covariances:
         """Return the covariances of the fitted model."""
+        if self._numbers is not None and self._fitted_covariances is not None:
+            return without_features(self._fitted_covariances, self.constant_features_)
         return self._settings._estimate(self.moments_, **self._known(), **options)
 
     def _known(self) -> dict[str, Any]:
@@ -103,7 +136,7 @@ class GaussianClassifier(LeaveOneOutScores):
 
     def _forget_model(self) -> None:
         super()._forget_model()
-        self._fitted_covariances: Covariances | None = None
+        self._fitted_covariances = None
 
     def _report_constant_features(self, model: GaussianModel) -> None:
         constant = self._left_out(model)
@@ -123,7 +156,7 @@ class GaussianClassifier(LeaveOneOutScores):
     @property
     def _covariances(self) -> Covariances:
         """Covariances of all features, including constant ones."""
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         covariances = self._fitted_covariances
         if covariances is None:
             self._refuse_if_only_shown()
@@ -138,6 +171,7 @@ class GaussianClassifier(LeaveOneOutScores):
         """Amounts of shrinkage, and the value that was added to the variances."""
 
         def compute() -> tuple[np.ndarray, float]:
+            self.moments_  # noqa: B018  (numbers alone do not tell)
             covariances = self._covariances
             return covariances.shrinkage, covariances.epsilon
 
@@ -149,7 +183,7 @@ class GaussianClassifier(LeaveOneOutScores):
         constant[model.features] = False
         return np.flatnonzero(constant)
 
-    @property
+    @fitted
     def constant_features_(self) -> np.ndarray:
         """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
@@ -479,12 +513,13 @@ class GaussianClassifier(LeaveOneOutScores):
         >>> X.shape, (qda.predict(X) == y).mean().round(2)
         ((1000, 4), np.float64(0.98))
         """
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
         with self._locked():  # the moments do not change meanwhile
-            moments = self.moments_
-            priors = self._settings._priors_of(moments)
-            sampler = Sampler.of(self._estimated(), moments.means, priors / priors.sum())
+            held = self._held
+            given = self._numbers is not None
+            priors = held.priors if given else self._settings._priors_of(held)
+            sampler = Sampler.of(self._estimated(), held.means, priors / priors.sum())
         codes = None
         if y is not None:
             labels = as_labels([y] if np.ndim(y) == 0 else y)
@@ -497,12 +532,12 @@ class GaussianClassifier(LeaveOneOutScores):
 class DiscriminantAnalysis(DiscriminantMixin, GaussianClassifier):
     """Base of the discriminant analyses, with the attribute names of scikit-learn."""
 
-    @property
+    @fitted
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
         return self.model_.priors
 
-    @property
+    @fitted
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self.model_.means

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SingularCovarianceError,
+    UnsupportedError,
+    as_attribute_error,
+)
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.settings import present_settings
@@ -22,6 +30,7 @@ from streamgda.rows import as_rows
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
 from streamgda.runtime.interruption import Lock
+from streamgda.runtime.parameters import shown
 
 NO_ROWS = (
     "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
@@ -48,12 +57,36 @@ class MomentLearner(RowClassifier):
     _settings : estimator of the same class
         Unfitted copy that holds the parameters as they were when the estimator last learnt, which
         neither `set_params` nor changes of arrays that were passed reach.
+    _numbers : dict or None
+        Arguments of `from_parameters`, if it made the estimator, which then has no moments.
+    _declared : ndarray, sorted, or None
+        All labels that `partial_fit` takes, if it was passed its `classes`.
     """
 
-    moments_: ClassMoments
     _settings: Self
+    _numbers: Mapping[str, np.ndarray] | None = None
+    _declared: np.ndarray | None = None
     _lock: Lock | None = None
     _least_classes = 1  # classes that `fit` needs rows of
+
+    @fitted
+    def moments_(self) -> ClassMoments:
+        """All that was kept of the rows; the estimator changes it when it learns."""
+        held: ClassMoments | None = vars(self).get("moments_")
+        if held is not None:
+            return held
+        kind = type(self).__name__
+        if self._numbers is None:
+            raise AttributeError(f"this {kind} is not fitted, and has no moments_")
+        raise as_attribute_error(
+            UnsupportedError(
+                f"this {kind} was made by from_parameters and has no moments_, which it needs for "
+                f"this; call fit with all rows, or from_moments"
+            )
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "moments_" in vars(self) or self._numbers is not None
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
@@ -101,7 +134,7 @@ class MomentLearner(RowClassifier):
         """Return an unfitted copy with the present parameters: `_settings` if none changed."""
         return present_settings(self, vars(self).get("_settings"))
 
-    @property
+    @fitted
     def model_(self) -> Any:
         """The model that the moments determine with the parameters of the last learning."""
         raise NotImplementedError
@@ -109,7 +142,7 @@ class MomentLearner(RowClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         features: str | None = None,
@@ -168,9 +201,8 @@ class MomentLearner(RowClassifier):
         """
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        learnt = X, y, sample_weight, rule, True, True
         try:
-            return self._learn(self._accumulated, *learnt, checked=True)
+            return self._learn(self._of_rows_alone, X, y, sample_weight, rule, checked=True)
         except SingularCovarianceError as error:
             message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
             if getattr(X, "dtype", None) == np.float32:
@@ -180,6 +212,39 @@ class MomentLearner(RowClassifier):
                 )
             error.args = (message,)
             raise
+
+    def refit(self) -> Self:
+        """Apply the present parameters to the rows learnt so far, without reading them again.
+
+        Parameters that `set_params` changes, such as priors, count from the next `fit` or
+        `partial_fit` on. This is the same without rows.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For parameters out of range, and those that need the rows; the estimator is unchanged.
+        SingularCovarianceError
+            If a covariance has no inverse; the estimator is unchanged.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.set_params(priors=[0.9, 0.1]).refit().class_prior_
+        array([0.9, 0.1])
+        """
+        check_is_fitted(self)
+        return self._learn(self._of_same_rows, checked=True)
+
+    def _of_same_rows(self, settings: Self) -> ClassMoments:
+        settings._check_supported()
+        self._check_kept(settings, rows_change=False)
+        return self.moments_
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -191,7 +256,7 @@ class MomentLearner(RowClassifier):
     def partial_fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         classes: Any = None,
         sample_weight: Any = None,
         *,
@@ -212,8 +277,9 @@ class MomentLearner(RowClassifier):
         X, y : see `fit`
             Rows and labels.
         classes : array-like, shape (n_classes,), optional
-            Labels that are classes even before the first row with them. Others may appear at any
-            time, whether this is passed or not.
+            All labels that may occur: they are classes even before the first row with them, and any
+            other label is an error from then on. Later calls may leave it out, or pass the same
+            ones. Without it, new labels may appear at any time.
         sample_weight : array-like, shape (n_rows,), optional
             Non-negative weights; a row of weight zero is ignored.
         half_life : float, optional
@@ -266,7 +332,7 @@ class MomentLearner(RowClassifier):
                 return False
             if (settings := self._current_settings()) is not self._settings:
                 return False
-            if classes is not None and self._new_classes(classes, False) is not None:
+            if classes is not None and not self._is_declared(classes):
                 return False
             changes, rows = moments.changes, settings._summed(X)[0]
             try:
@@ -297,6 +363,13 @@ class MomentLearner(RowClassifier):
                 raise
         return self
 
+    def _of_rows_alone(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        """Return the moments of the rows of `fit`, which may be read twice."""
+        self._declared = None
+        return self._accumulated(settings, X, y, sample_weight, rule, True, True)
+
     def _with_rows(
         self,
         settings: Self,
@@ -308,12 +381,12 @@ class MomentLearner(RowClassifier):
         rule: RowRule,
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
-        first = not hasattr(self, "moments_")
+        first = not self.__sklearn_is_fitted__()
         if first:
             check_one_pass(settings)
         else:
             self._check_kept(settings)
-        declared = self._new_classes(classes, first)
+        declared = self._newly_declared(classes, first)
         decay = None
         if half_life is not None:
             sample_weight, decay = half_life_weights(half_life, X, sample_weight)
@@ -328,7 +401,8 @@ class MomentLearner(RowClassifier):
         if decay is not None:
             sample_weight = sample_weight / decay
         rows, rule = settings._summed(X, y, sample_weight, rule)
-        return engine.accumulate_into(self.moments_, rows, y, sample_weight, rule, decay)
+        learnt = rows, y, sample_weight, rule, decay, self._declared
+        return engine.accumulate_into(self.moments_, *learnt)
 
     def _accumulated(
         self,
@@ -349,7 +423,7 @@ class MomentLearner(RowClassifier):
         X, y = validate_labelled(self, X, y, reset=first, rule=rule)
         summed, rule = settings._summed(X, y, sample_weight, rule)
         rows = summed, y, sample_weight, rule
-        moments = engine.accumulate_into(ClassMoments(**kept), *rows)
+        moments = engine.accumulate_into(ClassMoments(**kept), *rows, expected=self._declared)
         name_features(moments, names_in(self))
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
@@ -374,23 +448,39 @@ class MomentLearner(RowClassifier):
             )
         if kept["norms"] and not self.moments_.norms:
             raise InvalidParameterError(
-                f"shrinkage={settings.get_params()['shrinkage']!r}, but the rows so far were kept "
-                f"without their norms; call fit"
+                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
+                f"were kept without their norms; call fit"
             )
 
-    def _new_classes(self, classes: Any, first: bool) -> np.ndarray | None:
-        """Return labels to be declared as classes; None if all are classes already."""
-        if classes is None:
+    def _is_declared(self, classes: Any) -> bool:
+        """Return True for the same classes as were declared before."""
+        held = self._declared
+        if held is None:
+            return False
+        plain = type(classes) is np.ndarray and classes.dtype == held.dtype
+        # Most calls name just these classes: comparing bytes is fast.
+        if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
+            return True
+        return np.array_equal(np.unique(as_labels(classes, "classes")), held)
+
+    def _newly_declared(self, classes: Any, first: bool) -> np.ndarray | None:
+        """Return classes that are declared for the first time, which are all from then on."""
+        if classes is None or self._is_declared(classes):
             return None
-        if not first:
-            held = self.moments_.classes
-            plain = type(classes) is np.ndarray and classes.dtype == held.dtype
-            # Most calls name just these classes: comparing bytes is fast.
-            if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
-                return None
-            if (find(as_labels(classes, "classes"), held) >= 0).all():
-                return None
-        return as_labels(classes, "classes")
+        labels = np.unique(as_labels(classes, "classes"))
+        if self._declared is not None:
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} is not the same as on the last call to "
+                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
+            )
+        held = labels[:0] if first else self.moments_.classes
+        if held.size and (other := find(held, labels) < 0).any():
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
+                f"rows were learnt; pass all labels, or none"
+            )
+        self._declared = labels
+        return labels
 
     def _locked(self) -> Lock:
         """Return the lock that is held while the estimator changes."""
@@ -402,7 +492,7 @@ def check_one_pass(estimator: MomentLearner) -> None:
     """Raise `InvalidParameterError` if an estimator needs two passes over the rows."""
     if estimator._scalings():
         raise InvalidParameterError(
-            f"shrinkage={estimator.get_params()['shrinkage']!r} {TWO_PASSES}"
+            f"shrinkage={getattr(estimator, 'shrinkage', None)!r} {TWO_PASSES}"
         )
 
 

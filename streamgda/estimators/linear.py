@@ -5,20 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
+from streamgda.errors import (
+    CollinearityWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    UnsupportedError,
+)
 from streamgda.estimators import export
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
 from streamgda.estimators.validation import calls_within
 from streamgda.models import linear
 from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, average
-from streamgda.models.linear import LinearModel
+from streamgda.models.linear import LinearModel, LinearScores
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.runtime.parameters import as_integer, as_number, as_numbers
@@ -178,10 +184,21 @@ class LinearDiscriminantAnalysis(
                 f"each of {(count > 0).sum()} classes. Give more rows"
             )
         covariances = self._estimate(moments, given=given)
-        priors, how = self._priors_of(moments), self._regularisation()
-        own = {"solver": self.solver, "tol": float(self.tol)}
-        own["feature_names"] = moments.feature_names
-        return LinearModel.of(covariances, moments.means, priors, how, **own)
+        priors = self._priors_of(moments)
+        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
+
+    def _of_covariances(
+        self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
+    ) -> LinearModel:
+        own = {"solver": self.solver, "tol": float(self.tol), "feature_names": names}
+        return LinearModel.of(covariances, means, priors, self._regularisation(), **own)
+
+    def _model_of_numbers(  # type: ignore[override]
+        self, classes: np.ndarray, **numbers: Any
+    ) -> Any:
+        if "coef" in numbers:
+            return LinearScores.of(classes, **numbers)
+        return super()._model_of_numbers(classes, **numbers)
 
     def _compute_model(self) -> LinearModel:
         model: Any = super()._compute_model()  # refuses priors that are no numbers
@@ -236,20 +253,95 @@ class LinearDiscriminantAnalysis(
         most = min(int((model.priors > 0).sum()) - 1, model.rank)
         return np.sqrt(model.directions[1][[0, most - 1]])
 
+    @classmethod
+    def from_parameters(
+        cls,
+        coef: Any = None,
+        intercept: Any = None,
+        classes: Any = None,
+        *,
+        means: Any = None,
+        covariance: Any = None,
+        priors: Any = None,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given numbers, from a file or a paper.
+
+        With `coef` and `intercept` it predicts labels and their probabilities as an estimator with
+        such `coef_` and `intercept_`. Densities, distances, samples and `transform` need `means`,
+        `covariance` and `priors` instead. (With solver ``"svd"`` and `priors` of its own, the
+        `covariance_` of an estimator is not that of its discriminants, as in scikit-learn.)
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        coef : array-like, shape (n_classes, n_features), or (1, n_features) for two classes
+            Weights of the features.
+        intercept : array-like, shape (n_classes,), or (1,) for two classes
+            Offsets of the weighted features.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        means : array-like, shape (n_classes, n_features)
+            NaN for a class without rows.
+        covariance : array-like, shape (n_features, n_features)
+            Covariance within classes.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator; those that regularise do not change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> lda = LinearDiscriminantAnalysis.from_parameters([[5.0]], [-22.5], ["ant", "bee"])
+        >>> lda.predict([[4.0], [5.0]]), lda.decision_function([[5.0]])
+        (array(['ant', 'bee'], dtype='<U3'), array([2.5]))
+        """
+        discriminants = {"coef": coef, "intercept": intercept}
+        densities = {"means": means, "covariances": covariance, "priors": priors}
+        given, others = discriminants, {**densities, "constant_features": constant_features}
+        if coef is None and intercept is None:
+            given, others = densities, {}
+        lacking = [name for name, value in {**given, "classes": classes}.items() if value is None]
+        if lacking or any(value is not None for value in others.values()):
+            raise InvalidParameterError(
+                "from_parameters takes classes with coef and intercept, or with means, covariance "
+                "and priors; all of them, and none of the others"
+            )
+        numbers = {**given, "constant_features": constant_features}
+        return cls._of_numbers(classes, numbers, params)
+
     # --- fitted attributes --------------------------------------------------------------------
 
-    @property
+    @fitted
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
         return self._in_type(self.model_.priors)
 
-    @property
+    @fitted
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
         self._needs_solver("xbar_", "svd")
         return self._in_type(self.model_.xbar)
 
-    @property
+    @fitted
     def covariance_(self) -> np.ndarray:
         """Regularised pooled covariance, shape (n_features, n_features)."""
         check = getattr(self, "_settings", None)
@@ -257,7 +349,7 @@ class LinearDiscriminantAnalysis(
             self._needs_stored_covariance()
         return self._covariances.values[0]
 
-    @property
+    @fitted
     def shrinkage_(self) -> np.ndarray:
         """Amount of shrinkage, shape (1,), or (n_classes,) with ``shrinkage="auto"``."""
         return self._amounts[0]
@@ -265,15 +357,17 @@ class LinearDiscriminantAnalysis(
     @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.model_
+        if isinstance(model, LinearScores):
+            return model.about_zero
         return linear.about_zero(model, *model.discriminants)
 
-    @property
+    @fitted
     def coef_(self) -> np.ndarray:
         """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
         values = self._coefficients[0]
         return self._in_type(values) if self._single_discriminants else values
 
-    @property
+    @fitted
     def intercept_(self) -> np.ndarray:
         """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
         values = self._coefficients[1]
@@ -302,7 +396,7 @@ class LinearDiscriminantAnalysis(
             total = linear.total_covariance(self.moments_, how, float(within.shrinkage[0]))
         return linear.eigen_directions(within, total, how)
 
-    @property
+    @fitted
     def scalings_(self) -> np.ndarray:
         r"""Discriminant directions, columns by falling between-class variance.
 
@@ -312,13 +406,18 @@ class LinearDiscriminantAnalysis(
         scalings = self._directions[0]
         return self._in_type(scalings) if self._settings.solver == "svd" else scalings
 
-    @property
+    @fitted
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
         self._needs_solver("explained_variance_ratio_", "svd", "eigen")
         variances = self._directions[1]
         shares = (variances / (variances.sum() or 1))[: self._components_wanted]
         return self._in_type(shares) if self._settings.solver == "svd" else shares
+
+    @property
+    def _max_components(self) -> int:
+        """Number of components, which subclasses of scikit-learn's class read."""
+        return self._components_wanted
 
     @property
     def _n_features_out(self) -> int:

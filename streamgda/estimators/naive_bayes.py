@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
 from streamgda.estimators import export
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.single import SingleAsRows
-from streamgda.models.covariance import Regularisation
+from streamgda.models.covariance import Covariances, Regularisation, estimate
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.leave_one_out import GaussianLeaveOneOut
+from streamgda.moments import ClassMoments
+from streamgda.moments.variances import total_variance
+from streamgda.rows.rules import RowRule
+from streamgda.storage.saved import State, arrays_within, nested, restore
 
 
 class GaussianNB(SingleAsRows):
     """Gaussian naive Bayes: a variance for each class and feature.
 
-    It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows. In
-    `partial_fit` the smoothing follows the variance of all rows so far, so that any chunking gives
-    the same model; in scikit-learn it follows the variance of the last chunk. Sparse matrices and
-    arrays of scipy are learnt and scored without making them dense, which scikit-learn refuses.
+    It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows, and a
+    second one if they have weights: the smoothing follows the variances without weights, also of
+    rows of weight zero, as in scikit-learn. In `partial_fit` these are of all rows so far, so that
+    any chunking gives the same model; in scikit-learn they are of the last chunk. With a
+    `half_life`, and in `from_moments`, they are those of the moments. Sparse matrices and arrays of
+    scipy are learnt and scored without making them dense, which scikit-learn refuses.
 
     Parameters
     ----------
@@ -41,6 +53,8 @@ class GaussianNB(SingleAsRows):
     0.96
     """
 
+    _unweighted: ClassMoments | None = None  # of the rows without their weights, if they had any
+
     def __init__(self, *, priors: Any = None, var_smoothing: float = 1e-9) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
@@ -51,22 +65,191 @@ class GaussianNB(SingleAsRows):
     def _regularisation(self) -> Regularisation:
         return Regularisation(var_smoothing=self.var_smoothing, advice="Set var_smoothing above 0")
 
-    @property
+    # --- smoothing, which follows the rows without their weights, as in scikit-learn ------------
+
+    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
+        super()._adopt(moments, settings)
+        if not self._settings.var_smoothing:
+            self._unweighted = None
+
+    def _of_rows_alone(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        self._unweighted = None
+        if sample_weight is not None and settings.var_smoothing:
+            plain = X, y, None, _valid(rule)
+            self._unweighted = super()._of_rows_alone(settings, *plain)
+        return super()._of_rows_alone(settings, X, y, sample_weight, rule)
+
+    def _with_rows(
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sample_weight: Any,
+        half_life: float | None,
+        rule: RowRule,
+    ) -> ClassMoments:
+        learnt = super()._with_rows
+        if half_life is not None:  # rows have other weights then than those of the caller
+            self._unweighted = None
+        elif settings.var_smoothing and (sample_weight is not None or self._unweighted is not None):
+            self._learn_beside("_with_rows", settings, X, y, None, None, None, _valid(rule))
+        return learnt(settings, X, y, classes, sample_weight, half_life, rule)
+
+    def _without_rows(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        if self._unweighted is not None:
+            self._learn_beside("_without_rows", settings, X, y, None, _valid(rule))
+        return super()._without_rows(settings, X, y, sample_weight, rule)
+
+    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
+        if self._unweighted is not None:
+            self._learn_beside("_without_classes", settings, labels)
+        return super()._without_classes(settings, labels)
+
+    def _learn_beside(self, method: str, *arguments: Any) -> None:
+        """Change the moments without weights by a method; those with weights stay as they are."""
+        other = copy(self)
+        other._declared = None  # rows of weight zero may have any label
+        if self.__sklearn_is_fitted__():
+            weighted = self.moments_
+            held = weighted if self._unweighted is None else self._unweighted
+            other._adopt(held.copy(), self._settings)
+            self.__dict__["moments_"] = weighted.copy()  # both change, or none
+        self._unweighted = getattr(super(GaussianNB, other), method)(*arguments)
+
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        return self._unweighted is None and super()._add_at_once(X, y, classes)
+
+    def _spread(self) -> tuple[float, np.ndarray, np.ndarray] | None:
+        """Return number, mean and variances of the rows without weights, if they had any."""
+        if self._unweighted is None:
+            return None
+        sums = self._unweighted.centred()
+        total = float(sums.count.sum())
+        return total, (sums.count / total) @ sums.mean, total_variance(sums)
+
+    def _compute_model(self) -> GaussianModel:
+        model = GaussianModel.from_moments(
+            self.moments_, "diag", self._smoothed(), self._settings.priors
+        )
+        self._report_constant_features(model)
+        return model
+
+    def _estimated(self, **options: Any) -> Covariances:
+        if self._unweighted is None:
+            return super()._estimated(**options)
+        return estimate(self.moments_, "diag", self._smoothed(), **options)
+
+    def _smoothed(self) -> Regularisation:
+        how, spread = self._settings._regularisation(), self._spread()
+        return how if spread is None else replace(how, largest_variance=float(spread[2].max()))
+
+    def _leave_one_out(self) -> GaussianLeaveOneOut:
+        model, spread = super()._leave_one_out(), self._spread()
+        if spread is None:
+            return model
+        total, mean, variances = spread
+        features = model.features
+        return replace(model, unweighted=(total, mean[features], total * variances[features]))
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        if self._unweighted is None:
+            return attributes, arrays
+        states, own = nested({"unweighted": self._unweighted})
+        return attributes | states, arrays | own
+
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = super()._restored(attributes, arrays)
+        if "unweighted" in attributes:
+            own = arrays_within(arrays, "unweighted")
+            held = restore(ClassMoments, attributes["unweighted"], own)
+            if held.covariance_type != "diag" or held.n_features != estimator.n_features_in_:
+                raise ValueError("its moments with weights and without have different features")
+            estimator._unweighted = held
+        return estimator
+
+    # --- fitted attributes --------------------------------------------------------------------
+
+    @classmethod
+    def from_parameters(
+        cls,
+        theta: Any,
+        var: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given means, variances and priors, from a file or a paper.
+
+        It predicts what an estimator with such `theta_`, `var_` and `class_prior_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        theta : array-like, shape (n_classes, n_features)
+            Class means; NaN for a class without rows.
+        var : array-like, shape (n_classes, n_features)
+            Variances, to which nothing is added.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator; those that regularise do not change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB.from_parameters([[2.0], [7.0]], [[1.0], [1.0]], [0.5, 0.5], ["a", "b"])
+        >>> nb.predict_proba([[4.0]]).round(3)
+        array([[0.924, 0.076]])
+        """
+        numbers = {"means": theta, "covariances": var, "priors": priors}
+        numbers["constant_features"] = constant_features
+        return cls._of_numbers(classes, numbers, params)
+
+    @fitted
     def class_prior_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
         return self._in_type(self.model_.priors)
 
-    @property
+    @fitted
     def theta_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._in_type(self.model_.means)
 
-    @property
+    @fitted
     def var_(self) -> np.ndarray:
         """Smoothed variances, shape (n_classes, n_features)."""
         return self._in_type(self._covariances.values)
 
-    @property
+    @fitted
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._amounts[1]
@@ -74,5 +257,12 @@ class GaussianNB(SingleAsRows):
     def _counterpart(self) -> export.Counterpart:
         return export.independent(self.model_, self.class_count_, self.epsilon_)
 
+    # --- scoring ------------------------------------------------------------------------------
+
     def _is_single_score(self, scorer: Scorer) -> bool:
         return scorer.name in ("posterior", "log_posterior", "joint_log_likelihood")
+
+
+def _valid(rule: RowRule) -> RowRule:
+    """Return a rule by which invalid rows are left out, which may have no weight."""
+    return replace(rule, action="skip")

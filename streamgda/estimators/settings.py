@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,8 +13,12 @@ Estimator = TypeVar("Estimator")
 
 
 def present_settings(estimator: Estimator, last: Estimator | None) -> Estimator:
-    """Return an unfitted copy with the present parameters: `last` if none changed since then."""
-    present: Any = estimator
+    """Return an unfitted copy with the present parameters: `last` if none changed since then.
+
+    Parameters are the instance's own attributes that a constructor of its class or of a base of it
+    names, so that those count, too, which a subclass sets or passes on by ``**kwargs``. No
+    constructor is called.
+    """
     if last is not None:
         for name, used in vars(last).items():
             value = getattr(estimator, name)
@@ -20,8 +26,25 @@ def present_settings(estimator: Estimator, last: Estimator | None) -> Estimator:
                 break
         else:
             return last
-    params = present.get_params(deep=False)
-    return type(estimator)(**{name: _copied(value) for name, value in params.items()})
+    kind = type(estimator)
+    settings = object.__new__(kind)
+    for name in _parameters(kind):  # type: ignore[arg-type]
+        if hasattr(estimator, name):
+            vars(settings)[name] = _copied(getattr(estimator, name))
+    return settings
+
+
+@cache
+def _parameters(kind: type) -> tuple[str, ...]:
+    """Return the names of the parameters of the constructors of a class and its bases."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    constructors = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
+    parameters = [
+        parameter
+        for constructor in constructors[:-1]  # but that of `object`
+        for parameter in [*inspect.signature(constructor).parameters.values()][1:]
+    ]
+    return tuple({parameter.name: None for parameter in parameters if parameter.kind in named})
 
 
 def _copied(value: Any) -> Any:

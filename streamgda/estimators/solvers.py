@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
+from streamgda.estimators.fitted import fitted
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.estimators.single import SingleAsRows
 from streamgda.estimators.validation import validate_labelled
@@ -217,7 +218,7 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
 
     def _needs_solver(self, name: str, *solvers: str) -> None:
         """Raise AttributeError unless the model was found by one of the solvers."""
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         if self._settings.solver not in solvers:
             raise AttributeError(
                 f"{type(self).__name__} has {name} with solver="
@@ -227,21 +228,22 @@ class SolvedDiscriminantAnalysis(SingleAsRows, DiscriminantAnalysis):
 
     def _needs_stored_covariance(self) -> None:
         """Raise AttributeError unless covariances were asked for."""
-        check_is_fitted(self, "moments_")
-        if not self._settings.store_covariance:
+        check_is_fitted(self)
+        if self._numbers is None and not self._settings.store_covariance:
             raise AttributeError(
                 f"{type(self).__name__} has covariance_ with store_covariance=True only"
             )
 
-    @property
+    @fitted
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._in_type(self.moments_.means)
+        check_is_fitted(self)
+        return self._in_type(self._held.means)
 
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        check_is_fitted(self, "moments_")
+        check_is_fitted(self)
         if self._given is not None or self.covariance_estimator is not None:
             raise InvalidParameterError(
                 "an estimator with a covariance_estimator cannot be saved, as its type is not one "

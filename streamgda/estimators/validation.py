@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.labels import as_maskable_labels, by_codes, refuse_missing
@@ -66,15 +66,15 @@ def validate_labelled(
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
+    if y is None:
+        raise InvalidParameterError(
+            f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "
+            f"is None; give one label for each row"
+        )
     X, y = as_numpy(X), as_numpy(y)
     if isinstance(y, list | tuple):
         y = by_codes(y)
     if not adapter_of(X).checked_at_once:
-        if y is None:
-            raise InvalidDataError(
-                f"y is missing: {type(estimator).__name__} requires y to be passed, one label for "
-                f"each row, but the target y is None"
-            )
         if adapter_of(y).checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
             y = column_or_1d(y, warn=True)
         return _validate_header(estimator, as_source(X), reset), y
@@ -95,7 +95,7 @@ def validate_labelled(
     try:
         rows, y = _validate(estimator, X, y, reset=reset)
     except (TypeError, ValueError):
-        if missing is None and y is not None:
+        if missing is None:
             refuse_missing(np.asarray(y))  # its error names the row and the remedy
         raise
     return rows, y if missing is None else np.ma.array(y, mask=missing)

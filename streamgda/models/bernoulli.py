@@ -159,6 +159,42 @@ class BernoulliModel(Model):
         names = moments.feature_names
         return cls(moments.classes, shares, log_one, log_zero, threshold, names)
 
+    @classmethod
+    def of(
+        cls,
+        classes: np.ndarray,
+        log_one: np.ndarray,
+        log_priors: np.ndarray,
+        threshold: float | None,
+    ) -> Self:
+        """Return the model of given log-probabilities of ones, and log-priors.
+
+        Parameters
+        ----------
+        classes : ndarray, shape (n_classes,)
+        log_one : ndarray, shape (n_classes, n_features)
+            NaN for a class without rows.
+        log_priors : ndarray, shape (n_classes,)
+        threshold : float or None
+
+        Raises
+        ------
+        InvalidParameterError
+            For anything but logarithms of probabilities.
+        """
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            priors, log_zero = np.exp(log_priors), np.log(-np.expm1(log_one))
+        model = cls(classes, priors, log_one, log_zero, threshold)
+        try:
+            if log_one.ndim != 2:
+                raise ValueError(f"feature_log_prob has shape {log_one.shape}")
+            model._check()
+        except ValueError as error:
+            raise InvalidParameterError(
+                f"feature_log_prob and class_log_prior are no logarithms of probabilities: {error}"
+            ) from None
+        return model
+
     # --- derived attributes -------------------------------------------------------------------
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SingularCovarianceError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models.base import check_priors
 from streamgda.models.shrinkage import (
     AUTO,
@@ -29,9 +29,10 @@ from streamgda.moments.variances import (
     total_variance,
 )
 from streamgda.runtime import lapack, threads
-from streamgda.runtime.parameters import as_flag, as_number
+from streamgda.runtime.parameters import as_flag, as_number, refuse
 
 _SHRINKAGE = "a number between 0 and 1, or one of " + ", ".join(RULES)
+_ASYMMETRY = 1e-6  # of covariances that are given, relative to standard deviations
 _PART = 1 << 18  # values of the covariances that are treated at a time
 
 
@@ -67,6 +68,8 @@ class Regularisation:
         are dropped; see `streamgda.moments.structures.cholesky.invert`.
     advice : str
         Remedies that the error for a singular covariance names; by default all parameters here.
+    largest_variance : float, optional
+        The variance that `var_smoothing` is a fraction of; by default that of the moments.
     """
 
     ddof: int = 0
@@ -78,6 +81,7 @@ class Regularisation:
     standardize: bool = False
     singular: str = "refuse"
     advice: str = ""
+    largest_variance: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("pooling", "reg_param"):
@@ -328,7 +332,10 @@ def _unit(sums: CentredSums, how: Regularisation) -> tuple[np.ndarray, float]:
     do not have to be scaled, nor the result scaled back.
     """
     unit = pooled_variance(sums) if how.standardize else np.ones(sums.n_features)
-    return unit, float(how.var_smoothing * (total_variance(sums) / unit).max())
+    largest = how.largest_variance
+    if largest is None:
+        largest = (total_variance(sums) / unit).max()
+    return unit, float(how.var_smoothing * largest)
 
 
 def _amounts(
@@ -427,6 +434,81 @@ def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisat
     unit, epsilon = _unit(together.centred(), how)
     _regularise(total.values, total.structure, how, epsilon, unit[total.features])
     return replace(total, epsilon=epsilon)
+
+
+def given_covariances(
+    structure: Structure, classes: np.ndarray, means: np.ndarray, values: np.ndarray
+) -> Covariances:
+    """Return covariances of all features from published numbers.
+
+    Parameters
+    ----------
+    structure : Structure
+    classes : ndarray, shape (n_classes,)
+    means : ndarray, shape (n_classes, n_features)
+        NaN for a class without rows.
+    values : ndarray
+        Covariances in the shape that users see.
+
+    Raises
+    ------
+    InvalidParameterError
+        For other shapes, numbers that are not finite, and matrices that are not symmetric or have
+        negative variances.
+    """
+    k = classes.size
+    if means.shape[:1] != (k,) or means.ndim != 2 or not means.size:
+        raise InvalidParameterError(
+            f"means have shape {means.shape}; expected one row for each of the {k} classes"
+        )
+    d = means.shape[1]
+    shape = structure.scatter_shape(k, d)
+    shown = structure.ungroup(np.empty(shape))
+    if values.shape == structure.ungroup(structure.shown(np.empty(shape))).shape != shown.shape:
+        values = np.repeat(values[..., None], d, axis=-1)
+    if values.shape != shown.shape:
+        raise InvalidParameterError(
+            f"covariances have shape {values.shape}; expected {shown.shape} for {k} classes, {d} "
+            f"features and covariance_type={structure.name!r}"
+        )
+    values = values.reshape(shape).copy()
+    count = (~np.isnan(means).all(axis=1)).astype(np.int64)
+    with_rows = values[structure.group_sums(count) > 0]
+    if not np.isfinite(means[count > 0]).all() or not np.isfinite(with_rows).all():
+        raise InvalidParameterError("means and covariances have to be finite numbers")
+    variances = structure.diagonal(with_rows)
+    if structure.matrix:
+        scale = np.sqrt(np.abs(variances[:, :, None] * variances[:, None]))
+        gaps = np.abs(with_rows - with_rows.swapaxes(1, 2))
+        if (gaps > _ASYMMETRY * (scale + np.abs(with_rows))).any():
+            raise InvalidParameterError("covariances have to be symmetric matrices")
+    if (variances < 0).any():
+        raise InvalidParameterError("covariances have negative variances")
+    features = np.arange(d)
+    none = np.zeros(len(values))
+    return Covariances(
+        structure, classes, count, features, values, 0.0, none, np.zeros(means.shape)
+    )
+
+
+def without_features(covariances: Covariances, constant: np.ndarray | None) -> Covariances:
+    """Return covariances of all features but the constant ones: by default, without variance."""
+    structure, values = covariances.structure, covariances.values
+    d, seen = covariances.features.size, structure.group_sums(covariances.count) > 0
+    if constant is None:
+        left_out = (structure.diagonal(values)[seen] == 0).all(axis=0)
+    else:
+        left_out = np.isin(np.arange(d), constant)
+        if left_out.sum() != constant.size:
+            raise refuse("constant_features", constant.tolist(), f"numbers from 0 to {d - 1}, once")
+    features = np.flatnonzero(~left_out)
+    if not features.size:
+        raise InvalidDataError(
+            f"all {d} features are constant; they do not distinguish the classes"
+        )
+    axes = (features, features) if structure.matrix else (features,)
+    values = values[np.ix_(np.arange(len(values)), *axes)]
+    return replace(covariances, features=features, values=values)
 
 
 def average(each: Covariances, priors: np.ndarray) -> Covariances:

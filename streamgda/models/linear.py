@@ -10,7 +10,10 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
+from streamgda import storage
+from streamgda.errors import InvalidParameterError, UnsupportedError, as_attribute_error
 from streamgda.models import fisher
+from streamgda.models.base import Model
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -23,7 +26,11 @@ from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shri
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
+from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.moments.variances import class_variance, total_scatter
+from streamgda.rows.blocks import as_rows
+from streamgda.rows.names import saved_names
+from streamgda.rows.validity import all_finite, refuse_not_finite
 from streamgda.storage.checks import check_number
 from streamgda.storage.saved import State
 
@@ -93,6 +100,104 @@ class LinearModel(GaussianModel):
         return replace(model, solver=solver, tol=check_number("tol", tol))
 
 
+@dataclass(frozen=True)
+class LinearScores(Model):
+    """Linear discriminants of the classes, and nothing else: no densities.
+
+    Parameters
+    ----------
+    classes : ndarray, shape (n_classes,)
+    coefficients : ndarray of float64, shape (n_classes, n_features)
+    intercepts : ndarray of float64, shape (n_classes,)
+    feature_names : tuple of str, optional
+    """
+
+    _kind = "linear scores"
+
+    classes: np.ndarray
+    coefficients: np.ndarray
+    intercepts: np.ndarray
+    feature_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, classes: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> Self:
+        """Return the discriminants of coefficients in scikit-learn's shapes.
+
+        Parameters
+        ----------
+        classes : ndarray, shape (n_classes,)
+        coef : ndarray, shape (n_classes, n_features), or (1, n_features) for two classes
+        intercept : ndarray, shape (n_classes,), or (1,) for two classes
+
+        Raises
+        ------
+        InvalidParameterError
+            For other shapes, and numbers that are not finite.
+        """
+        if classes.size == 2 and len(coef) == 1:
+            coef = np.concatenate([np.zeros_like(coef), coef])
+            intercept = np.append(0.0, intercept)
+        if coef.ndim != 2 or (len(coef), *intercept.shape) != (classes.size, classes.size):
+            raise InvalidParameterError(
+                f"coef has shape {coef.shape} and intercept {intercept.shape}; expected those of "
+                f"coef_ and intercept_ for {classes.size} classes"
+            )
+        if not coef.size or not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+            raise InvalidParameterError("coef and intercept have to be finite numbers")
+        return cls(classes, coef, intercept)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise as_attribute_error(
+            UnsupportedError(
+                f"coef and intercept determine no {name}; from_parameters takes means, covariance "
+                f"and priors, too"
+            )
+        )
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that scoring packs of the model, at most."""
+        return self.coefficients.nbytes
+
+    @cached_property
+    def n_features(self) -> int:
+        """Width of the rows that are scored."""
+        return int(self.coefficients.shape[1])
+
+    @property
+    def about_zero(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and intercepts; those of the second class less the first, of two."""
+        return _of_two(self.coefficients, self.intercepts)
+
+    @cached_property
+    def _packed(self) -> Rounded:
+        return Rounded(self.coefficients)
+
+    def _read(self, X: Any, first_row: int) -> np.ndarray:
+        rows = as_rows(X, np.dtype(np.float64))
+        if not all_finite(rows):
+            refuse_not_finite(rows, first_row)
+        return rows
+
+    def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
+        d = self.n_features
+        return linear_scores(X, np.arange(d), np.zeros(d), self._packed, self.intercepts)
+
+    def _joint(self, X: np.ndarray) -> np.ndarray:
+        return self.log_densities  # which raises an error
+
+    def _state(self) -> State:
+        attributes = {"classes": storage.pack_labels(self.classes), **saved_names(None)}
+        return attributes, {"coefficients": self.coefficients, "intercepts": self.intercepts}
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        classes = storage.unpack_labels(attributes["classes"])
+        return cls.of(classes, arrays["coefficients"], arrays["intercepts"])
+
+
 def about_zero(
     model: GaussianModel, coefficients: np.ndarray, intercepts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -113,9 +218,14 @@ def about_zero(
     every = np.zeros((model.classes.size, model.n_features))
     every[:, model.features] = coefficients
     intercepts = intercepts - every @ model.xbar
-    if model.classes.size == 2:
-        return np.diff(every, axis=0), np.diff(intercepts)
-    return every, intercepts
+    return _of_two(every, intercepts)
+
+
+def _of_two(coefficients: np.ndarray, intercepts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return linear functions; the second less the first, if there are two."""
+    if len(intercepts) == 2:
+        return np.diff(coefficients, axis=0), np.diff(intercepts)
+    return coefficients, intercepts
 
 
 # --- covariances of the solvers ---------------------------------------------------------------

@@ -46,6 +46,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     separations : ndarray, shape (2,)
         Largest and smallest singular value of the class means that count for a solver of LDA that
         drops directions; zeros for other models.
+    unweighted : tuple of float, ndarray and ndarray, optional
+        Number, mean and sums of squares of the rows without their weights, if smoothing follows
+        these.
     """
 
     how: Regularisation = field(kw_only=True)
@@ -55,6 +58,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     squares: np.ndarray = field(kw_only=True)
     prior_kind: str = field(kw_only=True)
     separations: np.ndarray = field(kw_only=True)
+    unweighted: tuple[float, np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
     refits = True
     _takes_sparse = False
@@ -121,7 +125,13 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _smoothing(self) -> float:
         """Value that `var_smoothing` adds to the variances of the model."""
-        return float(self.how.var_smoothing * self.squares.max() / self.count.sum())
+        total, _, squares = self._smoothed
+        return float(self.how.var_smoothing * squares.max() / total)
+
+    @property
+    def _smoothed(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """Number, mean and sums of squares of the rows that smoothing follows."""
+        return self.unweighted or (self.count.sum(), self.mean, self.squares)
 
     @cached_property
     def _ridges(self) -> np.ndarray:
@@ -188,7 +198,7 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
     @cached_property
     def _order(self) -> np.ndarray:
         """Features by falling variance over all rows."""
-        return np.argsort(-self.squares)
+        return np.argsort(-self._smoothed[2])
 
     # --- rows that need a refit ---------------------------------------------------------------
 
@@ -294,8 +304,9 @@ class RowRemovals(LeaveOneOutModel, GaussianModel):
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
-            total, w = self.count.sum(), removal.weights
-            given = self.mean, self.squares, self._order, total * w / (total - w), total - w
+            total, *sums = self._smoothed
+            w = removal.weights if self.unweighted is None else np.ones(len(X))
+            given = *sums, self._order, total * w / (total - w), total - w
             largest_without(X, self._read_features, *given, growth)
             growth *= self.how.var_smoothing
             growth -= self._smoothing

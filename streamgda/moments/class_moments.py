@@ -327,10 +327,11 @@ def add_and_decay(
     sample_weight: Any,
     rule: RowRule,
     decay: float | None,
+    expected: np.ndarray | None = None,
 ) -> ClassMoments:
     """Add rows to moments, and multiply all weights by `decay`; return the moments.
 
     Both are done, or neither if there is an error or an interruption. Parameters and errors are
-    those of `ClassMoments.update`.
+    those of `ClassMoments.update`; labels other than `expected` are an error, too.
     """
-    return moments._update(X, y, sample_weight, rule=rule, decay=decay)
+    return moments._update(X, y, sample_weight, rule=rule, expected=expected, decay=decay)

@@ -144,7 +144,7 @@ def _show_image(
 
 def _image_shape(shape: Any, estimator: MomentClassifier) -> tuple[int, ...]:
     check_type("estimator", estimator, MomentClassifier, "an estimator of this package")
-    check_is_fitted(estimator, "moments_")
+    check_is_fitted(estimator)
     expected = "(int, int) or (int, int, 3)"
     sizes = np.atleast_1d(np.asarray(shape, object)).tolist()
     found = tuple(as_integer("shape", n, expected, 1) for n in sizes)

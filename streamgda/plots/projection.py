@@ -227,7 +227,7 @@ def discriminant_plane(
 def check_gaussian(estimator: Any) -> None:
     """Raise `TypeError` or `NotFittedError` unless this is a fitted estimator with covariances."""
     check_type("estimator", estimator, GaussianClassifier, "a Gaussian estimator of this package")
-    check_is_fitted(estimator, "moments_")
+    check_is_fitted(estimator)
 
 
 def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
