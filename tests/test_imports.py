@@ -157,10 +157,6 @@ def test_compiled_functions_are_kernels():
 # --- private names ------------------------------------------------------------------------------
 
 
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
-
-
 def test_other_libraries_are_used_by_their_public_names():
     wrong = []
     for file in FILES:
@@ -169,38 +165,6 @@ def test_other_libraries_are_used_by_their_public_names():
             if module.split(".")[0] not in ("streamgda", "__future__", "_thread"):
                 private = [part for part in (*module.split("."), *names) if part.startswith("_")]
                 wrong += [f"{name_of(file)}: {module}.{name}" for name in private]
-    assert not wrong
-
-
-def private_uses(file: Path) -> Iterator[str]:
-    """Private names of other modules: imported, or read from what is not defined in this file.
-
-    A file's own are those that it defines or assigns to, as attributes too, and those of the
-    classes that its classes are derived from (``self``, ``cls`` and ``super()``).
-    """
-    tree = parse(file)
-    for module, names, _ in imports(tree):
-        if module.split(".")[0] == "streamgda":
-            yield from (f"{module}.{name}" for name in names if is_private(name))
-    own = {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    own |= {
-        node.attr if isinstance(node, ast.Attribute) else node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
-            holder = ast.unparse(node.value)
-            if holder not in ("self", "cls") and not holder.startswith("super("):
-                yield f"{holder}.{node.attr}"
-
-
-def test_modules_leave_each_other_s_private_names_alone():
-    wrong = {f"{name_of(file)}: {use}" for file in FILES for use in private_uses(file)}
     assert not wrong
 
 

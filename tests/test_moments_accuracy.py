@@ -183,9 +183,11 @@ def test_float32_of_any_weight(weight, monkeypatch):
 @pytest.mark.parametrize("d", [3, 20])
 def test_weights_are_refused_only_if_sums_overflow(d):
     X, y = sample(300, d)
-    assert_accurate(ClassMoments().update(X, y, np.full(300, 1e250)), naive.covariance(X, y))
+    assert_accurate(ClassMoments().update(X, y, np.full(300, 1e140)), naive.covariance(X, y))
     with pytest.raises(InvalidDataError, match=r"squares overflow float64.*or the weights"):
         ClassMoments().update(X * 1e60, y, np.full(300, 1e200))
+    with pytest.raises(InvalidDataError, match=r"overflow float64.*or the weights"):
+        ClassMoments().update(X, y, np.full(300, 1e160))  # whose squares overflow
 
 
 def test_a_large_state_of_float32_beyond_its_range():

@@ -157,8 +157,11 @@ class MomentClassifier(SklearnExport, ProbabilityMixin, ForgetfulLearner):
     def _compute_model(self) -> Any:
         return self._settings._make_model(self.moments_)
 
-    def _model_of(self, moments: ClassMoments) -> Any:
-        """Return the model that other moments determine, as `fit` would with these parameters."""
+    def _model_of(self, moments: ClassMoments, plain: ClassMoments | None = None) -> Any:
+        """Return the model that other moments determine, as `fit` would with these parameters.
+
+        `plain` are those of the same rows without their weights, if smoothing follows these.
+        """
         check_classes(moments.classes, moments.class_count, self._least_classes)
         return self._settings._make_model(moments)
 

@@ -511,7 +511,7 @@ class GaussianClassifier(LeaveOneOutScores):
         >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
         >>> X, y = qda.sample(1000, random_state=0)
         >>> X.shape, (qda.predict(X) == y).mean().round(2)
-        ((1000, 4), np.float64(0.98))
+        ((1000, 4), np.float64(0.99))
         """
         check_is_fitted(self)
         n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -258,29 +259,39 @@ class LeaveOneOutScores(MomentClassifier):
             )
         others = codes.astype(np.int64)
         others[at] = -1
-        moments = ClassMoments(self.moments_.covariance_type)
-        if at.size < codes.size:
-            moments = engine.accumulate(
-                X,
-                others,
-                sample_weight=weights,
-                covariance_type=moments.covariance_type,
-                unlabelled=-1,
-            )
-            moments = moments.relabel({k: self.classes_[k] for k in moments.classes})
+        kind = self.moments_.covariance_type
+
+        def of_others(weights: np.ndarray | None) -> ClassMoments:
+            if at.size == codes.size:
+                return ClassMoments(kind)
+            options: Any = {"sample_weight": weights, "covariance_type": kind, "unlabelled": -1}
+            moments = engine.accumulate(X, others, **options)
+            return moments.relabel({k: self.classes_[k] for k in moments.classes})
+
         source = as_source(X)
         values = np.concatenate([as_matrix(source.read(r, r + 1)) for r in at.tolist()])
         labels = self.classes_[codes[at]]
         shares = None if weights is None else weights[at]
         refits = np.empty((at.size, self.classes_.size))
-        for i, without in _without_each(moments, values, labels, shares, np.arange(at.size)):
-            refits[i] = self._refitted(without, model.prior_kind, values[i : i + 1], int(at[i]))
+        rows_of = values, labels
+        each = _without_each(of_others(weights), *rows_of, shares, np.arange(at.size))
+        plain: Any = itertools.repeat((0, None))
+        if getattr(self, "_unweighted", None) is not None:  # smoothing follows rows without weights
+            plain = _without_each(of_others(None), *rows_of, None, np.arange(at.size))
+        for (i, without), (_, beside) in zip(each, plain, strict=False):
+            x = values[i : i + 1]
+            refits[i] = self._refitted(without, beside, model.prior_kind, x, int(at[i]))
         shares = np.ones(codes.size) if weights is None else weights.copy()
         shares[at] = 0
         return {"weights": shares, "refitted": at, "refits": refits}
 
     def _refitted(
-        self, moments: ClassMoments, prior_kind: str, x: np.ndarray, row: int
+        self,
+        moments: ClassMoments,
+        plain: ClassMoments | None,
+        prior_kind: str,
+        x: np.ndarray,
+        row: int,
     ) -> np.ndarray:
         """Return the posterior of a row by the model that the moments of the others determine."""
         left = np.isin(self.classes_, moments.classes[moments.class_count > 0])
@@ -291,7 +302,7 @@ class LeaveOneOutScores(MomentClassifier):
                 f"prior and no rows without it. Leave out the class, or its prior"
             )
         try:
-            model = self._model_of(moments)
+            model = self._model_of(moments, plain)
         except StreamGDAError as error:
             error.args = (f"without row {row}: {error}", *error.args[1:])
             raise

@@ -148,6 +148,14 @@ class GaussianNB(SingleAsRows):
         how, spread = self._settings._regularisation(), self._spread()
         return how if spread is None else replace(how, largest_variance=float(spread[2].max()))
 
+    def _model_of(self, moments: ClassMoments, plain: ClassMoments | None = None) -> GaussianModel:
+        if plain is None:
+            model: GaussianModel = super()._model_of(moments)
+            return model
+        largest = float(total_variance(plain.centred()).max())
+        how = replace(self._settings._regularisation(), largest_variance=largest)
+        return GaussianModel.from_moments(moments, "diag", how, self._settings.priors)
+
     def _leave_one_out(self) -> GaussianLeaveOneOut:
         model, spread = super()._leave_one_out(), self._spread()
         if spread is None:

@@ -85,7 +85,7 @@ def validate_labelled(
         rows, _ = _validate(estimator, X, y.codes, reset=reset)
         return rows, y
     missing = None
-    if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
+    if (rule.action == "skip" or rule.gaps) and np.asarray(y).ndim == 1:
         labels = as_maskable_labels(y)
         if is_masked(labels):
             y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
