@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from streamgda.estimators.load import load
     from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
-    from streamgda.models.covariance_tests import CovarianceTest, covariance_test
-    from streamgda.models.discriminants import LinearDiscriminants, QuadraticDiscriminants
+    from streamgda.models.covariance_test import CovarianceTest, covariance_test
+    from streamgda.models.discriminants import (
+        FisherDiscriminant,
+        LinearDiscriminants,
+        QuadraticDiscriminants,
+    )
     from streamgda.models.drift import DriftReport
     from streamgda.models.feature_selection import select_features
-    from streamgda.models.fisher import FisherDiscriminant
     from streamgda.models.gaussian import GaussianModel
-    from streamgda.models.means_tests import MeansTest, means_test
+    from streamgda.models.means_test import MeansTest, means_test
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
@@ -77,23 +80,23 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
-    "CovarianceTest": "models.covariance_tests",
+    "CovarianceTest": "models.covariance_test",
     "DriftMonitor": "estimators.drift",
     "DriftReport": "models.drift",
-    "FisherDiscriminant": "models.fisher",
+    "FisherDiscriminant": "models.discriminants",
     "GaussianModel": "models.gaussian",
     "GroupedMoments": "moments",
     "LinearDiscriminants": "models.discriminants",
-    "MeansTest": "models.means_tests",
+    "MeansTest": "models.means_test",
     "PairwiseMoments": "moments",
     "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminants": "models.discriminants",
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "accumulate": "engine",
-    "covariance_test": "models.covariance_tests",
+    "covariance_test": "models.covariance_test",
     "load": "estimators.load",
-    "means_test": "models.means_tests",
+    "means_test": "models.means_test",
     "open_store": "rows.opening",
     "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",

@@ -26,7 +26,7 @@ from streamgda import (
 )
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.models import drift
-from streamgda.models.weighted_means import WeightedMeans
+from streamgda.models.drift import WeightedMeans
 from streamgda.storage.saved import restore, state_of
 
 KINDS = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")

@@ -7,10 +7,10 @@ from sklearn import datasets, discriminant_analysis
 
 from streamgda import ClassMoments, GaussianModel
 from streamgda.errors import FormatError, SingularCovarianceError
-from streamgda.models.base import check_priors
 from streamgda.models.covariance import Regularisation, estimate
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.linear import LinearModel
+from streamgda.models.model import check_priors
 
 # scikit-learn divides by the deviations of its constant pixels.
 pytestmark = pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")

@@ -32,7 +32,8 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.kernels import scoring
-from streamgda.models import bernoulli_leave_one_out, scores
+from streamgda.models import bernoulli_leave_one_out
+from streamgda.models import model as scores
 
 LOADERS = {
     "iris": datasets.load_iris,

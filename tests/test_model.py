@@ -19,7 +19,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
-from streamgda.models import scores as scores_module
+from streamgda.models import model as scores_module
 from streamgda.models.covariance import Regularisation
 from streamgda.moments.structures import structure_of
 from streamgda.storage.saved import restore, state_of

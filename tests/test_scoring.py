@@ -8,7 +8,7 @@ from frozen import frozen
 
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES, MAX_FEATURES, ROW_STEP
-from streamgda.models import scores
+from streamgda.models import model as scores
 from streamgda.moments.structures.packing import (
     NO_LABELS,
     NO_SCORES,

@@ -27,7 +27,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.models import scores
+from streamgda.models import model as scores
 from streamgda.models.likelihood import joint_log_likelihood
 
 GRID = [

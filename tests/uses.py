@@ -16,7 +16,7 @@ import zarr
 from streamgda import ClassMoments, GaussianModel, GroupedMoments, SlidingWindow, accumulate
 from streamgda.engine.journal import CheckpointContents
 from streamgda.errors import StreamGDAError
-from streamgda.models.base import Model
+from streamgda.models.model import Model
 from streamgda.moments import Moments
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import MemoryBudgetError
-from streamgda.models import scores
+from streamgda.models.model import scratch_bytes
 from streamgda.moments import (
     GroupedMoments,
     Moments,
@@ -98,7 +98,7 @@ def plan_rows(
         If not even the smallest slab fits.
     """
     if scratch is None:
-        scratch = scores.scratch_bytes(math.prod(rows.shape[1:]))
+        scratch = scratch_bytes(math.prod(rows.shape[1:]))
     unit, n_rows = _wanted(rows, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
     aligned = math.lcm(unit, out_rows)

@@ -27,7 +27,7 @@ from streamgda.estimators.saving import describe, described
 from streamgda.estimators.scoring import ProbabilityMixin, Scorer
 from streamgda.estimators.settings import present_settings
 from streamgda.estimators.validation import names_in
-from streamgda.models.base import check_classes, check_priors
+from streamgda.models.model import check_classes, check_priors
 from streamgda.moments import ClassMoments, name_features
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import ATTRIBUTE, restored_names

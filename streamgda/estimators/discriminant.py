@@ -14,10 +14,10 @@ from streamgda.estimators import export
 from streamgda.estimators.fitted import fitted
 from streamgda.estimators.gaussian import DiscriminantAnalysis
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
-from streamgda.models import fisher
-from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation
+from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import STRUCTURES
 from streamgda.runtime import threads
@@ -233,7 +233,7 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
                 amount = export.amount(settings.shrinkage, self.shrinkage_)
                 more = {"solver": "lsqr" if shrunk else "svd", "shrinkage": amount}
                 n_components = min(model.classes.size - 1, model.n_features)
-                directions = fisher.directions(model, settings.tol)
+                directions = discriminant_directions(model, settings.tol)
                 found = export.linear(model, model.linear, directions, n_components, **more)
                 if shrunk or settings.store_covariance:
                     found.attributes["covariance_"] = self.covariance_

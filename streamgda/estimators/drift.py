@@ -12,20 +12,21 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arrays
 from streamgda.estimators.window_rows import Rows, read_rows
+from streamgda.models.covariance_test import Approximation
 from streamgda.models.drift import (
     ALL,
     RECENT,
     RECENT_SHARE,
     Comparison,
+    Course,
     DriftReport,
+    WeightedMeans,
     calibrated,
     compare,
     compare_shares,
     parts_of,
     whole_of,
 )
-from streamgda.models.hypotheses import Approximation
-from streamgda.models.weighted_means import Course, WeightedMeans
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows.labels import find, join_labels

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.models.covariance_test import Approximation
 from streamgda.models.drift import ALL, Comparison, DriftReport
-from streamgda.models.hypotheses import Approximation
 from streamgda.storage.checks import MOST_ROWS
 
 # Statistics by class, and degrees of freedom of Box's M (1 or more) or weight of recent means.

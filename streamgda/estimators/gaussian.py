@@ -16,7 +16,6 @@ from streamgda.estimators.fitted import fitted
 from streamgda.estimators.leave_one_out import LeaveOneOutScores
 from streamgda.estimators.scoring import DiscriminantMixin, Scorer
 from streamgda.estimators.validation import calls_within
-from streamgda.models.base import check_priors
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -26,6 +25,7 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
+from streamgda.models.model import check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of

@@ -22,7 +22,7 @@ from streamgda.estimators.half_life import half_life_weights
 from streamgda.estimators.scoring import RowClassifier
 from streamgda.estimators.settings import present_settings
 from streamgda.estimators.validation import names_in, validate_labelled
-from streamgda.models.base import check_classes
+from streamgda.models.model import check_classes
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments, add_at_once, name_features, read_twice
 from streamgda.moments.structures import structure_of

@@ -22,9 +22,9 @@ from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
 from streamgda.estimators.validation import calls_within
 from streamgda.models import linear
-from streamgda.models.base import check_priors
 from streamgda.models.covariance import Covariances, Regularisation, average
 from streamgda.models.linear import LinearModel, LinearScores
+from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.runtime.parameters import as_integer, as_number, as_numbers

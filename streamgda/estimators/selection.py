@@ -33,7 +33,7 @@ from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Sc
 from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, Scoring, as_scoring
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
-from streamgda.models.base import check_classes
+from streamgda.models.model import check_classes
 from streamgda.moments import name_features
 from streamgda.rows import as_rows
 from streamgda.rows.rules import row_rule

@@ -20,8 +20,8 @@ from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.saving import describe
 from streamgda.estimators.scoring import DiscriminantMixin, Scorer
 from streamgda.estimators.validation import validate_rows
-from streamgda.models.base import check_classes
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_rows, as_source

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.models.base import Model, check_classes, check_means, check_priors
+from streamgda.models.model import Model, check_classes, check_means, check_priors
 from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import exact_sums

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.base import check_priors
+from streamgda.models.model import check_priors
 from streamgda.models.shrinkage import (
     AUTO,
     LEDOIT_WOLF,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError, MemoryBudgetError, SingularCovarianceError
-from streamgda.models.base import check_classes
 from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.held_out_subsets import held_out_folds, held_out_subset
+from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, measure_of
 from streamgda.models.subsets import Subset, subset_bytes, subset_of
 from streamgda.moments import ClassMoments

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.models.base import check_classes
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -30,6 +29,7 @@ from streamgda.models.covariance import (
     estimate_total,
     factorise,
 )
+from streamgda.models.model import check_classes
 from streamgda.models.subsets import Subset, Swept
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import find

@@ -12,8 +12,6 @@ from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import InvalidParameterError, UnsupportedError, as_attribute_error
-from streamgda.models import fisher
-from streamgda.models.base import Model
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -21,7 +19,9 @@ from streamgda.models.covariance import (
     estimate,
     factorise,
 )
+from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.model import Model
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
@@ -55,7 +55,7 @@ class LinearModel(GaussianModel):
         Solver.
     tol : float
         Discriminant directions are left out if their singular value is at most this fraction of
-        the largest; see `streamgda.models.fisher.directions`.
+        the largest; see `streamgda.models.discriminants.discriminant_directions`.
     """
 
     solver: str = "svd"
@@ -64,7 +64,7 @@ class LinearModel(GaussianModel):
     @cached_property
     def directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Discriminant directions, and the between-class variance along each of all."""
-        return fisher.directions(self, self.tol)
+        return discriminant_directions(self, self.tol)
 
     @cached_property
     def drops_directions(self) -> bool:

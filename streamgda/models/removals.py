@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels import scoring
-from streamgda.models.base import Model
-from streamgda.models.scores import Finish, by_chunks, check_width, checked_names, posterior
+from streamgda.models.model import Finish, Model, by_chunks, check_width, checked_names, posterior
 from streamgda.rows.validity import as_matrix
 
 ROUNDING = 1e-12  # share of a weight that is no more than rounding

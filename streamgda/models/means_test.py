@@ -8,11 +8,11 @@ import numpy as np
 from scipy import special
 
 from streamgda.errors import InvalidDataError
-from streamgda.models.base import check_classes
 from streamgda.models.covariance import Regularisation
-from streamgda.models.fisher import directions
+from streamgda.models.covariance_test import by_effective_rows, shown_p, shown_size
+from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.hypotheses import by_effective_rows, shown_p, shown_size
+from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.runtime.parameters import check_type
@@ -197,7 +197,7 @@ def _compare_means(moments: ClassMoments, tol: float) -> MeansTest:
             f"but the weights are those of {n_rows:.3g} rows (their effective number). Give more "
             f"rows, or test fewer features (moments.select_features)"
         )
-    roots = directions(model)[1][: min(d, n_classes - 1)]
+    roots = discriminant_directions(model)[1][: min(d, n_classes - 1)]
     wilks, pillai = _wilks(roots, df, d, n_classes - 1), _pillai(roots, df, d, n_classes - 1)
     roy = _roy(roots, df, d, n_classes - 1)
     hotelling = _hotelling_lawley(roots, df, d, n_classes - 1)
