@@ -12,7 +12,7 @@ from streamgda.moments import sums as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures import diagonal
-from streamgda.rows import blocks
+from streamgda.rows import arrays
 from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
@@ -127,7 +127,7 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        modules = sums_module, parallel, integer_parallel, scatter, blocks
+        modules = sums_module, parallel, integer_parallel, scatter, arrays
         owners = [module for module in modules if hasattr(module, name)]
         assert owners
         for owner in owners:

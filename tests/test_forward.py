@@ -13,7 +13,7 @@ import pytest
 from streamgda import accumulate
 from streamgda.errors import ReadError
 from streamgda.rows.forward import ForwardRows
-from streamgda.rows.slabs import Slabs
+from streamgda.rows.sources import Slabs
 
 ROWS = np.arange(26.0).reshape(13, 2)
 

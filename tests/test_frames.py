@@ -27,9 +27,9 @@ from streamgda import (
     accumulate,
 )
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source, columns, frames
+from streamgda.rows import as_source, tables
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.columns import FeatureColumns
+from streamgda.rows.tables import FeatureColumns
 
 N, D = 90, 3
 NAMES = ["length", "width", "height"]
@@ -323,7 +323,7 @@ def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(FeatureColumns, "convert", counted)
     monkeypatch.setattr("streamgda.engine.plan._COPIED_BYTES", 1 << 10)
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 20)
-    monkeypatch.setattr("streamgda.rows.frames._BATCH_BYTES", 1 << 18)
+    monkeypatch.setattr("streamgda.rows.tables._BATCH_BYTES", 1 << 18)
     for frame in (pd.DataFrame(wide), pl.DataFrame(wide), pl.LazyFrame(wide)):
         sizes.clear()
         with warnings.catch_warnings():
@@ -399,8 +399,8 @@ def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> N
 
 def test_lazy_frames_are_counted_once_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Any] = []
-    counts = frames._counts
-    monkeypatch.setattr(frames, "_counts", lambda X: counted.append(X) or counts(X))
+    counts = tables._counts
+    monkeypatch.setattr(tables, "_counts", lambda X: counted.append(X) or counts(X))
     lazy = FRAMES[LAZY](X)
     fitted = GaussianNB().fit(lazy, LABELS)
     fitted.partial_fit(lazy, LABELS).predict_proba(lazy)
@@ -485,5 +485,5 @@ def test_dates_without_a_time_are_read_as_dates() -> None:
 
 @pytest.mark.parametrize("texts", ["short", "long", "null"])
 def test_texts_of_polars_need_no_pyarrow(texts: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns.nw.dependencies, "get_pyarrow", lambda: None)
+    monkeypatch.setattr(tables.nw.dependencies, "get_pyarrow", lambda: None)
     assert as_source(pl.Series(TEXTS[texts]), "y").whole().tolist() == TEXTS[texts]

@@ -259,7 +259,7 @@ def test_test_sets_are_collected_within_the_memory(monkeypatch):
 
 
 def whole(rows):
-    from streamgda.rows.slabs import Slabs
+    from streamgda.rows.sources import Slabs
 
     return Slabs(rows.rows.n_rows)
 

@@ -26,7 +26,7 @@ from streamgda.kernels.integer_tiles import (
 from streamgda.kernels.processors import SHAPES, tile_shape
 from streamgda.moments import integer_parallel
 from streamgda.moments.integer_parallel import add_integers
-from streamgda.rows.blocks import byte_rows
+from streamgda.rows.arrays import byte_rows
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 

@@ -10,7 +10,7 @@ from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory
 
 from streamgda import ClassMoments, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.rows.rules import RowRule
+from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import restore, state_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")

@@ -15,7 +15,7 @@ from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import codes as codes_module
-from streamgda.rows.codes import CodedLabels, distinct, joined
+from streamgda.rows.codes import CodedLabels, concatenated, distinct
 from streamgda.rows.labels import (
     as_labels,
     as_maskable_labels,
@@ -98,9 +98,9 @@ def test_integers_far_apart():
 def test_signed_and_unsigned_integers_are_joined_without_rounding():
     signed = as_labels(np.array([2**60 + 1, 5, 7]))
     unsigned = as_labels(np.array([2**60, 2**60 + 1, 5], np.uint64))
-    joined = check_encoding(unsigned, np.unique(signed))
-    assert joined.tolist() == [5, 7, 2**60, 2**60 + 1]
-    assert joined.dtype == np.int64
+    concatenated = check_encoding(unsigned, np.unique(signed))
+    assert concatenated.tolist() == [5, 7, 2**60, 2**60 + 1]
+    assert concatenated.dtype == np.int64
     huge = np.array([2**64 - 1, 0], np.uint64)
     assert join_labels(np.array([1, 2]), np.sort(huge)).tolist() == [0, 1, 2, 2**64 - 1]
     with pytest.raises(InvalidDataError, match=r"from -1 to 18446744073709551615 .*no common type"):
@@ -426,9 +426,9 @@ def test_coded_labels_are_like_an_array():
     labels = CodedLabels(np.array(["b", "a"]), np.array([0, 1, 1]))
     assert (labels.shape, labels.size, len(labels), labels.dtype) == ((3,), 3, 3, "<U1")
     assert (labels[0], labels[1:].tolist(), [*labels]) == ("b", ["a", "a"], ["b", "a", "a"])
-    both = joined([labels, labels[:1]])
+    both = concatenated([labels, labels[:1]])
     assert (type(both), both.tolist()) == (CodedLabels, ["b", "a", "a", "b"])
-    assert joined([labels, np.array(["c"])]).tolist() == ["b", "a", "a", "c"]
+    assert concatenated([labels, np.array(["c"])]).tolist() == ["b", "a", "a", "c"]
     assert distinct(np.empty(0, "U3")).tolist() == []
 
 

@@ -30,8 +30,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows import as_source
-from streamgda.rows.dimensions import Raster
-from streamgda.rows.grids import Grid
+from streamgda.rows.grids import Grid, Raster
 from streamgda.rows.polygons import PolygonGrid
 
 # Of scikit-learn: some models are fitted to rows with names of the bands, and score others.

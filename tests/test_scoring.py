@@ -16,7 +16,7 @@ from streamgda.moments.structures.packing import (
     Rounded,
     linear_scores,
 )
-from streamgda.rows.validity import all_finite
+from streamgda.rows.invalid_rows import all_finite
 
 BLOCK = scoring.BLOCK
 FLOATS = ["float32", "float64"]

@@ -53,7 +53,7 @@ def evaluate(
 ) -> None:
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
     from streamgda.rows import as_rows  # noqa: PLC0415
-    from streamgda.rows.rules import row_rule  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
 
     estimator, X, truth = open_both(
         model, store, x, y, missing, label, features, labels, all_touched
@@ -195,8 +195,8 @@ def count(
     from streamgda.engine.reading import reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import CHECK_SUMS  # noqa: PLC0415
     from streamgda.rows.labels import encode, find  # noqa: PLC0415
-    from streamgda.rows.rules import CHECK_SUMS  # noqa: PLC0415
 
     rule = CHECK_SUMS if rule is None else rule
     rows = LabelledRows(X, y)
@@ -233,8 +233,11 @@ def count(
 
 def _counted(rule: Any, first_row: int, X: Any, y: Any) -> tuple[Any, np.ndarray]:
     """Return the rows that count, and their labels."""
-    from streamgda.rows.rules import CHECK_SUMS, rows_to_count  # noqa: PLC0415
-    from streamgda.rows.validity import as_maskable_matrix  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import (  # noqa: PLC0415
+        CHECK_SUMS,
+        as_maskable_matrix,
+        rows_to_count,
+    )
 
     labels = rule.as_labels(y, first_row)
     if rule is CHECK_SUMS:  # the function that scores rows checks them

@@ -143,7 +143,7 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
     import streamgda  # noqa: PLC0415
     from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
     from streamgda.rows import as_rows, as_sources  # noqa: PLC0415
-    from streamgda.rows.rules import row_rule  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
 
     X, reading["nodata"] = as_rows(X, None, reading["nodata"])
     reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")

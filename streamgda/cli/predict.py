@@ -79,9 +79,9 @@ def predict(
     from streamgda.engine.outputs import ENDINGS  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
     from streamgda.rows import as_rows  # noqa: PLC0415
-    from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
-    from streamgda.rows.rules import SCORING, row_rule  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import SCORING, row_rule  # noqa: PLC0415
+    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
 
     method = _method(proba, log_proba, density)
     if reject is not None and method != "predict":
@@ -201,7 +201,7 @@ def _refuse_other_data(*paths: Path) -> None:
     Tables have no mark.
     """
     from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
-    from streamgda.rows.arrow_writing import is_table_path  # noqa: PLC0415
+    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
 
     for path in paths:
         table = is_table_path(path) and path.is_file()

@@ -40,7 +40,7 @@ from streamgda.storage.replacing import exists, replacing
 if TYPE_CHECKING:
     import zarr
 
-    from streamgda.rows.table_files import Columns
+    from streamgda.rows.table_files import ColumnNames
     from streamgda.rows.text_files import TextOptions
 
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
@@ -64,8 +64,8 @@ def convert(
     *,
     labels: Any = None,
     label_column: str | int | None = None,
-    columns: Columns | None = None,
-    drop: Columns | None = None,
+    columns: ColumnNames | None = None,
+    drop: ColumnNames | None = None,
     missing_labels: str = "raise",
     format: str | None = None,
     names: tuple[str, str] = ("X", "y"),
@@ -291,7 +291,7 @@ def _of_arrays(
 def _column(labels: Any) -> Any:
     """Return a source of labels."""
     from streamgda.rows import as_source  # noqa: PLC0415  (it needs Numba)
-    from streamgda.rows.masked import as_slab  # noqa: PLC0415
+    from streamgda.rows.arrays import as_slab  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
         opened = _opened(labels, stack) if _is_path(labels) else labels
@@ -320,7 +320,7 @@ def _of_sources(X: Any, y: Any, names: tuple[str, ...] | None) -> _Rows:
 
 def _blocks(source: Any, n: int) -> Iterator[np.ndarray]:
     """Yield the rows of a source in blocks; masked values are refused."""
-    from streamgda.rows.masked import as_slab, unmasked  # noqa: PLC0415  (it needs Numba)
+    from streamgda.rows.arrays import as_slab, unmasked  # noqa: PLC0415  (it needs Numba)
 
     if isinstance(source, IdxFile):
         yield from source.blocks(n)
@@ -373,8 +373,8 @@ def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:
 
 
 def _batch(batch: Any, labelled: bool) -> Block:
-    from streamgda.rows.containers import as_array  # noqa: PLC0415  (it needs Numba)
-    from streamgda.rows.masked import unmasked  # noqa: PLC0415
+    from streamgda.rows.arrays import unmasked  # noqa: PLC0415
+    from streamgda.rows.in_memory import as_array  # noqa: PLC0415  (it needs Numba)
 
     parts = batch if isinstance(batch, tuple | list) else (batch,)
     if not 1 <= len(parts) <= 2:
@@ -424,7 +424,7 @@ def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
         opened = not isinstance(source, zarr.abc.store.Store)
         return source if opened else stack.enter_context(opened_node(source))
     if not _is_path(source):
-        from streamgda.rows.masked import as_slab  # noqa: PLC0415  (the package needs Numba)
+        from streamgda.rows.arrays import as_slab  # noqa: PLC0415  (the package needs Numba)
 
         # Arrays in chunks need not fit in memory; all others are in memory already.
         return source if hasattr(source, "chunks") else as_slab(source)

@@ -54,10 +54,9 @@ from streamgda.moments import (
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_batches, as_rows, as_source, as_sources
 from streamgda.rows.batches import Batches
+from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
 from streamgda.rows.labels import as_labels
-from streamgda.rows.rules import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows import as_source
+from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels, distinct
-from streamgda.rows.containers import as_array
-from streamgda.rows.masked import is_masked
+from streamgda.rows.in_memory import as_array
 from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows

@@ -21,11 +21,9 @@ from streamgda.moments import ClassMoments, add_rows
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.codes import CodedLabels
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import encode, find
-from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource, check_rows, placing
-from streamgda.rows.validity import as_maskable_matrix
+from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
 
 
 class FoldedRows:

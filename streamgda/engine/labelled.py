@@ -11,8 +11,7 @@ from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import Slab, reading
 from streamgda.rows import as_source, as_sources
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource, check_lengths, check_rows
+from streamgda.rows.sources import RowSource, Slabs, check_lengths, check_rows
 from streamgda.runtime.memory import allowed_bytes
 
 

@@ -26,12 +26,17 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.rows.arrow_writing import GROUP_ROWS, is_table_path, writing_table
-from streamgda.rows.dimensions import is_lazy
-from streamgda.rows.geotiff import BLOCK, is_geotiff, is_of_scores, open_raster, writing_geotiff
-from streamgda.rows.grids import Grid
+from streamgda.rows.geotiff import (
+    BLOCK_PIXELS,
+    is_geotiff,
+    is_of_scores,
+    open_raster,
+    writing_geotiff,
+)
+from streamgda.rows.grids import Grid, is_lazy
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference
+from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.checks import check_whole
@@ -78,7 +83,9 @@ def _is_raster(path: Any) -> bool:
 
 
 FILES: tuple[FileOutput, ...] = (
-    FileOutput(_is_raster, writing_geotiff, open_raster, lambda grid: BLOCK * grid.shape[-1]),
+    FileOutput(
+        _is_raster, writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * grid.shape[-1]
+    ),
     FileOutput(is_table_path, writing_table, lambda path: path, lambda grid: GROUP_ROWS),
 )
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "

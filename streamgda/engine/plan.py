@@ -22,11 +22,10 @@ from streamgda.moments import (
 from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
+from streamgda.rows.in_memory import SparseRows
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
-from streamgda.rows.rules import CHECK_SUMS, RowRule
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource
-from streamgda.rows.sparse import SparseRows
+from streamgda.rows.sources import RowSource, Slabs
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 import numpy as np
 
 from streamgda.engine.progress import Progress, reporter
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource, placing
+from streamgda.rows.sources import RowSource, Slabs, placing
 
 Slab = tuple[int, list[np.ndarray]]  # number of the first row, and rows of each source
 

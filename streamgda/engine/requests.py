@@ -22,7 +22,7 @@ from streamgda.moments import (
     name_features,
 )
 from streamgda.moments.structures import structure_of
-from streamgda.rows.rules import CHECK_SUMS, RowRule
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.runtime.parameters import as_flag
 
 

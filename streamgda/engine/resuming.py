@@ -6,8 +6,7 @@ from streamgda.engine.fingerprints import REMEDY, SeenSlabs
 from streamgda.engine.journal import RowJournal
 from streamgda.engine.outputs import Output
 from streamgda.errors import CheckpointError
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slabs
 
 
 def resume(

@@ -17,8 +17,7 @@ from streamgda.engine.requests import Scoring
 from streamgda.engine.resuming import resume
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse

@@ -20,10 +20,9 @@ from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.models.bernoulli_leave_one_out import BernoulliLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_source
-from streamgda.rows.containers import as_array
-from streamgda.rows.rules import CHECK_SUMS, RowRule
-from streamgda.rows.sparse import CompressedRows, SparseRows
-from streamgda.rows.validity import as_maskable_matrix
+from streamgda.rows.in_memory import SparseRows, as_array
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 
 _LEAST_ALPHA = 1e-10

@@ -18,7 +18,7 @@ from streamgda.estimators.validation import names_in, validate_labelled, validat
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments, name_features
 from streamgda.rows import adapter_of, as_rows, as_source
-from streamgda.rows.rules import row_rule
+from streamgda.rows.invalid_rows import row_rule
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_array, check_whole
 from streamgda.storage.saved import State, arrays_within, nested, restore

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.estimators.learning import MomentLearner
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_rows
-from streamgda.rows.rules import RowRule, row_rule
+from streamgda.rows.invalid_rows import RowRule, row_rule
 
 
 class ForgetfulLearner(MomentLearner):

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.rows import as_source
-from streamgda.rows.validity import as_weights
+from streamgda.rows.invalid_rows import as_weights
 from streamgda.runtime.parameters import LEAST, as_number
 
 

@@ -27,8 +27,8 @@ from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments, add_at_once, name_features, read_twice
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_rows
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, row_rule
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.rules import CHECK_SUMS, RowRule, row_rule
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
 

@@ -18,9 +18,9 @@ from streamgda.estimators.validation import validate_rows
 from streamgda.models.removals import LeaveOneOutModel
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_rows, as_source
+from streamgda.rows.invalid_rows import as_matrix, as_weights
 from streamgda.rows.labels import coded_labels, find
 from streamgda.rows.sources import check_lengths
-from streamgda.rows.validity import as_matrix, as_weights
 from streamgda.runtime.parameters import refuse
 
 _SHARE = 1e-9  # of the weight of a class that rounding may add

@@ -18,7 +18,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.variances import total_variance
-from streamgda.rows.rules import RowRule
+from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 

@@ -17,8 +17,8 @@ from streamgda.estimators.window_rows import as_known
 from streamgda.models.drift import DriftReport
 from streamgda.rows import as_batches, as_source
 from streamgda.rows.batches import Batches
+from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import find
-from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, check_type
 
 _LEAST_PROBABILITY = np.finfo(np.float64).eps  # as for scikit-learn's log_loss

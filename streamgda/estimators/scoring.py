@@ -15,10 +15,16 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
 from streamgda.rows import as_rows, as_source
-from streamgda.rows.filling import Filled
+from streamgda.rows.arrays import SKIP_OR_FILL
+from streamgda.rows.invalid_rows import (
+    CHECK_SUMS,
+    SCORING,
+    Filled,
+    RowRule,
+    labels_to_count,
+    row_rule,
+)
 from streamgda.rows.labels import encode, find, with_label, without_mask
-from streamgda.rows.masked import REMEDY
-from streamgda.rows.rules import CHECK_SUMS, SCORING, RowRule, labels_to_count, row_rule
 from streamgda.rows.sources import check_lengths
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
@@ -290,7 +296,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
             invalid = counts & (find(predicted, self.classes_) < 0)
             if invalid.any() and on_invalid == "raise":
                 row = int(invalid.argmax())
-                raise InvalidDataError(f"Input X has an invalid row: row {row}; {REMEDY}", "X", row)
+                raise InvalidDataError(
+                    f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
+                )
             counts &= ~invalid
         if not counts.any():
             raise InvalidDataError(

@@ -36,7 +36,7 @@ from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.model import check_classes
 from streamgda.moments import name_features
 from streamgda.rows import as_rows
-from streamgda.rows.rules import row_rule
+from streamgda.rows.invalid_rows import row_rule
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, as_number
 

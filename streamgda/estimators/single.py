@@ -11,7 +11,7 @@ from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.scoring import Scorer
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_rows, as_source
-from streamgda.rows.rules import RowRule
+from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import State
 
 

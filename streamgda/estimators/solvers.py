@@ -19,8 +19,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows import adapter_of, as_source
-from streamgda.rows.rules import RowRule, rows_to_count
-from streamgda.rows.validity import as_matrix
+from streamgda.rows.invalid_rows import RowRule, as_matrix, rows_to_count
 from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.saved import State
 

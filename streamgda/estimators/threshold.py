@@ -25,10 +25,9 @@ from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_rows, as_source
-from streamgda.rows.filling import Filled
+from streamgda.rows.arrays import SKIP_OR_FILL
+from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count, row_rule
 from streamgda.rows.labels import as_labels, find, without_mask
-from streamgda.rows.masked import REMEDY
-from streamgda.rows.rules import CHECK_SUMS, RowRule, labels_to_count, row_rule
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
@@ -430,7 +429,7 @@ class _Scores:
         if invalid.size and self.rule.action == "raise":
             row = first_row + int(invalid[0])
             message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
-            raise InvalidDataError(f"{message}; {REMEDY}", "X", row)
+            raise InvalidDataError(f"{message}; {SKIP_OR_FILL}", "X", row)
         kept[invalid] = False
         codes = find(without_mask(labels), self.classes)
         unknown = np.flatnonzero(kept & (codes < 0))

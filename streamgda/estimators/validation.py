@@ -12,15 +12,13 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows import adapter_of, as_source
+from streamgda.rows.arrays import as_numpy, is_masked, unmasked
 from streamgda.rows.codes import CodedLabels
+from streamgda.rows.in_memory import SparseRows
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, refuse_sparse
 from streamgda.rows.labels import as_maskable_labels, by_codes, refuse_missing
-from streamgda.rows.masked import is_masked, unmasked
 from streamgda.rows.names import Names
-from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.rows.sources import RowSource
-from streamgda.rows.sparse import SparseRows
-from streamgda.rows.tensors import as_numpy
-from streamgda.rows.validity import refuse_sparse
 
 _SHOWN = 5  # names in a message, as in scikit-learn's
 

@@ -11,12 +11,12 @@ from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source, named_rows
+from streamgda.rows.arrays import is_masked
+from streamgda.rows.invalid_rows import all_finite, as_matrix, as_weights, refuse_not_finite
 from streamgda.rows.labels import as_maskable_labels, in_one_type, join_labels
-from streamgda.rows.masked import is_masked
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import all_finite, as_matrix, as_weights, refuse_not_finite
 
 
 class Rows(NamedTuple):

@@ -16,10 +16,10 @@ from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import exact_sums
 from streamgda.moments.structures.packing import Rounded, linear_scores
-from streamgda.rows.blocks import as_rows
+from streamgda.rows.arrays import as_kernel_rows
+from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import as_matrix, refuse_not_finite
 from streamgda.storage.checks import check_array, check_names, check_number
 from streamgda.storage.saved import State
 
@@ -251,7 +251,7 @@ class BernoulliModel(Model):
 
     def _read(self, X: Any, first_row: int) -> Any:
         ones = binarise(X, self.threshold, first_row)
-        return as_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
+        return as_kernel_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
 
     def _joint(self, X: Any) -> np.ndarray:
         offsets = [offsets for _, offsets in self._products_of_rows]

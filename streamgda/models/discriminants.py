@@ -15,8 +15,8 @@ from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import check_classes, check_width, checked_names
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import pooled
+from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
 
 

@@ -36,12 +36,11 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.structures.packing import Rounded, linear_scores
-from streamgda.rows.blocks import as_rows
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import as_kernel_rows, row_type
+from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.labels import with_label
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import all_finite, refuse_not_finite
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.checks import check_array
 from streamgda.storage.saved import State
@@ -374,8 +373,8 @@ class GaussianModel(Model):
         if type(X) is CompressedRows:
             if not np.isfinite(X.values).all():
                 refuse_not_finite(X, first_row)
-            return as_rows(X, _FLOAT64)
-        rows = as_rows(X, row_type(X.dtype).dtype)
+            return as_kernel_rows(X, _FLOAT64)
+        rows = as_kernel_rows(X, row_type(X.dtype).dtype)
         if rows.dtype.kind == "f" and not all_finite(rows):
             refuse_not_finite(rows, first_row)
         return rows

@@ -28,9 +28,9 @@ from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
 from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.moments.variances import class_variance, total_scatter
-from streamgda.rows.blocks import as_rows
+from streamgda.rows.arrays import as_kernel_rows
+from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.names import saved_names
-from streamgda.rows.validity import all_finite, refuse_not_finite
 from streamgda.storage.checks import check_number
 from streamgda.storage.saved import State
 
@@ -176,7 +176,7 @@ class LinearScores(Model):
         return Rounded(self.coefficients)
 
     def _read(self, X: Any, first_row: int) -> np.ndarray:
-        rows = as_rows(X, np.dtype(np.float64))
+        rows = as_kernel_rows(X, np.dtype(np.float64))
         if not all_finite(rows):
             refuse_not_finite(rows, first_row)
         return rows

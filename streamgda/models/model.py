@@ -18,9 +18,9 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.held_out import compare_with_truth
 from streamgda.rows import named_rows
+from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.validity import as_matrix
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.checks import check_array

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamgda.kernels import scoring
 from streamgda.models.model import Finish, Model, by_chunks, check_width, checked_names, posterior
-from streamgda.rows.validity import as_matrix
+from streamgda.rows.invalid_rows import as_matrix
 
 ROUNDING = 1e-12  # share of a weight that is no more than rounding
 

@@ -20,7 +20,7 @@ from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures.cholesky import rank_limit
 from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.moments.variances import total_variance
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import row_type
 from streamgda.runtime import lapack, threads
 
 _LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means

@@ -8,8 +8,8 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.names import Names, join_names
-from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
 

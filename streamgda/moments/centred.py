@@ -14,7 +14,7 @@ from streamgda.kernels.products import may_use_blas_threads
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import NotFinite, Sums
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import row_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.checks import check_array, check_count, check_squares
 

@@ -21,11 +21,15 @@ from streamgda.moments.sums import NotFinite, scratch_bytes
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.blocks import NO_WEIGHTS
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import NO_WEIGHTS, row_type
+from streamgda.rows.invalid_rows import (
+    CHECK_SUMS,
+    RowRule,
+    as_maskable_matrix,
+    refuse_not_finite,
+    rows_to_count,
+)
 from streamgda.rows.names import restored_names, saved_names
-from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
-from streamgda.rows.validity import as_maskable_matrix, refuse_not_finite
 from streamgda.runtime import threads
 from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State

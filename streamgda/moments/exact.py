@@ -11,8 +11,7 @@ from streamgda.kernels.merging import two_sum
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import Structure
 from streamgda.moments.sums import Sums
-from streamgda.rows.blocks import blocks
-from streamgda.rows.dtypes import INTEGERS, ORIGINS, RowType, row_type
+from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
 from streamgda.storage.checks import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.

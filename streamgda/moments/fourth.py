@@ -21,9 +21,8 @@ from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.moments.norms import norms_of_rows
 from streamgda.moments.variances import between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
-from streamgda.rows.blocks import NO_WEIGHTS
-from streamgda.rows.rules import CHECK_SUMS, RowRule, rows_to_count
-from streamgda.rows.validity import as_maskable_matrix
+from streamgda.rows.arrays import NO_WEIGHTS
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix, rows_to_count
 from streamgda.storage.saved import State
 
 CLASS, WITHIN, TOTAL = "class", "within", "total"

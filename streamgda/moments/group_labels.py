@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.arrays import is_masked
 from streamgda.rows.labels import Labels, as_labels, as_maskable_labels, encode, find, without_mask
-from streamgda.rows.masked import is_masked
 from streamgda.runtime.parameters import shown
 
 

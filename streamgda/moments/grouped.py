@@ -16,10 +16,10 @@ from streamgda.moments.cells import Cells, Held, grid
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.group_labels import encoded, group_labels
 from streamgda.moments.group_views import NONE, GroupViews
+from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import as_labels, encode, find, join_labels
-from streamgda.rows.masked import is_masked
-from streamgda.rows.rules import CHECK_SUMS, RowRule
 from streamgda.storage.saved import State, nested, restore_nested
 
 _GROUPS_EXPECTED = 10

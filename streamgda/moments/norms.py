@@ -16,8 +16,7 @@ from scipy.linalg import blas
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.norms import add_norms
 from streamgda.moments.centred import ROUNDING, CentredSums
-from streamgda.rows.blocks import as_rows
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.runtime import threads
 
 _PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread adds
@@ -50,7 +49,7 @@ def norms_of_rows(
     def part(start: int) -> np.ndarray:
         rows = slice(start, start + step)
         norms = np.zeros((n_classes, d + 1))
-        block = as_rows(X[rows], dtype)
+        block = as_kernel_rows(X[rows], dtype)
         add_norms(block, codes[rows], weights[rows], mean, mean_low, inverse, norms)
         return norms
 

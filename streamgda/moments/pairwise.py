@@ -24,9 +24,8 @@ from streamgda.moments.structures import STRUCTURES
 from streamgda.moments.sums import OVERFLOW
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
+from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, as_weights
 from streamgda.rows.names import Names, restored_names, saved_names
-from streamgda.rows.rules import RowRule
-from streamgda.rows.validity import as_maskable_matrix, as_weights
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (

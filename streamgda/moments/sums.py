@@ -19,7 +19,7 @@ from streamgda.kernels.sums import add_sums
 from streamgda.moments import integer_parallel, scatter
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.rows.blocks import NO_WEIGHTS, WINDOW_BYTES, as_rows, blocks
+from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, blocks
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
@@ -173,7 +173,7 @@ class Sums(ABC):
 
     def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows of one of the types of `taken_at_once`, in a single kernel call."""
-        self._add_few(as_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
+        self._add_few(as_kernel_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
 
     @abstractmethod
     def _add_few(
@@ -255,7 +255,7 @@ class Sums(ABC):
         dtype = self._read_dtype(X.dtype)
         few = n <= block_rows and self._is_little(n, d)
         if few or type(X) is CompressedRows:
-            rows = as_rows(X, dtype)
+            rows = as_kernel_rows(X, dtype)
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
                 add = partial(uninterrupted, add)
@@ -272,7 +272,7 @@ class Sums(ABC):
         def part(start: int) -> Sums:
             rows = slice(start, start + segment)
             sums: Sums = self.empty(n_classes)
-            sums._add_few(as_rows(X[rows], dtype), codes[rows], weights[rows], block_rows)
+            sums._add_few(as_kernel_rows(X[rows], dtype), codes[rows], weights[rows], block_rows)
             return sums
 
         def whole() -> Sums:

@@ -16,7 +16,7 @@ from streamgda.moments.structures import check_covers, structure_of
 from streamgda.moments.sums import OVERFLOW
 from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
-from streamgda.rows.masked import as_slab, unmasked
+from streamgda.rows.arrays import as_slab, unmasked
 from streamgda.rows.names import feature_numbers
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type
 

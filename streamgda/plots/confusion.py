@@ -8,9 +8,9 @@ import numpy as np
 
 from streamgda.plots.figures import axes_of
 from streamgda.rows import as_source
+from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.sources import check_lengths
-from streamgda.rows.validity import as_weights
 from streamgda.runtime.parameters import check_type
 
 if TYPE_CHECKING:

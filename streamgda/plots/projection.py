@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
 from streamgda.rows import names_of
+from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import feature_numbers, join_names
-from streamgda.rows.validity import as_matrix
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse
 
 _SINGULAR = 1e-8  # of the largest variance: such directions do not vary

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import ArrayRows, MaskedRows
-from streamgda.rows.batches import Batches, Columns, DatasetBatches, Partitions
+from streamgda.rows.arrays import is_masked
+from streamgda.rows.batches import BatchColumns, Batches, DatasetBatches, Partitions
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.frames import FrameRows, LazyFrameRows
+from streamgda.rows.in_memory import ArrayRows, MaskedRows, MemmapRows, SparseRows
 from streamgda.rows.labels import as_maskable_labels
-from streamgda.rows.masked import is_masked
-from streamgda.rows.memmaps import MemmapRows
 from streamgda.rows.polygons import PolygonRows
 from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource
-from streamgda.rows.sparse import SparseRows
 from streamgda.rows.stores import StoredRows
+from streamgda.rows.tables import FrameRows, LazyFrameRows
 from streamgda.runtime.parameters import refuse
 
 # In the order in which they are asked; libraries are recognised without importing them.
@@ -175,7 +173,7 @@ def as_batches(
     if features is not None:
         raise refuse("features", features, "None: batches are arrays of rows x features")
     adapter = next(adapter for adapter in BATCH_ADAPTERS if adapter.accepts(X))
-    batches = adapter.of(X, None if columns is None else Columns.of(columns))
+    batches = adapter.of(X, None if columns is None else BatchColumns.of(columns))
     if sample_weight is not None:
         raise InvalidDataError(
             "sample_weight belongs to rows and labels; batches hold their own weights: "

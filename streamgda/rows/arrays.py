@@ -1,58 +1,229 @@
-"""Arrays in memory, and whatever numpy converts to an array."""
+"""Arrays as the kernels read them: tensors, masked values, data types and blocks of rows."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.masked import as_slab, is_masked
-from streamgda.rows.sources import RowSource
+from streamgda.kernels.products import LEAST_ROWS
+from streamgda.rows.codes import CodedLabels
+from streamgda.rows.sparse import CompressedRows
+
+
+def as_numpy(values: Any) -> Any:
+    """Return a tensor as an array; return anything else unchanged.
+
+    Tensors of PyTorch are detached and copied from their device; bfloat16, which numpy does not
+    have, becomes float32. Those of TensorFlow have a method ``numpy``, and arrays of CuPy ``get``.
+    Others are read through DLPack if numpy cannot convert them.
+
+    Raises
+    ------
+    InvalidDataError
+        For tensors that no array can hold, such as sparse ones.
+    """
+    if type(values) is np.ndarray:
+        return values
+    try:
+        return _converted(values)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InvalidDataError(
+            f"a {type(values).__name__} cannot be converted to an array: {error}"
+        ) from None
+
+
+def _converted(values: Any) -> Any:
+    if hasattr(values, "detach") and hasattr(values, "cpu"):
+        values = values.detach().cpu()
+        try:
+            return values.numpy()
+        except TypeError:
+            return values.float().numpy()
+    if callable(getattr(values, "numpy", None)):
+        return values.numpy()
+    if hasattr(values, "__cuda_array_interface__") and hasattr(values, "get"):
+        return values.get()
+    if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+        return np.from_dlpack(values)
+    return values
+
+
+# --- masked values --------------------------------------------------------------------------------
+
+
+SKIP_OR_FILL = (
+    "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
+    "predicting)"
+)
+_MEANING = {
+    "X": f"every value is needed; {SKIP_OR_FILL}",
+    "y": "every row needs a label; leave such rows out, as on_invalid='skip' does",
+    "sample_weight": "every row needs a weight; give rows that do not count the weight zero",
+}
+_LABELS = "every one is needed; leave out those that are masked"
+
+
+def is_masked(values: Any) -> bool:
+    """Return whether this is a masked array of which some values are masked."""
+    masked = isinstance(values, np.ma.MaskedArray) and values.dtype.names is None
+    return masked and bool(np.ma.getmask(values).any())
+
+
+def as_slab(values: Any, name: str = "X") -> np.ndarray:
+    """Return values as an array, which is a masked one only if some of them are masked.
+
+    Collections of dask are evaluated; as an argument of `numpy.asarray` they would lose the mask.
+    Tensors are copied from their device.
+
+    Raises
+    ------
+    InvalidDataError
+        If numpy cannot convert them.
+    """
+    if hasattr(values, "__dask_graph__"):
+        values = values.compute()
+    if is_masked(values) or type(values) is CodedLabels:
+        return values
+    try:
+        return np.asarray(as_numpy(values))
+    except ValueError as error:
+        raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
+
+
+def unmasked(values: np.ndarray, name: str, first_row: int = 0) -> np.ndarray:
+    """Return an array none of whose values are masked.
+
+    Raises
+    ------
+    InvalidDataError
+        For the first masked value; it counts rows from `first_row`.
+    """
+    if not is_masked(values):
+        return values
+    if not values.ndim:
+        raise InvalidDataError(f"{name} is masked, which means missing")
+    at, *columns = (int(i) for i in np.argwhere(np.ma.getmask(values))[0])
+    row, column = first_row + at, columns[0] if columns else None
+    where = f"{name}[{row}]" if column is None else f"row {row}, column {column} of {name}"
+    raise InvalidDataError(
+        f"{where} is masked, which means missing; {_MEANING.get(name, _LABELS)}",
+        *(name, row, column),
+    )
+
+
+# --- data types -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ArrayRows(RowSource):
-    """Rows of an array in memory."""
+class RowType:
+    """Treatment of rows of one data type.
 
-    in_memory = True
-    checked_at_once = True
-    sliced_as_views = True
+    Attributes
+    ----------
+    dtype : dtype
+        Type that the kernels read.
+    floating : dtype
+        Type in which rows are centred, multiplied and scored where that is not done in integers.
+        float32 is only used where its accuracy is enough, float64 otherwise.
+    origin : int, optional
+        Whole number that exact sums subtract from every value. None for floating-point rows, which
+        have no exact sums.
+    """
 
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept everything: this is the last adapter to be asked."""
-        return True
+    dtype: np.dtype
+    floating: np.dtype
+    origin: int | None = None
 
-    @classmethod
-    def of(cls, X: Any, name: str) -> Self:
-        """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
-        X = X if type(X) is np.memmap else as_slab(X, name)
-        if not X.ndim:
-            raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
-        return cls(X, X.shape, X.dtype, name)
+    def reach(self, origin: int) -> int:
+        """Return the largest distance of a value of this integer type from an origin."""
+        least, most = self.limits
+        return max(abs(least - origin), abs(most - origin))
 
-    @property
-    def copied_bytes(self) -> float:
-        """Bytes of the array, infinity if they are in a memory map or masked."""
-        return float(self.values.nbytes) if is_plain(self.values) else math.inf
+    @cached_property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest value of this integer type."""
+        limits = np.iinfo(self.dtype)
+        return int(limits.min), int(limits.max)
 
 
-@dataclass(frozen=True)
-class MaskedRows(ArrayRows):
-    """Rows of an array in memory, some values of which are masked."""
+# An origin is the middle of a type's range. That of bytes is zero: zeros then cost nothing.
+_TYPES = {
+    kind.dtype: kind
+    for kind in (
+        RowType(np.dtype("u1"), floating=np.dtype("f8"), origin=0),
+        RowType(np.dtype("i1"), floating=np.dtype("f8"), origin=0),
+        RowType(np.dtype("u2"), floating=np.dtype("f8"), origin=1 << 15),
+        RowType(np.dtype("i2"), floating=np.dtype("f8"), origin=0),
+        RowType(np.dtype("f4"), floating=np.dtype("f4")),
+        RowType(np.dtype("f8"), floating=np.dtype("f8")),
+    )
+}
+_FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
 
-    in_memory = False
-    checked_at_once = False  # a conversion as a whole would lose the mask
+INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.origin is not None)
+ORIGINS = frozenset(_TYPES[dtype].origin for dtype in INTEGERS)
 
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept masked arrays, unless nothing is masked."""
-        return is_masked(X)
+
+def row_type(dtype: np.dtype) -> RowType:
+    """Return the treatment of rows of a data type, in any byte order.
+
+    Examples
+    --------
+    >>> row_type(np.dtype(">f4")).dtype, row_type(np.dtype("int64")).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    found = _TYPES.get(dtype)
+    if found is None:
+        found = _TYPES.get(dtype.newbyteorder("="), _FLOAT64)
+    return found
+
+
+# --- blocks of rows -------------------------------------------------------------------------------
 
 
 def is_plain(X: Any) -> bool:
     """Return whether `X` is exactly a numpy array whose values are in memory."""
     return type(X) is np.ndarray and not isinstance(X.base, np.memmap)
+
+
+NO_WEIGHTS = np.empty(0)
+NO_WEIGHTS.setflags(write=False)  # as those that `as_kernel_rows` returns
+WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
+
+
+def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield blocks of rows as `as_kernel_rows` returns them, each with its place in `X`."""
+    row_bytes = dtype.itemsize * max(1, X.shape[1])
+    n_rows = max(LEAST_ROWS, WINDOW_BYTES // row_bytes)
+    for start in range(0, X.shape[0], n_rows):
+        rows = slice(start, min(start + n_rows, X.shape[0]))
+        yield rows, as_kernel_rows(X[rows], dtype)
+
+
+def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
+    """Return `X`, or a copy of it, as a C-contiguous read-only array of a data type.
+
+    Sparse rows stay sparse.
+
+    Memory maps are often read-only; making every array so lets one compiled kernel serve both.
+    """
+    if type(X) is CompressedRows:
+        return X.astype(dtype)
+    rows = np.ascontiguousarray(X, dtype).view()
+    rows.setflags(write=False)
+    return rows
+
+
+def byte_rows(X: np.ndarray, origin: int) -> tuple[np.ndarray, tuple[int, np.uint8, int]]:
+    """Return rows of integers as bytes, and what `kernels.integer_scatter` must know of them.
+
+    That is the size of a value in bytes, the bits that differ in its highest byte from an unsigned
+    number, and the distance of an origin from the lowest value.
+    """
+    lowest = row_type(X.dtype).limits[0]
+    return X.view(np.uint8), (X.itemsize, np.uint8(128 if lowest else 0), origin - lowest)

@@ -14,16 +14,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.rows.columns import as_stacked
-from streamgda.rows.frames import FrameRows, LazyFrameRows
-from streamgda.rows.masked import as_slab, is_masked
-from streamgda.rows.tensors import as_numpy
+from streamgda.rows.arrays import as_numpy, as_slab, is_masked
+from streamgda.rows.tables import FrameRows, LazyFrameRows, as_stacked
 
 _DATASET_ROWS = 1000  # of a batch of a dataset
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
 
 
-class Columns(NamedTuple):
+class BatchColumns(NamedTuple):
     """Names of the columns of a batch.
 
     Attributes
@@ -76,7 +74,7 @@ class Columns(NamedTuple):
         InvalidDataError
             If the batch is neither, or lacks a column.
         """
-        available = names_of(batch)
+        available = columns_of(batch)
         if available is None:
             raise InvalidDataError(
                 f"{name} is a {type(batch).__name__}, and columns={tuple(self)!r} are of dicts and "
@@ -112,7 +110,7 @@ class Batches:
     """
 
     values: Iterable[Any]
-    columns: Columns | None = None
+    columns: BatchColumns | None = None
 
     executor: ClassVar[str] = "process"
 
@@ -122,7 +120,7 @@ class Batches:
         return True
 
     @classmethod
-    def of(cls, X: Any, columns: Columns | None = None) -> Self:
+    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
         """Return the batches; raise `InvalidDataError` for rows without labels."""
         frame = FrameRows.accepts(X) or LazyFrameRows.accepts(X)
         if isinstance(X, np.ndarray) or hasattr(X, "dtype") or frame:
@@ -162,15 +160,15 @@ class DatasetBatches(Batches):
         return callable(getattr(X, "iter", None)) and hasattr(X, "with_format")
 
     @classmethod
-    def of(cls, X: Any, columns: Columns | None = None) -> Self:
+    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
         """Return the batches; raise `InvalidDataError` without the names of columns."""
         if columns is None:
-            names = ", ".join(names_of(X) or ()) or "not known"
+            names = ", ".join(columns_of(X) or ()) or "not known"
             raise InvalidDataError(
                 f"X is a {type(X).__name__}, whose columns are {names}; name those of rows and "
                 f"labels: {_EXPECTED}"
             )
-        available = names_of(X)
+        available = columns_of(X)
         if available is None or set(columns.all) <= set(available):
             X = X.select_columns(columns.all)  # so that others are not decoded
             if getattr(X, "format", {}).get("type", X) is None:
@@ -198,7 +196,7 @@ class Partitions(Batches):
         return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
 
     @classmethod
-    def of(cls, X: Any, columns: Columns | None = None) -> Self:
+    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
         """Return the partitions."""
         if columns is None:
             return cls(list(X))
@@ -208,7 +206,7 @@ class Partitions(Batches):
         return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)], columns)
 
 
-def read_batch(batch: Any, name: str, columns: Columns | None = None) -> tuple[Any, ...]:
+def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tuple[Any, ...]:
     """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
 
     Rows with several axes, such as images, are flattened.
@@ -221,7 +219,7 @@ def read_batch(batch: Any, name: str, columns: Columns | None = None) -> tuple[A
     if columns is not None:
         batch = columns.read(batch, name)
     elif not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        available = names_of(batch)
+        available = columns_of(batch)
         advice = "" if not available else f"; its columns are {', '.join(available)}: pass columns="
         raise InvalidDataError(
             f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight){advice}"
@@ -241,7 +239,7 @@ def _flat(X: Any) -> Any:
     return X.reshape(len(X), math.prod(X.shape[1:]))
 
 
-def names_of(batch: Any) -> list[str] | None:
+def columns_of(batch: Any) -> list[str] | None:
     """Return the names of the columns of a dict or a table; None for anything else."""
     if isinstance(batch, Mapping):
         return [str(name) for name in batch]

@@ -82,7 +82,7 @@ def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
     return CodedLabels(values, codes)
 
 
-def joined(parts: Sequence[Any]) -> Any:
+def concatenated(parts: Sequence[Any]) -> Any:
     """Return consecutive parts of labels or rows as one."""
     if len(parts) == 1:
         return parts[0]
@@ -115,11 +115,11 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     >>> coded.values, coded.codes
     (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
     """
-    rows, codes = first_rows(labels)
+    rows, codes = first_of_each(labels)
     return CodedLabels(labels[rows], codes)
 
 
-def first_rows(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def first_of_each(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a row of each label that `distinct` finds, and each row's number among these."""
     labels = np.ascontiguousarray(labels)
     memory, size = np.asarray(_Memory(labels)), labels.dtype.itemsize

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.rows.masked import as_slab
+from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredArray, StoredRows

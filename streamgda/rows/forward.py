@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import ReadError, StreamGDAError
-from streamgda.rows.codes import joined
+from streamgda.rows.codes import concatenated
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 
@@ -133,7 +133,7 @@ class ForwardRows(RowSource):
     def _joined(self, parts: list[Any]) -> Any:
         if not parts:
             return np.empty((0, *self.shape[1:]), self.dtype)
-        return joined(parts)
+        return concatenated(parts)
 
     def whole(self) -> np.ndarray:
         """Return all rows."""

@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
-from streamgda.rows.dimensions import STORED_TYPE
-from streamgda.rows.grids import Box
+from streamgda.rows.grids import STORED_TYPE, Box
 from streamgda.rows.rasters import RasterRows
 from streamgda.runtime.extras import require
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
 
-MARK = "streamgda_scores"  # the tag of files that hold scores
+SCORES_TAG = "streamgda_scores"  # the tag of files that hold scores
 CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
 _SUFFIXES = (".tif", ".tiff")
-BLOCK = 256  # pixels of a block that is written, along each dimension
+BLOCK_PIXELS = 256  # pixels of a block that is written, along each dimension
 _TYPES = ("u1", "u2", "i2", "u4", "i4", "i8", "u8")
 
 
@@ -154,13 +153,13 @@ class GeoTiff:
             crs=georeferenced.crs,
             transform=georeferenced.transform(),
             nodata=fill,
-            tiled=min(raster.shape) >= BLOCK,
-            blockxsize=BLOCK,
-            blockysize=BLOCK,
+            tiled=min(raster.shape) >= BLOCK_PIXELS,
+            blockxsize=BLOCK_PIXELS,
+            blockysize=BLOCK_PIXELS,
             compress="deflate",
             BIGTIFF="IF_SAFER",
         )
-        self._file.update_tags(**{MARK: asked.name or ""})
+        self._file.update_tags(**{SCORES_TAG: asked.name or ""})
         for band, label in enumerate(() if asked.classes is None else asked.classes, 1):
             self._file.set_band_description(band, str(label))
         if self._classes is not None:
@@ -203,7 +202,7 @@ def writing_geotiff(path: Any, *arguments: Any) -> Iterator[GeoTiff]:
 
 def is_of_scores(path: Any) -> bool:
     """Return whether a GeoTIFF holds scores that were written here."""
-    return MARK in open_raster(path).attrs
+    return SCORES_TAG in open_raster(path).attrs
 
 
 def _stored_type(dtype: np.dtype, labels: np.ndarray | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.arrays import is_masked, unmasked
 from streamgda.rows.codes import (
     CodedLabels,
     are_texts,
@@ -19,8 +20,7 @@ from streamgda.rows.codes import (
     look_up,
     table_of,
 )
-from streamgda.rows.containers import as_array
-from streamgda.rows.masked import is_masked, unmasked
+from streamgda.rows.in_memory import as_array
 from streamgda.runtime.parameters import refuse, shown
 
 _EXACT = 1 << 53  # to which float64 holds all integers

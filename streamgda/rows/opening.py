@@ -5,17 +5,76 @@ A new kind of files takes an opener in the module of its adapter, and one line i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.polygons import is_polygon_file, open_polygons
-from streamgda.rows.stores import open_arrays
-from streamgda.rows.table_files import Columns, is_table, open_table, refuse_other_kinds
+from streamgda.rows.rasters import RasterRows
+from streamgda.rows.sources import RowSource
+from streamgda.rows.table_files import ColumnNames, is_table, open_table, refuse_other_kinds
 from streamgda.rows.text_files import TextOptions
 from streamgda.runtime.parameters import as_flag, refuse
-from streamgda.storage.opening import check_exists, local_path
+from streamgda.runtime.retry import brief, with_retries
+from streamgda.storage.opening import check_exists, local_path, named, open_node
+
+
+def open_arrays(
+    path: Any,
+    X: str,
+    y: str | None,
+    *,
+    features: str | Sequence[str] | None = None,
+    missing: str = "fill",
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
+
+    With `features`, the name or number of a dimension, the rows are the elements of a grid.
+
+    Parameters and errors are those of `streamgda.open_store`.
+    """
+    import zarr  # noqa: PLC0415
+
+    node = open_node(path, missing=missing, storage_options=storage_options)
+    path = named(path)
+    if isinstance(node, zarr.Group):
+        rows = _member(node, path, X, "rows")
+        labels = None if y is None else _member(node, path, y, "labels")
+    elif y is None:
+        rows, labels = node, None
+    else:
+        raise SourceError(
+            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
+        )
+    return rows if features is None else _along(rows, X, features), labels
+
+
+def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
+    """Return the rows of an array whose features are along a dimension."""
+    dimensions = [features] if isinstance(features, str) else [*features]
+    if len(dimensions) != 1:
+        raise refuse("features", features, "one dimension, for zarr arrays")
+    dimension = dimensions[0]
+    return RasterRows.along(array, name, int(dimension) if dimension.isdigit() else dimension)
+
+
+def _member(group: Any, path: Any, name: str, what: str) -> Any:
+    # The array is opened by its name, because some stores cannot list their contents.
+    try:
+        node = with_retries(lambda: group.get(name))
+    except Exception as error:  # the kind depends on the store
+        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
+    if node is not None and hasattr(node, "shape"):
+        return node
+    if node is not None:
+        raise SourceError(f"{path}: {name!r} is a group; expected an array of {what}")
+    try:
+        others = ", ".join(sorted(group.array_keys())) or "none at all"
+    except Exception:
+        others = "others that cannot be listed"
+    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
 
 
 class FileKind(NamedTuple):
@@ -66,7 +125,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     y: str | None = "y",
     *,
     label: str | int | None = None,
-    features: Columns | None = None,
+    features: ColumnNames | None = None,
     missing: Literal["fill", "error"] = "fill",
     all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,

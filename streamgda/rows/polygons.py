@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
-from streamgda.rows.dimensions import Raster, georeference, is_polygons, spatial_axes
+from streamgda.rows.grids import Raster, georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.extras import require

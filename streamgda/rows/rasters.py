@@ -13,8 +13,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.dimensions import Raster, decoded, is_labelled, is_lazy, is_polygons
-from streamgda.rows.grids import Box, Grid
+from streamgda.rows.grids import Box, Grid, Raster, decoded, is_labelled, is_lazy, is_polygons
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference

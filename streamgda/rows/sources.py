@@ -1,19 +1,20 @@
-"""`RowSource`: the base of all adapters, one for each kind of container that rows come from."""
+"""`RowSource`: the base of all adapters, one for each kind of container, and slabs of its rows."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MemoryBudgetError
+from streamgda.rows.arrays import as_slab
 from streamgda.rows.grids import Grid
-from streamgda.rows.masked import as_slab
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 from streamgda.storage.opening import refuse_half_written
 
@@ -22,7 +23,7 @@ _OBJECT_BYTES = 64  # of a label that is a separate Python object
 _CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
 
 
-class Mapping(NamedTuple):
+class Transformation(NamedTuple):
     """A transformation of rows.
 
     Attributes
@@ -80,7 +81,7 @@ class RowSource:
     shard: int = 1
     columns: int = 0
     start: int = 0
-    mapping: Mapping | None = None
+    mapping: Transformation | None = None
 
     def __post_init__(self) -> None:
         """Refuse scores that are half-written: the only place where any rows pass."""
@@ -268,9 +269,9 @@ class RowSource:
         Parameters
         ----------
         function, dtype, columns
-            See `Mapping`.
+            See `Transformation`.
         """
-        return replace(self, mapping=Mapping(function, np.dtype(dtype), columns))
+        return replace(self, mapping=Transformation(function, np.dtype(dtype), columns))
 
     def window(self, start: int, stop: int) -> Self:
         """Return a source of rows ``start:stop``, which keep their numbers in errors."""
@@ -323,3 +324,80 @@ def check_lengths(rows: RowSource, *companions: RowSource) -> None:
             )
     if not rows.n_rows:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
+
+
+# --- slabs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """A partition of rows into slabs.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of a slab: whole chunks or shards, if there are any.
+    """
+
+    n_rows: int
+
+    def resumed(self, n_rows: int) -> Slabs:
+        """Return slabs of `n_rows`, with which another run has started.
+
+        Raises
+        ------
+        MemoryBudgetError
+            If the memory budget requires smaller ones.
+        """
+        if n_rows > self.n_rows:
+            raise MemoryBudgetError(
+                f"the work to resume was started in slabs of {n_rows} rows, but max_memory now "
+                f"allows {self.n_rows}: pass the max_memory of the first run, or start again"
+            )
+        return Slabs(n_rows)
+
+    def read(
+        self,
+        *sources: RowSource,
+        first: int = 0,
+        wanted: Callable[..., bool] | None = None,
+    ) -> Generator[tuple[int, list[np.ndarray]]]:
+        """Yield the number of the first row and the rows of each slab; read one slab ahead.
+
+        Each slab is released when the next one is requested; at the end the sources are closed.
+
+        Parameters
+        ----------
+        *sources : RowSource
+        first : int
+            First row of the first slab.
+        wanted : callable, optional
+            Called with the number of the first row of a slab and the rows of all sources but the
+            first; if it returns False, those of the first are not read, and there are none.
+        """
+        n_rows = sources[0].n_rows
+        starts = range(first, n_rows, self.n_rows)
+
+        def slab(start: int) -> list[np.ndarray]:
+            stop = min(start + self.n_rows, n_rows)
+            rows, *others = sources
+            beside = [source.read(start, stop) for source in others]
+            if wanted is not None and not wanted(start, *beside):
+                stop = start
+            return [rows.read(start, stop), *beside]
+
+        def in_order() -> Generator[list[np.ndarray]]:
+            if not starts or all(source.read_as_views for source in sources):
+                yield from map(slab, starts)
+                return
+            yield from threads.one_ahead(slab, ((start,) for start in starts))
+
+        try:
+            with contextlib.closing(in_order()) as read:
+                for start, block in zip(starts, read, strict=True):
+                    yield start, block
+                    for source in sources:
+                        source.release()
+        finally:
+            for source in sources:
+                source.close()

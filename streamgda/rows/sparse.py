@@ -1,4 +1,4 @@
-"""Sparse matrices and arrays of scipy, of any format; they are never made dense."""
+"""Rows of sparse matrices: only the entries that are stored; they are never made dense."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.sources import RowSource
 
 _MOST_FEATURES = np.iinfo(np.int32).max
 
@@ -136,41 +134,3 @@ class CompressedRows:
         bounds = rows.indptr.astype(np.int64)
         columns = np.ascontiguousarray(rows.indices, np.int32)
         return cls(values, columns, bounds[:-1], bounds[1:], rows.shape[1])
-
-
-@dataclass(frozen=True)
-class SparseRows(RowSource):
-    """Rows of a sparse matrix or array, read as `CompressedRows`."""
-
-    in_memory = True
-    checked_at_once = True
-    sliced_as_views = True
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept what scipy calls sparse, and rows that have been converted."""
-        return sparse.issparse(X) or isinstance(X, CompressedRows)
-
-    @classmethod
-    def of(cls, X: Any, name: str) -> Self:
-        """Return a source of the rows, converted to `CompressedRows`."""
-        rows = X if isinstance(X, CompressedRows) else CompressedRows.of(X)
-        return cls(rows, rows.shape, rows.dtype, name)
-
-    @property
-    def row_elements(self) -> int:
-        """Entries of a row that are stored, on average."""
-        return int(self.values.row_elements)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row, on average."""
-        return -(-self.values.nbytes // max(1, len(self.values)))
-
-    @property
-    def copied_bytes(self) -> float:
-        """Bytes of the arrays that hold the rows."""
-        return float(self.values.nbytes)
-
-    def _slice(self, start: int, stop: int) -> Any:
-        return self.values[start:stop]

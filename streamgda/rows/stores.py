@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError
-from streamgda.rows.masked import as_slab
+from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
-from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, with_retries
-from streamgda.storage.opening import named, open_node
+from streamgda.storage.opening import named
 
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
@@ -164,65 +162,6 @@ class StoredArray:
         # Causes often cannot be pickled, and dask sends errors from process to process.
         raised.__cause__ = raised.__context__ = None
         raise raised
-
-
-def open_arrays(
-    path: Any,
-    X: str,
-    y: str | None,
-    *,
-    features: str | Sequence[str] | None = None,
-    missing: str = "fill",
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[Any, Any]:
-    """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
-
-    With `features`, the name or number of a dimension, the rows are the elements of a grid.
-
-    Parameters and errors are those of `streamgda.open_store`.
-    """
-    import zarr  # noqa: PLC0415
-
-    node = open_node(path, missing=missing, storage_options=storage_options)
-    path = named(path)
-    if isinstance(node, zarr.Group):
-        rows = _member(node, path, X, "rows")
-        labels = None if y is None else _member(node, path, y, "labels")
-    elif y is None:
-        rows, labels = node, None
-    else:
-        raise SourceError(
-            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
-        )
-    return rows if features is None else _along(rows, X, features), labels
-
-
-def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
-    """Return the rows of an array whose features are along a dimension."""
-    from streamgda.rows.rasters import RasterRows  # noqa: PLC0415  (it imports this module)
-
-    dimensions = [features] if isinstance(features, str) else [*features]
-    if len(dimensions) != 1:
-        raise refuse("features", features, "one dimension, for zarr arrays")
-    dimension = dimensions[0]
-    return RasterRows.along(array, name, int(dimension) if dimension.isdigit() else dimension)
-
-
-def _member(group: Any, path: Any, name: str, what: str) -> Any:
-    # The array is opened by its name, because some stores cannot list their contents.
-    try:
-        node = with_retries(lambda: group.get(name))
-    except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
-    if node is not None and hasattr(node, "shape"):
-        return node
-    if node is not None:
-        raise SourceError(f"{path}: {name!r} is a group; expected an array of {what}")
-    try:
-        others = ", ".join(sorted(group.array_keys())) or "none at all"
-    except Exception:
-        others = "others that cannot be listed"
-    raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
 
 
 def _is_found(copied: Any) -> bool:

@@ -22,15 +22,15 @@ from streamgda.errors import (
     SourceNotFoundError,
     StreamGDAError,
 )
-from streamgda.rows.arrow_types import (
+from streamgda.rows.forward import ForwardRows
+from streamgda.rows.tables import (
     as_label_array,
-    as_matrix,
     common_type,
+    feature_matrix,
     label_type,
     list_width,
     number_type,
 )
-from streamgda.rows.forward import ForwardRows
 from streamgda.rows.text_files import Label, Text, label_in, refuse_unnamed
 from streamgda.runtime import threads
 from streamgda.runtime.extras import require
@@ -50,7 +50,7 @@ _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
 _PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
 _TEXT_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
 
-Columns = str | int | slice | Sequence[str | int | slice]
+ColumnNames = str | int | slice | Sequence[str | int | slice]
 
 
 class TableFile(NamedTuple):
@@ -343,7 +343,7 @@ class Table:
         about = self.files[0].schema.pandas_metadata or {}
         return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
 
-    def chosen(self, columns: Columns, option: str) -> list[str]:
+    def chosen(self, columns: ColumnNames, option: str) -> list[str]:
         """Return the names of columns; see `chosen`."""
         return chosen(self.names, columns, option, self.title)
 
@@ -485,7 +485,7 @@ class Table:
                     )
 
 
-def chosen(names: list[str], columns: Columns, option: str, title: str) -> list[str]:
+def chosen(names: list[str], columns: ColumnNames, option: str, title: str) -> list[str]:
     """Return the names of columns that are given by name, number or slice of numbers.
 
     Raises
@@ -709,7 +709,7 @@ class TableRows(ForwardRows):
                 plain = type(labels) is np.ndarray and self.dtype == object
                 yield labels.astype(object) if plain else labels
             else:
-                yield as_matrix(batch.columns, self.dtype, self.shape[1])
+                yield feature_matrix(batch.columns, self.dtype, self.shape[1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -735,8 +735,8 @@ def open_table(
     y: str | int | None = "y",
     *,
     label: Label = None,
-    features: Columns | None = None,
-    drop: Columns | None = None,
+    features: ColumnNames | None = None,
+    drop: ColumnNames | None = None,
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,
     dtype: np.dtype | None = None,
@@ -788,7 +788,7 @@ def open_table(
     return rows, TableRows(table, (table.n_rows,), kind, "y", fields=(label,))
 
 
-def _list(columns: Columns) -> list[Any]:
+def _list(columns: ColumnNames) -> list[Any]:
     return [columns] if isinstance(columns, str | int | slice) else [*columns]
 
 

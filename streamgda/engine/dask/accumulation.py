@@ -23,8 +23,7 @@ from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Accumulation
 from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.moments import Moments, planned_bytes
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slabs
 
 _CLASSES_EXPECTED = 10
 _SAMPLED = 17  # parts of a store, some rows of which are compared when a pass is resumed

@@ -21,10 +21,10 @@ from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows.grids import in_type_of
-from streamgda.rows.sources import Mapping, RowSource
+from streamgda.rows.sources import RowSource, Transformation
 
 
-def map_blocks(mapping: Mapping, X: Any) -> Any:
+def map_blocks(mapping: Transformation, X: Any) -> Any:
     """Transform the rows of a dask array lazily, block by block.
 
     Returns

@@ -28,8 +28,7 @@ from streamgda.moments import Moments
 from streamgda.rows import as_source
 from streamgda.rows.batches import read_batch
 from streamgda.rows.grids import Grid
-from streamgda.rows.slabs import Slabs
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slabs
 from streamgda.runtime import threads
 
 # Name, or an empty string; number of the first row, or None if it is unknown; and arrays.

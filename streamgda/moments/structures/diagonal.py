@@ -15,7 +15,7 @@ from streamgda.kernels.sums import add_squares
 from streamgda.moments.parallel import add_in_parts
 from streamgda.moments.structures.base import Structure
 from streamgda.moments.structures.packing import NO_LABELS, NO_SCORES
-from streamgda.rows.blocks import byte_rows
+from streamgda.rows.arrays import byte_rows
 from streamgda.rows.sparse import CompressedRows
 
 

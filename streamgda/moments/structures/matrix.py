@@ -31,8 +31,7 @@ from streamgda.moments.structures.packing import (
     in_row_type,
 )
 from streamgda.moments.triangles import symmetric
-from streamgda.rows.blocks import byte_rows
-from streamgda.rows.dtypes import row_type
+from streamgda.rows.arrays import byte_rows, row_type
 from streamgda.runtime import threads
 
 _FLOAT64 = np.dtype(np.float64)

@@ -8,8 +8,8 @@ import numpy as np
 
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
-from streamgda.rows.dtypes import row_type
-from streamgda.rows.validity import all_finite
+from streamgda.rows.arrays import row_type
+from streamgda.rows.invalid_rows import all_finite
 
 _FLOAT64 = np.dtype(np.float64)
 

@@ -64,7 +64,7 @@ def writing_table(
     kind = format_of(str(path))
     assert kind is not None  # it is that of a table
     keys = rows.keys(asked.keys) if asked.keys else None
-    names = [*asked.keys, *column_names(asked)]
+    names = [*asked.keys, *score_columns(asked)]
     if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
         raise InvalidParameterError(
             f"{path} would have the columns {shown_names(names)}, a row for each of the rows of "
@@ -176,7 +176,7 @@ def _in_known_unit(scores: np.ndarray) -> np.ndarray:
     return scores.astype(dtype, copy=False)
 
 
-def column_names(asked: Any) -> list[str]:
+def score_columns(asked: Any) -> list[str]:
     """Return the names of the columns of scores.
 
     They are ``label``; or the name of the scores, followed by the class that a column is of, such

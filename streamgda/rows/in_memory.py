@@ -1,0 +1,157 @@
+"""Adapters of rows that numpy or scipy hold, and values of any container as one array."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows.arrays import as_slab, is_masked, is_plain
+from streamgda.rows.dask import DaskRows
+from streamgda.rows.sources import RowSource
+from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.stores import StoredRows
+from streamgda.rows.tables import FrameRows, LazyFrameRows
+
+
+@dataclass(frozen=True)
+class ArrayRows(RowSource):
+    """Rows of an array in memory."""
+
+    in_memory = True
+    checked_at_once = True
+    sliced_as_views = True
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept everything: this is the last adapter to be asked."""
+        return True
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
+        X = X if type(X) is np.memmap else as_slab(X, name)
+        if not X.ndim:
+            raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
+        return cls(X, X.shape, X.dtype, name)
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the array, infinity if they are in a memory map or masked."""
+        return float(self.values.nbytes) if is_plain(self.values) else math.inf
+
+
+@dataclass(frozen=True)
+class MaskedRows(ArrayRows):
+    """Rows of an array in memory, some values of which are masked."""
+
+    in_memory = False
+    checked_at_once = False  # a conversion as a whole would lose the mask
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept masked arrays, unless nothing is masked."""
+        return is_masked(X)
+
+
+# --- memory maps ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemmapRows(ArrayRows):
+    """Rows of a memory map, or of an array that is a view of one."""
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept arrays whose memory is a memory map."""
+        return isinstance(X, np.ndarray) and isinstance(_owner(X), mmap.mmap)
+
+    def release(self) -> None:
+        """Drop the pages from this process; they stay in the cache of the operating system."""
+        memory = _owner(self.values)
+        if not _is_private(self.values) and hasattr(mmap, "MADV_DONTNEED"):
+            memory.madvise(mmap.MADV_DONTNEED)
+
+
+def _owner(X: Any) -> Any:
+    """Return the object that owns the memory of an array."""
+    while isinstance(X, np.ndarray):
+        X = X.base
+    return X
+
+
+def _is_private(X: Any) -> bool:
+    """Return whether changes to the memory map are in its pages only and would be lost."""
+    while isinstance(X, np.ndarray):
+        if getattr(X, "mode", "r") == "c":
+            return True
+        X = X.base
+    return False
+
+
+# --- sparse matrices ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SparseRows(RowSource):
+    """Rows of a sparse matrix or array, read as `CompressedRows`."""
+
+    in_memory = True
+    checked_at_once = True
+    sliced_as_views = True
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept what scipy calls sparse, and rows that have been converted."""
+        return sparse.issparse(X) or isinstance(X, CompressedRows)
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, converted to `CompressedRows`."""
+        rows = X if isinstance(X, CompressedRows) else CompressedRows.of(X)
+        return cls(rows, rows.shape, rows.dtype, name)
+
+    @property
+    def row_elements(self) -> int:
+        """Entries of a row that are stored, on average."""
+        return int(self.values.row_elements)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, on average."""
+        return -(-self.values.nbytes // max(1, len(self.values)))
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the arrays that hold the rows."""
+        return float(self.values.nbytes)
+
+    def _slice(self, start: int, stop: int) -> Any:
+        return self.values[start:stop]
+
+
+# --- any container --------------------------------------------------------------------------------
+
+
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Return all values of a container as an array; masked only if some of them are.
+
+    Raises
+    ------
+    InvalidDataError
+        If numpy cannot convert them.
+    ReadError
+        If a store cannot be read; the message names the array by this name, chunk and rows.
+    """
+    if isinstance(values, RowSource):
+        return values.whole()
+    if not isinstance(values, np.ndarray | list | tuple):
+        for adapter in (DaskRows, StoredRows, FrameRows, LazyFrameRows):
+            if adapter.accepts(values):
+                return adapter.of(values, name).whole()
+    return as_slab(values, name)

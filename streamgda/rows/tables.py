@@ -1,0 +1,738 @@
+"""Tables in memory: data frames and series of every library that narwhals knows, and Arrow's.
+
+Neither pyarrow nor any library of frames is imported before a table of its kind is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+
+from streamgda.errors import InvalidDataError
+from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct, first_of_each
+from streamgda.rows.forward import Blocks, ForwardRows
+from streamgda.rows.names import as_names
+from streamgda.rows.sources import RowSource
+from streamgda.runtime import threads
+from streamgda.runtime.retry import brief
+
+_NULLS_OF = "nulls of "
+_BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
+
+
+@dataclass(frozen=True)
+class FrameRows(RowSource):
+    """Rows of a data frame, or labels or weights of a series, converted slab by slab.
+
+    Attributes
+    ----------
+    frame : narwhals.DataFrame or narwhals.Series
+        The frame or series.
+    conversion : FeatureColumns or SingleColumn
+    """
+
+    in_memory = True
+
+    frame: Any = field(default=None, repr=False, compare=False)
+    conversion: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept frames, series, Arrow arrays and arrays of pandas, unless numpy holds them."""
+        if isinstance(X, np.ndarray | list | tuple) or _is_array_in_disguise(X):
+            return False
+        return (
+            nw.dependencies.is_into_dataframe(X)
+            or nw.dependencies.is_into_series(X)
+            or _wrapped(X) is not X
+        )
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, or of labels or weights in a series or a frame's column.
+
+        Raises
+        ------
+        InvalidDataError
+            For columns of rows that are not numbers.
+        """
+        try:
+            frame = nw.from_native(_wrapped(X), eager_only=True, allow_series=True)
+        except DuplicateError as error:
+            raise InvalidDataError(
+                f"{name} has several columns with the same name; rename them: {brief(error)}"
+            ) from None
+        series = isinstance(frame, nw.Series)
+        names = () if series else frame.columns
+
+        def count_nulls(columns: Sequence[int]) -> Sequence[int]:
+            if isinstance(frame, nw.Series):
+                return [frame.null_count()]
+            return [frame.get_column(names[j]).null_count() for j in columns]
+
+        conversion = _conversion(frame, name, series, count_nulls)
+        shape = (len(frame), *conversion.shape)
+        return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion)
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        part = self.frame if stop - start == len(self.frame) else self.frame[start:stop]
+        rows: np.ndarray = self.conversion.convert(part)
+        return rows
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the rows as an array."""
+        return float(self.n_rows * self.row_bytes)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if all are strings; an error if some are, as in scikit-learn."""
+        named = len(self.shape) == 2 and not isinstance(self.conversion, ListColumn)
+        columns = self.frame.columns if named else ()
+        names = as_names(columns)
+        if names is None and any(isinstance(column, str) for column in columns):
+            raise InvalidDataError(
+                f"{self.name} has columns some of whose names are strings; rename them all to "
+                f"strings, for example: {self.name}.columns = {self.name}.columns.astype(str)"
+            )
+        return names
+
+
+@dataclass(frozen=True)
+class LazyFrameRows(ForwardRows):
+    """Rows of a LazyFrame of polars, which computes them in batches.
+
+    Attributes
+    ----------
+    names : tuple of str
+    conversion : FeatureColumns or SingleColumn
+    """
+
+    names: tuple[str, ...] = ()
+    conversion: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept LazyFrames of polars."""
+        return bool(nw.dependencies.is_polars_lazyframe(X))
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, which are counted by a query; so are nulls of integers.
+
+        Raises
+        ------
+        InvalidDataError
+            For columns of rows that are not numbers.
+        """
+        if not hasattr(X, "collect_batches"):
+            raise InvalidDataError(
+                f"{name} is a LazyFrame, and this version of polars cannot compute it in batches; "
+                f"install polars 1.34 or later, or pass {name}.collect()"
+            )
+        import polars as pl  # noqa: PLC0415
+
+        schema = X.collect_schema()
+        head = nw.from_native(pl.DataFrame(schema=schema), eager_only=True)
+        counts = cache(lambda: _counts(X))
+
+        def count_nulls(columns: Sequence[int]) -> Sequence[int]:
+            return [counts()[_NULLS_OF + head.columns[j]] for j in columns]
+
+        conversion = _conversion(head, name, False, count_nulls)
+        shape = (counts()["len"], *conversion.shape)
+        names = tuple(schema)
+        return cls(X, shape, conversion.dtype, name, names=names, conversion=conversion)
+
+    def _blocks(self, start: int) -> Blocks:
+        n_rows = max(1, _BATCH_BYTES // max(1, self.row_bytes))
+        lazy = self.values.slice(start)
+        for batch in lazy.collect_batches(chunk_size=n_rows, engine="streaming"):
+            yield self.conversion.convert(nw.from_native(batch, eager_only=True))
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns."""
+        return self.names if len(self.shape) == 2 else None
+
+
+def _conversion(head: Any, name: str, series: bool, count_nulls: CountNulls) -> Any:
+    """Return the conversion of rows, or of labels or weights in one column."""
+    lists = ListColumn.of(head) if name == "X" else None
+    if lists is not None:
+        return lists
+    single = series or (name != "X" and len(head.columns) == 1)
+    return (SingleColumn if single else FeatureColumns).of(head, name, count_nulls)
+
+
+def _counts(X: Any) -> dict[str, int]:
+    """Return the number of rows of a LazyFrame, and of nulls in its integers and booleans."""
+    import polars as pl  # noqa: PLC0415
+    from polars import selectors  # noqa: PLC0415
+
+    integers = selectors.integer() | selectors.boolean()
+    query = X.select(pl.len(), integers.null_count().name.prefix(_NULLS_OF))
+    counts: dict[str, int] = query.collect(engine="streaming").row(0, named=True)
+    return counts
+
+
+def _is_array_in_disguise(X: Any) -> bool:
+    """Return whether this is a series around an array of numpy, which is read without a copy."""
+    dtype = getattr(X, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind != "O"
+
+
+def _wrapped(X: Any) -> Any:
+    """Return the frame or series with the values of an Arrow or pandas array; others as given."""
+    arrow, pandas = nw.dependencies.get_pyarrow(), nw.dependencies.get_pandas()
+    if arrow is not None and isinstance(X, arrow.RecordBatch):
+        return arrow.Table.from_batches([X])
+    if arrow is not None and isinstance(X, arrow.Array):
+        return arrow.chunked_array([X])
+    if pandas is not None and isinstance(X, pandas.api.extensions.ExtensionArray):
+        return pandas.Series(X)
+    return X
+
+
+# --- columns of frames ----------------------------------------------------------------------------
+
+
+Frame = Any  # a data frame or series in memory, as narwhals wraps it
+CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
+
+_PART = 1 << 19  # labels that a thread converts at a time
+_FLOAT = np.dtype(np.float64)
+_OBJECT = np.dtype(object)
+# Types whose numpy types are those of entries; unknown ones are such as sparse series of pandas.
+_CONVERTED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Unknown)
+_REMEDY = (
+    "convert them to numbers (one-hot encode categories, cast decimals to floats) or drop them"
+)
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Conversion of columns of numbers to rows of their common type.
+
+    Integers and booleans with nulls become float64 with NaN, as in pandas. The type of other
+    columns is kept: rows of bytes stay bytes.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Common type of the columns, by numpy's rules.
+    groups : tuple of (tuple of int, callable)
+        Numbers of the columns that are converted together, and a function that does so.
+    """
+
+    dtype: np.dtype
+    groups: tuple[tuple[tuple[int, ...], Callable[[Frame], np.ndarray]], ...]
+
+    @classmethod
+    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
+        """Return the conversion of frames with the columns of `head`.
+
+        Raises
+        ------
+        InvalidDataError
+            For columns that are not numbers.
+        """
+        types = _types(head, name)
+        nullable = [
+            j for j, (dtype, has_nulls) in enumerate(types) if has_nulls and dtype.kind in "biu"
+        ]
+        counts = zip(nullable, count_nulls(nullable) if nullable else (), strict=True)
+        with_nulls = {j for j, n in counts if n}
+        groups: dict[Any, list[int]] = {}
+        for j, (dtype, _) in enumerate(types):
+            groups.setdefault("nulls" if j in with_nulls else dtype, []).append(j)
+        common = {_FLOAT if key in ("nulls", _OBJECT) else key for key in groups}
+        dtype = np.result_type(*common) if common else _FLOAT
+        if head.implementation.is_pandas_like() and _OBJECT not in groups:
+            some = any(has_nulls for _, has_nulls in types)
+            function = partial(_by_pandas, dtype=dtype, has_nulls=some)
+            return cls(dtype, ((tuple(range(len(types))), function),))
+        functions = {"nulls": _without_nulls, _OBJECT: _from_objects}
+        return cls(
+            dtype,
+            tuple((tuple(js), functions.get(key, _as_they_are)) for key, js in groups.items()),
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return (sum(len(columns) for columns, _ in self.groups),)
+
+    def convert(self, frame: Frame) -> np.ndarray:
+        """Return the rows of a frame as a C-contiguous array."""
+        if len(self.groups) == 1:
+            return np.ascontiguousarray(self.groups[0][1](frame), self.dtype)
+        rows = np.empty((len(frame), *self.shape), self.dtype)
+        for columns, converted in self.groups:
+            rows[:, columns] = converted(frame[:, [*columns]])
+        return rows
+
+
+@dataclass(frozen=True)
+class SingleColumn:
+    """Conversion of a column of labels or weights to a one-dimensional array.
+
+    Labels without a type of numpy, and integers and booleans with nulls, become objects, or labels
+    by their codes, as those of categories are. The label of null is None, unless it is an object.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    """
+
+    dtype: np.dtype
+
+    shape = ()  # of an entry
+
+    @classmethod
+    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
+        """Return the conversion of series, or of frames with the only column of `head`."""
+        column = _only_column(head)
+        kind = column.dtype
+        if not (kind.is_numeric() or kind in _CONVERTED):
+            return cls(_OBJECT)
+        dtype = _converted_type(column)
+        return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
+
+    def convert(self, frame: Frame) -> Any:
+        """Return the entries of a series, or of the only column of a frame."""
+        column = _only_column(frame)
+        if self.dtype != object:
+            return np.asarray(column.to_numpy(), self.dtype)
+        categories = column.dtype in (nw.Categorical, nw.Enum)
+        if not categories and _holds_objects(column):
+            native = column.to_native()
+            texts = hasattr(native.dtype, "storage")  # whose nulls are pandas.NA
+            return native.to_numpy(object, na_value=None) if texts else np.asarray(native, object)
+        arrow = _as_arrow(column)
+        if arrow is not None:
+            return as_label_array(arrow)
+        if categories:
+            return _as_codes(column)
+        starts = range(0, max(1, len(column)), _PART)
+        return concatenated(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """Conversion of a column whose entries are rows, such as embeddings.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    width : int
+        Values in each entry: as many as in the first.
+    """
+
+    dtype: np.dtype
+    width: int
+
+    @classmethod
+    def of(cls, head: Frame) -> Self | None:
+        """Return the conversion; None unless the only column holds lists or arrays."""
+        if not isinstance(head, nw.Series) and len(head.columns) != 1:
+            return None
+        column = _only_column(head)
+        if column.dtype not in (nw.List, nw.Array, nw.Object) or not len(column):
+            return None
+        first = next(iter(column.head(1).to_list()), None)
+        if not isinstance(first, list | tuple | np.ndarray) or not np.size(first):
+            return None
+        row = as_stacked(column.head(1).to_numpy())
+        return cls(row.dtype, row.shape[1]) if row.dtype.kind in "biuf" else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return (self.width,)
+
+    def convert(self, frame: Frame) -> np.ndarray:
+        """Return the rows of a series, or of the only column of a frame."""
+        column = _only_column(frame)
+        arrow = _as_arrow(column, lists=True)
+        if arrow is not None:
+            return feature_matrix([arrow], self.dtype, self.width)
+        return as_stacked(column.to_numpy(), self.width).astype(self.dtype, copy=False)
+
+
+def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
+    """Return entries that are rows as a matrix; other arrays as they are.
+
+    Raises
+    ------
+    InvalidDataError
+        If one has another number of values than the first, or than `width`.
+    """
+    if values.dtype != object or values.ndim != 1 or not len(values):
+        return values
+    if not isinstance(values[0], list | tuple | np.ndarray):
+        return values
+    sizes = [np.size(value) if value is not None else -1 for value in values]
+    width = sizes[0] if width is None else width
+    other = next((row for row, size in enumerate(sizes) if size != width), None)
+    if other is not None:
+        found = "nothing" if sizes[other] < 0 else f"{sizes[other]} values"
+        raise InvalidDataError(f"row {other} of a block holds {found}; expected {width} a row")
+    return np.stack([np.asarray(value).ravel() for value in values])
+
+
+def _only_column(frame: Frame) -> nw.Series[Any]:
+    if isinstance(frame, nw.Series):
+        return frame
+    column: nw.Series[Any] = frame.get_column(frame.columns[0])
+    return column
+
+
+def _holds_objects(column: nw.Series[Any]) -> bool:
+    """Return whether the column is an array of Python objects."""
+    if not column.implementation.is_pandas_like():
+        return False
+    dtype = column.to_native().dtype
+    return getattr(dtype, "kind", "") == "O" and getattr(dtype, "storage", "python") == "python"
+
+
+def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
+    """Return labels by their codes, which the library of the column knows or finds."""
+    native: Any = column.to_native()
+    if column.implementation.is_pandas_like():
+        if hasattr(native, "cat"):
+            codes, words = native.cat.codes.to_numpy(), native.cat.categories
+        else:
+            codes, words = native.factorize()
+        return coded(codes, words.tolist())
+    if column.implementation.is_polars() and column.dtype in (nw.Categorical, nw.Enum, nw.String):
+        return _codes_of_polars(native)
+    return np.fromiter(column.to_list(), object, len(column))
+
+
+def _as_arrow(column: nw.Series[Any], lists: bool = False) -> Any:
+    """Return a column, or texts or lists of others, as pyarrow has them; None for the rest."""
+    native: Any = column.to_native()
+    library, pyarrow = column.implementation, nw.dependencies.get_pyarrow()
+    if library.is_pyarrow():
+        return native
+    if pyarrow is None or column.dtype not in ((nw.List, nw.Array) if lists else (nw.String,)):
+        return None
+    if library.is_polars():
+        import polars as pl  # noqa: PLC0415
+
+        return native.to_arrow(compat_level=pl.CompatLevel.newest())
+    return pyarrow.array(native) if library.is_pandas() else None
+
+
+def _codes_of_polars(column: Any) -> CodedLabels:
+    import polars as pl  # noqa: PLC0415
+
+    categories = column.cast(pl.Categorical) if column.dtype == pl.String else column
+    numbers = categories.to_physical()
+    if column.null_count():
+        numbers = numbers.cast(pl.Int64).fill_null(-1)
+    rows, codes = first_of_each(numbers.to_numpy())
+    return coded(codes, column.gather(rows).to_list())
+
+
+def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
+    """Return the type of each column, object for objects that may be numbers.
+
+    Beside it is False if the column is an array of numpy, which has no nulls but NaN.
+    """
+    native = head.to_native()
+    dtypes = [*native.dtypes] if hasattr(native, "dtypes") else native.schema.types
+    seen: dict[Any, tuple[np.dtype, nw.dtypes.DType]] = {}
+    types, others = [], []
+    for j, dtype in enumerate(dtypes):
+        plain = isinstance(dtype, np.dtype)
+        key = j if plain and dtype.kind == "O" else dtype  # objects are of any kind
+        known = seen.get(key)
+        if known is None:
+            known = seen[key] = _type_of(head, j)
+        found, kind = known
+        if found.kind not in "biuf" and kind != nw.Object:
+            others.append(f"{head.columns[j]!r} ({found if found.kind == 'c' else kind})")
+        types.append((found, not plain))
+    if others:
+        complex_too = any(dtype.kind == "c" for dtype, _ in types)
+        raise InvalidDataError(
+            f"{'Complex data not supported: ' if complex_too else ''}{name} has columns that are "
+            f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
+        )
+    return types
+
+
+def _type_of(head: Frame, j: int) -> tuple[np.dtype, nw.dtypes.DType]:
+    """Return the types of a column to numpy and to narwhals; the first is void if unusable."""
+    column = head.get_column(head.columns[j])
+    kind = column.dtype
+    if kind.is_integer() or kind.is_float():
+        return np.dtype(str(kind).lower()), kind
+    if kind == nw.Boolean:
+        return np.dtype(bool), kind
+    if kind in (nw.Object, nw.Unknown, nw.Categorical):  # such as sparse columns of pandas
+        return _converted_type(column), kind
+    return np.dtype("V"), kind
+
+
+def _converted_type(column: nw.Series[Any]) -> np.dtype:
+    """Return the type to which a column is converted if it has no nulls."""
+    dtype: np.dtype = column[:0].to_numpy().dtype
+    return dtype
+
+
+def _by_pandas(frame: Frame, dtype: np.dtype, has_nulls: bool) -> np.ndarray:
+    options = {"na_value": np.nan} if has_nulls and dtype.kind == "f" else {}
+    rows: np.ndarray = frame.to_native().to_numpy(dtype=dtype, **options)
+    return rows
+
+
+def _as_they_are(frame: Frame) -> np.ndarray:
+    rows: np.ndarray = frame.to_numpy()
+    return rows
+
+
+def _without_nulls(frame: Frame) -> np.ndarray:
+    return _as_they_are(frame.select(nw.all().cast(nw.Float64)))
+
+
+def _from_objects(frame: Frame) -> np.ndarray:
+    rows = np.empty((len(frame), len(frame.columns)))
+    for j, column in enumerate(frame.columns):
+        series = frame.get_column(column)
+        values = np.array(series.to_numpy(), object)
+        values[series.is_null().to_numpy()] = np.nan
+        try:
+            rows[:, j] = values
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidDataError(
+                f"X holds objects that are not numbers, in column {column!r}: {error}; {_REMEDY}"
+            ) from None
+    return rows
+
+
+# --- columns of Arrow -----------------------------------------------------------------------------
+
+
+Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
+
+_WHOLE_DIGITS = 18  # that int64 holds
+_SHORT = 12  # bytes of a text that its view holds, with zeros beyond it
+_VIEW = np.dtype([("length", np.int32), ("text", f"S{_SHORT}")])
+
+
+def number_type(kind: Any) -> np.dtype | None:
+    """Return the data type of the numbers in a column of this Arrow type; None for others."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.uint8)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return np.dtype(np.float64)
+    return number_type(kind.value_type) if list_width(kind) else None
+
+
+def list_width(kind: Any) -> int:
+    """Return the number of values in each list of this Arrow type: 0 if it is none, -1 for any."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    return -1 if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 0
+
+
+def label_type(kind: Any) -> np.dtype | None:
+    """Return the data type of the labels in a column of this Arrow type; None for others.
+
+    That of text is object: its width is unknown.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = _plain_type(kind)
+    if pa.types.is_boolean(kind):
+        return np.dtype(bool)
+    if _is_text(kind) or pa.types.is_decimal(kind):  # of which float64 holds some only
+        return np.dtype(object)
+    if list_width(kind):
+        return None
+    if pa.types.is_date32(kind):
+        return np.dtype("M8[D]")
+    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
+        return np.dtype(f"M8[{getattr(kind, 'unit', 'ms')}]")
+    return number_type(kind)
+
+
+def common_type(kinds: Iterable[Any], type_of: Callable[[Any], np.dtype | None]) -> np.dtype | None:
+    """Return the data type that holds the values of columns of these Arrow types.
+
+    It is None if one of them has no data type, or they are of kinds that do not mix.
+    """
+    types = [type_of(kind) for kind in kinds]
+    found = {dtype for dtype in types if dtype is not None}
+    if len(found) < len({*types}) or len({_family(dtype) for dtype in found}) > 1:
+        return None
+    common = np.result_type(*found)
+    wide = type_of is label_type and any(t.kind in "iu" and t.itemsize == 8 for t in found)
+    return np.dtype(object) if wide and common.kind == "f" else common  # float64 holds some only
+
+
+def _family(dtype: np.dtype) -> str:
+    return "n" if dtype.kind in "biuf" else dtype.kind
+
+
+def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> np.ndarray:
+    """Return columns of numbers, or one of lists, as a matrix of a width.
+
+    Missing floats are NaN, and missing integers masked.
+    """
+    if list_width(columns[0].type):
+        values, missing = _numbers(_flattened(_plain(columns[0]), width))
+        rows = values.astype(dtype, copy=False).reshape(-1, width)
+        return rows if missing is None else np.ma.array(rows, mask=missing.reshape(rows.shape))
+    n_rows = len(columns[0])
+    matrix = np.empty((n_rows, len(columns)), dtype)
+    mask: np.ndarray | None = None
+    for number, column in enumerate(columns):
+        values, missing = _numbers(column)
+        if missing is None or values.dtype.kind == "f":
+            matrix[:, number] = values
+            continue
+        matrix[:, number] = np.where(missing, np.nan if dtype.kind == "f" else 0, values)
+        if dtype.kind != "f":
+            mask = np.zeros(matrix.shape, bool) if mask is None else mask
+            mask[:, number] = missing
+    return matrix if mask is None else np.ma.array(matrix, mask=mask)
+
+
+def _flattened(column: Any, width: int) -> Any:
+    """Return the values of lists, of which each row has as many."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
+    if (lengths != width).any():
+        row = int((lengths != width).argmax())
+        found = "nothing" if lengths[row] < 0 else f"a list of {lengths[row]}"
+        raise InvalidDataError(f"X[{row}] of a block is {found}; expected {width} values a row")
+    return column.flatten()
+
+
+def as_label_array(column: Any) -> Any:
+    """Return a column of labels: missing ones are None, NaN or NaT."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    column = _storage(column)
+    if pa.types.is_dictionary(column.type):
+        return _codes_of_part(column)
+    if _is_text(column.type):
+        return _codes(column)
+    if pa.types.is_decimal(column.type):
+        whole = column.type.scale == 0 and column.type.precision <= _WHOLE_DIGITS
+        return as_label_array(column.cast(pa.int64() if whole else pa.string()))
+    if number_type(column.type) is None:  # dates
+        dates: np.ndarray = column.to_numpy(zero_copy_only=False)
+        return dates.astype(label_type(column.type))
+    values, missing = _numbers(column)
+    values = values.astype(bool) if pa.types.is_boolean(column.type) else values
+    if missing is None or values.dtype.kind == "f":
+        return values
+    labels = values.astype(object)
+    labels[missing] = None
+    return labels
+
+
+def _codes(column: Any) -> CodedLabels:
+    """Return texts by codes; every one is converted once."""
+    found = _codes_of_short_texts(column)
+    if found is not None:
+        return found
+    starts = range(0, max(1, len(column)), _PART)
+    return concatenated(threads.run(_codes_of_part, ((column[i : i + _PART],) for i in starts)))
+
+
+def _codes_of_part(column: Any) -> CodedLabels:
+    """Return texts or categories by codes, which pyarrow finds if it does not have them."""
+    encoded = column.dictionary_encode()
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(-1)
+    return coded(indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
+
+
+def _codes_of_short_texts(column: Any) -> CodedLabels | None:
+    """Return texts by codes if their views hold all of them; None for others.
+
+    Equal bytes are found in less time than equal strings.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not len(column) or column.null_count:
+        return None
+    views = column.cast(pa.binary_view())
+    entries = np.frombuffer(views.buffers()[1], _VIEW, len(column), views.offset * _VIEW.itemsize)
+    if entries["length"].max() > _SHORT:
+        return None
+    found = distinct(entries)
+    words: list[Any] = [text.ljust(length, b"\0") for length, text in found.values.tolist()]
+    if isinstance(column[0].as_py(), str):
+        words = [word.decode() for word in words]
+    return coded(found.codes, words)
+
+
+def _numbers(column: Any) -> Values:
+    import pyarrow as pa  # noqa: PLC0415
+
+    column = _plain(column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+        column = column.cast(pa.float64())
+    if not column.null_count or pa.types.is_floating(column.type):
+        return column.to_numpy(zero_copy_only=False), None
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False), missing
+
+
+def _plain(column: Any) -> Any:
+    """Return the values of a column of an extension type, or of categories."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    column = _storage(column)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _storage(column: Any) -> Any:
+    """Return the values of a column of an extension type, or of one in chunks, as one array."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    while isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    return column
+
+
+def _plain_type(kind: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
