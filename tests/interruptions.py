@@ -49,7 +49,7 @@ from streamgda import (
     SlidingWindow,
     ThresholdClassifier,
 )
-from streamgda.moments import sums
+from streamgda.moments import centred
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.storage.saved import state_of
@@ -370,9 +370,9 @@ def sent() -> None:
 
     thread = threading.Thread(target=update)
     large = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}  # as if the state were
-    with mock.patch.multiple(sums, **large):
+    with mock.patch.multiple(centred, **large):
         expected.update(X, y)
-    with mock.patch.multiple(sums, **large), mock.patch.object(CentredSums, "_add_many", slowly):
+    with mock.patch.multiple(centred, **large), mock.patch.object(CentredSums, "_add_many", slowly):
         thread.start()
         assert started.wait(30)
         send = ctypes.pythonapi.PyThreadState_SetAsyncExc

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.moments import ClassMoments, exact, integer_parallel, parallel, scatter
-from streamgda.moments import sums as sums_module
+from streamgda.kernels import integer_scatter, products
+from streamgda.moments import ClassMoments, exact, parallel
+from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures import diagonal
@@ -127,7 +128,7 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        modules = sums_module, parallel, integer_parallel, scatter, arrays
+        modules = sums_module, parallel, arrays
         owners = [module for module in modules if hasattr(module, name)]
         assert owners
         for owner in owners:
@@ -152,13 +153,13 @@ def watch(patch):
         note("large", kind, "_add_many", lambda _, X, *rest: len(X))
     note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
     note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
-    note("sums", integer_parallel, "add_totals", lambda X, *rest: len(X))
+    note("sums", parallel, "add_totals", lambda X, *rest: len(X))
     note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
-    note("packed", integer_parallel, "pack_block", lambda *arguments: 1)
-    note("tiles", integer_parallel, "add_products", lambda *arguments: arguments[9])
-    note("packed", scatter, "pack_blocks", lambda source, first, *rest: first.size)
-    note("types", scatter, "add_products", lambda rows, *rest: rows.dtype.name)
-    note("tiles", scatter, "add_products", lambda *arguments: arguments[6])
+    note("packed", parallel, "pack_block", lambda *arguments: 1)
+    note("tiles", integer_scatter, "add_products", lambda *arguments: arguments[9])
+    note("packed", products, "pack_blocks", lambda source, first, *rest: first.size)
+    note("types", products, "add_products", lambda rows, *rest: rows.dtype.name)
+    note("tiles", products, "add_products", lambda *arguments: arguments[6])
     windows = sums_module.blocks
 
     def watching(X, dtype):

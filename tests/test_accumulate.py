@@ -22,7 +22,7 @@ from streamgda.kernels.integer_scatter import add_integer_squares
 from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum, two_sum
 from streamgda.kernels.narrow_products import MAX_FEATURES
 from streamgda.kernels.products import FEW_ROWS
-from streamgda.moments.integer_parallel import add_integers
+from streamgda.moments.parallel import add_integers
 from streamgda.rows.arrays import byte_rows
 
 # Forms of scatter: one per class or one for all, matrix or variances. Narrow rows have a separate

@@ -24,8 +24,8 @@ from streamgda.kernels.integer_tiles import (
     plain_tile,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments import integer_parallel
-from streamgda.moments.integer_parallel import add_integers
+from streamgda.moments import parallel
+from streamgda.moments.parallel import add_integers
 from streamgda.rows.arrays import byte_rows
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -209,7 +209,7 @@ def test_add_products(dtype, origin):
 @pytest.mark.parametrize(("n_threads", "copies"), [(1, 0), (2, 0), (2, 1 << 20), (5, 1 << 20)])
 def test_groups_of_all_sizes(n_threads, copies, monkeypatch):
     """More rows than go into a block, none, and few, each class a group or all of them one."""
-    monkeypatch.setattr(integer_parallel, "_COPIES_BYTES", copies)
+    monkeypatch.setattr(parallel, "_COPIES_BYTES", copies)
     n = 2 * BLOCK_ROWS + 40
     rng = np.random.default_rng(3)
     X, Z = rows_of(rng, "int8", n, 9, 0)

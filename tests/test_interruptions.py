@@ -21,7 +21,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
-from streamgda.moments import sums as sums_module
+from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted

@@ -20,7 +20,7 @@ from moment_checks import (
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
-from streamgda.moments import sums as sums_module
+from streamgda.moments import centred as sums_module
 
 # --- rows of every kind -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, take_path, 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
-from streamgda.moments import sums as sums_module
+from streamgda.moments import centred as sums_module
 
 
 @pytest.fixture(scope="module")

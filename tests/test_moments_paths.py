@@ -21,7 +21,7 @@ from moment_checks import (
 
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
-from streamgda.moments import sums as sums_module
+from streamgda.moments import centred as sums_module
 from streamgda.runtime import threads
 
 

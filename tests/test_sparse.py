@@ -280,6 +280,14 @@ def test_values_that_are_not_finite_are_named(estimator, value):
     np.testing.assert_array_equal(fitted.predict_proba(X), before)
 
 
+def test_constants_whose_squares_overflow():
+    """Every row has them, so that there are no zeros to count."""
+    X = np.array([[1e280, 1.0], [1e280, 0.0], [1e280, 3.0]])
+    sparse, dense = (ClassMoments("diag").update(rows, [0, 0, 1]) for rows in (sp.csr_array(X), X))
+    np.testing.assert_array_equal(sparse.means, dense.means)
+    np.testing.assert_array_equal(sparse.covariance(), dense.covariance())
+
+
 def test_sums_that_overflow_change_nothing():
     X, y, _ = rows()
     moments = ClassMoments("diag").update(sp.csr_array(X), y)

@@ -17,7 +17,7 @@ from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
-from streamgda.moments.variances import total_variance
+from streamgda.moments.centred import total_variance
 from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import State, arrays_within, nested, restore
 

@@ -79,8 +79,9 @@ def add_sparse_centred(
                 t = (values[p] - pivot[0, j]) - sums[0, j]
                 squares[j] += w * (t * t)
         for j in range(d):
-            t = pivot[0, j] + sums[0, j]
-            squares[j] += zeros[j] * (t * t)
+            if zeros[j] > 0:  # the square of a mean may be infinite
+                t = pivot[0, j] + sums[0, j]
+                squares[j] += zeros[j] * (t * t)
         merge_means(number, pivot, sums, at, count, mean, mean_low, gap, weight)
         if weight[0] > 0:
             add_outer(gap[0], weight[0], squares)

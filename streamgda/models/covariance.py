@@ -19,15 +19,15 @@ from streamgda.models.shrinkage import (
     shrinkage_of,
 )
 from streamgda.moments import ClassMoments
-from streamgda.moments.centred import CentredSums
-from streamgda.moments.class_state import held_sums
-from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.variances import (
+from streamgda.moments.centred import (
+    CentredSums,
     class_variance,
     constant_features,
     pooled_variance,
     total_variance,
 )
+from streamgda.moments.class_state import held_sums
+from streamgda.moments.structures import Structure, structure_of
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import as_flag, as_number, refuse
 

@@ -24,10 +24,10 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import Model
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shrinkage_of
 from streamgda.moments import ClassMoments
+from streamgda.moments.centred import class_variance, total_scatter
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.structures import structure_of
 from streamgda.moments.structures.packing import Rounded, linear_scores
-from streamgda.moments.variances import class_variance, total_scatter
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.names import saved_names

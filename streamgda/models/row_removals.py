@@ -16,10 +16,10 @@ from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.removals import LeaveOneOutModel, Removal
 from streamgda.moments import ClassMoments
+from streamgda.moments.centred import total_variance
 from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures.cholesky import rank_limit
 from streamgda.moments.structures.packing import Rounded, linear_scores
-from streamgda.moments.variances import total_variance
 from streamgda.rows.arrays import row_type
 from streamgda.runtime import lapack, threads
 

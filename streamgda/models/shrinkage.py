@@ -8,8 +8,8 @@ from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
 from streamgda.moments.class_state import scaled_fourth
 from streamgda.moments.fourth import CLASS, WITHIN
+from streamgda.moments.layouts import symmetric
 from streamgda.moments.structures import Structure
-from streamgda.moments.triangles import symmetric
 
 AUTO, LEDOIT_WOLF, OAS = "auto", "ledoit_wolf", "oas"
 RULES = AUTO, LEDOIT_WOLF, OAS

@@ -4,8 +4,7 @@ from streamgda.moments.base import Moments, add_rows, name_features, planned_byt
 from streamgda.moments.class_moments import ClassMoments, add_and_decay, add_at_once
 from streamgda.moments.class_state import read_twice
 from streamgda.moments.fourth import FourthMoments
-from streamgda.moments.group_labels import group_labels
-from streamgda.moments.grouped import GroupedMoments, add_groups, planned_group_bytes
+from streamgda.moments.grouped import GroupedMoments, add_groups, group_labels, planned_group_bytes
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
 

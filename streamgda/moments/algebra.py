@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidParameterError, MergeError
-from streamgda.moments.centred import CentredSums
+from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.norms import NormsOfPart, merge_norms
-from streamgda.moments.sums import OVERFLOW
+from streamgda.moments.fourth import NormsOfPart, merge_norms
 from streamgda.rows import labels as label_codes
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import as_number

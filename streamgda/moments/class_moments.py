@@ -11,13 +11,12 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments.base import name_features
-from streamgda.moments.centred import CentredSums
+from streamgda.moments.centred import CentredSums, NotFinite, scratch_bytes
 from streamgda.moments.class_state import from_sums, keep_fourth
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.few_rows import FewRows
-from streamgda.moments.norms import norms_of_rows
+from streamgda.moments.fourth import norms_of_rows
 from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.sums import NotFinite, scratch_bytes
 from streamgda.moments.views import Views
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows

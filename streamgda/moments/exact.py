@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.merging import two_sum
-from streamgda.moments.centred import CentredSums
+from streamgda.moments.centred import CentredSums, Sums
 from streamgda.moments.structures import Structure
-from streamgda.moments.sums import Sums
 from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
 from streamgda.storage.checks import check_array, check_count, check_whole
 

@@ -1,32 +1,327 @@
-"""`GroupedMoments`: class moments of each group of rows, such as a site, a subject or a day."""
+"""`GroupedMoments`: class moments of each group of rows, such as a site, a subject or a day.
+
+The moments of groups x classes are one state, to which rows are added in one pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError, MergeError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.algebra import exceeds
-from streamgda.moments.base import add_rows, planned_bytes
-from streamgda.moments.cells import Cells, Held, grid
+from streamgda.moments.base import Moments, add_rows, planned_bytes
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.group_labels import encoded, group_labels
-from streamgda.moments.group_views import NONE, GroupViews
+from streamgda.moments.class_state import from_sums
+from streamgda.moments.fourth import merge_norms
+from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.labels import as_labels, encode, find, join_labels
+from streamgda.rows.labels import (
+    Labels,
+    as_labels,
+    as_maskable_labels,
+    encode,
+    find,
+    join_labels,
+    without_mask,
+)
+from streamgda.rows.names import Names
+from streamgda.runtime.parameters import check_type, shown
+from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import State, nested, restore_nested
 
+_SHIFT = 32  # of the number of the group above that of the class
+_Kind = TypeVar("_Kind", bound=ClassMoments)
+NONE = np.empty(0, np.int64)
 _GROUPS_EXPECTED = 10
 _CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
 
 
-class GroupedMoments(GroupViews):
+def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Labels:
+    """Return the groups of rows as labels; by their codes if there are many.
+
+    Raises
+    ------
+    InvalidDataError
+        If a group is missing, or for labels that classes cannot have either.
+    """
+    labels = as_maskable_labels(groups, what, first_row)
+    if is_masked(labels):
+        row = first_row + int(np.ma.getmaskarray(labels).argmax())
+        raise InvalidDataError(
+            f"{what}[{row}] is missing (None, NaN or masked), and every row needs a group: give "
+            f"rows of unknown origin a group of their own, such as 'unknown', or leave them out",
+            *(what, row),
+        )
+    return labels
+
+
+def encoded(labels: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes of labels, and the classes; some number for labels that are missing."""
+    if is_masked(labels) and labels.mask.all():
+        return np.zeros(labels.size, np.int64), classes
+    return encode(without_mask(labels), classes)
+
+
+def number_of(group: object, groups: np.ndarray) -> int:
+    """Return the number of a group, -1 if it is none of them."""
+    try:
+        label = as_labels([group], "group")
+    except InvalidDataError:
+        return -1
+    return int(find(label, groups)[0])
+
+
+def checked_number(group: object, groups: np.ndarray, error: type[Exception]) -> int:
+    """Return the number of a group; raise `error` if it is none of them."""
+    number = number_of(group, groups)
+    if number < 0:
+        raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
+    return number
+
+
+def grid(n_groups: int, n_classes: int) -> np.ndarray:
+    """Return the labels of all cells, sorted."""
+    return (np.arange(n_groups)[:, None] << _SHIFT | np.arange(n_classes)).ravel()
+
+
+class Cells(ClassMoments):
+    """Moments whose classes are cells, each of one group and one class, in the order of groups.
+
+    The label of a cell holds both numbers. Types with a covariance per class have the cells that
+    have rows. Pooled types have one scatter for each group, and so all cells of each group: as
+    many successive classes share a scatter.
+    """
+
+    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+        super().__init__(covariance_type, norms=norms)
+        self._grid = self._classes  # all cells, for pooled types
+
+    @property
+    def pooled(self) -> bool:
+        """True if classes of a group share a scatter."""
+        return not self._structure.per_class
+
+    @property
+    def _named_groups(self) -> bool:
+        return False
+
+    @property
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the group and of the class of each cell."""
+        return self._classes >> _SHIFT, self._classes & ((1 << _SHIFT) - 1)
+
+    def counts(self, n_groups: int, n_classes: int) -> np.ndarray:
+        """Return the count of each cell, shape (n_groups, n_classes)."""
+        counts = np.zeros((n_groups, n_classes), self.class_count.dtype)
+        counts[self.numbers] = self.class_count
+        return counts
+
+    def renumbered(
+        self, groups: np.ndarray, classes: np.ndarray, n_groups: int, n_classes: int
+    ) -> Self:
+        """Return these moments, with the same arrays, under other numbers in the same order.
+
+        Parameters
+        ----------
+        groups, classes : ndarray of int, rising
+            Number of each group, and of each class.
+        n_groups, n_classes : int
+            How many there are.
+        """
+        renumbered = copy(self)
+        of_group, of_class = self.numbers
+        renumbered._classes = groups[of_group] << _SHIFT | classes[of_class]
+        if self.pooled:
+            renumbered._structure = replace(self._structure, sharing=n_classes)
+            renumbered._grid = grid(n_groups, n_classes)
+            if self._sums is not None:
+                renumbered._sums = copy(self._sums)
+                renumbered._sums.structure = renumbered._structure
+        return renumbered
+
+    def on_grid(self) -> Self:
+        """Return moments of all cells, if types are pooled; otherwise these."""
+        if self.pooled and self._sums is not None and self._classes.size < self._grid.size:
+            return self._with_sums(self._grid, self._with_classes(self._grid))
+        return self
+
+    def selected(self, groups: np.ndarray, classes: np.ndarray) -> Self:
+        """Return a copy of the cells of some groups and classes, given as boolean arrays."""
+        of_group, of_class = self.numbers
+        kept = np.flatnonzero(groups[of_group] & classes[of_class])
+        chosen = type(self)(self.covariance_type, norms=self.norms)
+        chosen._n_skipped = self._n_skipped
+        if self._sums is not None and kept.size:
+            sums = self._sums.with_classes(kept, groups if self.pooled else kept)
+            chosen = self._with_sums(
+                self._classes[kept], sums, None if self._norms is None else self._norms[kept]
+            )
+        sizes = int(groups.sum()), int(classes.sum())
+        return chosen.renumbered(np.cumsum(groups) - 1, np.cumsum(classes) - 1, *sizes)
+
+    def check(self, n_groups: int, n_classes: int) -> None:
+        """Raise ValueError unless these are cells of that many groups and classes."""
+        of_group, of_class = self.numbers
+        whole = grid(n_groups, n_classes) if self.pooled else self._classes
+        if self.class_count.dtype.kind == "f" and "squares" not in self._sums_by_name():
+            raise ValueError("it lacks 'squares' of the weights")
+        if (
+            self._classes.dtype != np.int64
+            or not np.array_equal(np.unique(of_group), np.arange(n_groups))
+            or (of_class >= n_classes).any()
+            or not np.array_equal(self._classes, whole)
+            or self._structure.sharing != (n_classes if self.pooled else 0)
+        ):
+            raise ValueError(f"its cells are not of {n_groups} groups and {n_classes} classes")
+
+    def _sums_by_name(self) -> dict[str, np.ndarray]:
+        return {} if self._sums is None else self._sums.arrays()
+
+    def group(self, number: int, classes: np.ndarray) -> ClassMoments:
+        """Return a copy of the moments of one group; `classes` are the labels of all classes."""
+        of_group, of_class = self.numbers
+        kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
+        assert self._sums is not None  # there are groups
+        sums = self._sums.with_classes(kept, [number] if self.pooled else kept)
+        norms = None if self._norms is None else self._norms[kept]
+        labels, names = classes[of_class[kept]], self._feature_names
+        moments = from_sums(ClassMoments, self.covariance_type, labels, sums, norms, 0, names)
+        return moments if labels.size == classes.size else moments.declare(classes)
+
+    def merged_groups(self, groups: np.ndarray, n_groups: int, n_classes: int) -> Cells:
+        """Return the moments of larger groups; `groups` are the numbers of those of each group."""
+        of_group, of_class = self.numbers
+        cells = groups[of_group] << _SHIFT | of_class
+        classes = grid(n_groups, n_classes) if self.pooled else np.unique(cells)
+        merged = self._merged(Cells, classes, np.searchsorted(classes, cells), n_classes)
+        return merged.renumbered(np.arange(n_groups), np.arange(n_classes), n_groups, n_classes)
+
+    def total(self, classes: np.ndarray) -> ClassMoments:
+        """Return the moments of all groups together; `classes` are the labels of all classes."""
+        return self._merged(ClassMoments, classes, self.numbers[1], 0)
+
+    def _merged(
+        self, kind: type[_Kind], classes: np.ndarray, at: np.ndarray, sharing: int
+    ) -> _Kind:
+        """Return moments of a kind whose class ``at[k]`` includes the rows of cell k."""
+        sums, norms = copy(self._sums), self._norms
+        structure = structure_of(self.covariance_type)
+        if sums is not None:
+            sums.structure = replace(structure, sharing=sharing) if self.pooled else structure
+            if norms is not None:
+                norms = merge_norms(self._norms_as_part(1, at), classes.size)
+            sums = sums.placed(at, classes.size)
+            structure = sums.structure
+        more = norms, self._n_skipped, self._feature_names
+        moments = from_sums(kind, self.covariance_type, classes, sums, *more)
+        moments._structure = structure
+        if sums is not None:
+            sums.structure = structure
+        return moments
+
+    # --- what class moments do otherwise ------------------------------------------------------
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        return attributes | {"sharing": self._structure.sharing}, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        return super()._from_state(attributes, arrays)._of(cls._saved_structure(attributes))
+
+    def _of(self, structure: Structure) -> Self:
+        """Return these moments, whose sums are of a structure and have all cells."""
+        self._structure, self._grid = structure, self._classes
+        if self._sums is not None:
+            self._sums.structure = structure
+        return self
+
+    @classmethod
+    def _saved_structure(cls, attributes: Mapping[str, Any]) -> Structure:
+        sharing = check_whole("sharing", attributes["sharing"], 0)
+        return replace(super()._saved_structure(attributes), sharing=sharing)
+
+    def _encoded(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        if not self.pooled:
+            return super()._encoded(y)
+        codes = y.codes if type(y) is CodedLabels else np.searchsorted(self._grid, y)
+        return codes, self._classes if self._classes.size == self._grid.size else self._grid
+
+    def _with_classes(self, classes: np.ndarray) -> Any:
+        if not self.pooled or self._sums is None or classes.size == self._classes.size:
+            return super()._with_classes(classes)
+        sums = copy(self._sums)
+        sums.structure = self._structure
+        return sums.placed(np.searchsorted(classes, self._classes), classes.size)
+
+    def _with_sums(
+        self,
+        classes: np.ndarray,
+        sums: Any,
+        norms: np.ndarray | None = None,
+        covariance_type: str | None = None,
+    ) -> Self:
+        structure = self._structure if sums is None else sums.structure
+        cells = super()._with_sums(classes, sums, norms, covariance_type)
+        cells._structure, cells._grid = structure, self._grid
+        if sums is not None:
+            sums.structure = structure
+        return cells
+
+    def _keep(self, kept: np.ndarray) -> Self:
+        return self if self.pooled else super()._keep(kept)
+
+
+@dataclass
+class Held:
+    """The moments of all groups, and the labels of groups and classes, which are sorted.
+
+    Attributes
+    ----------
+    groups, classes : ndarray
+    cells : Cells
+        Moments of groups x classes.
+    total : list of ClassMoments
+        Those of all rows, once they are known.
+    """
+
+    groups: np.ndarray
+    classes: np.ndarray
+    cells: Cells
+    total: list[ClassMoments] = field(default_factory=list)
+
+    def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
+        """Return the same moments among more groups and classes."""
+        if groups.size == self.groups.size and classes.size == self.classes.size:
+            return Held(groups, classes, self.cells)
+        at = find(self.groups, groups), find(self.classes, classes)
+        return Held(groups, classes, self.cells.renumbered(*at, groups.size, classes.size))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
+        return self.cells.counts(self.groups.size, self.classes.size)
+
+    def pruned(self, kept_classes: np.ndarray) -> Held:
+        """Return the moments without groups and classes that have no rows; some classes stay."""
+        seen = self.counts > 0
+        groups = np.asarray(seen.any(axis=1))
+        classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
+        if groups.all() and classes.all():
+            return self
+        cells = self.cells.on_grid().selected(groups, classes)
+        return Held(self.groups[groups], self.classes[classes], cells)
+
+
+class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     r"""Class moments of each group of rows: a mapping of groups to `ClassMoments`.
 
     A group is a site, a subject, a day, a tile: anything that rows belong to besides their class.
@@ -65,6 +360,216 @@ class GroupedMoments(GroupViews):
     """
 
     _kind = "grouped"
+    __eq__ = object.__eq__  # a mapping compares its values, which are copies
+    __hash__ = object.__hash__
+
+    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+        super().__init__()
+        self._held = Held(NONE, NONE, Cells(covariance_type, norms=norms))
+
+    # --- properties ---------------------------------------------------------------------------
+
+    @property
+    def covariance_type(self) -> str:
+        """Covariance type of the moments."""
+        return self._held.cells.covariance_type
+
+    @property
+    def norms(self) -> bool:
+        """True if the norms of the rows are kept."""
+        return self._held.cells.norms
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Labels of the groups, sorted, shape (n_groups,)."""
+        return self._held.groups
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels of all groups, sorted, shape (n_classes,)."""
+        return self._held.classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class in all groups, or their total weight, shape (n_classes,)."""
+        return np.asarray(self._held.counts.sum(axis=0))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
+        return self._held.counts
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+        return self._held.cells.n_features
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows of all groups that were left out as invalid (``on_invalid="skip"``)."""
+        return self._held.cells.n_skipped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments of all groups."""
+        return self._held.cells.nbytes
+
+    @property
+    def exact(self) -> bool:
+        """True if the moments are integer sums without any rounding."""
+        return self._held.cells.exact
+
+    @property
+    def _feature_names(self) -> Names | None:
+        return self._held.cells._feature_names
+
+    @_feature_names.setter
+    def _feature_names(self, names: Names | None) -> None:
+        self._held.cells._feature_names = names
+        self._held.total.clear()
+
+    def __repr__(self) -> str:
+        if self.n_features is None:
+            return f"GroupedMoments({self.covariance_type!r}): empty"
+        skipped = f", {self.n_skipped} invalid rows left out" if self.n_skipped else ""
+        return (
+            f"GroupedMoments({self.covariance_type!r}): {self.class_count.sum():g} rows x "
+            f"{self.n_features} features in {self.groups.size} groups and {self.classes.size} "
+            f"classes, {self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
+        )
+
+    # --- the mapping --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return int(self.groups.size)
+
+    def __bool__(self) -> bool:
+        return True  # moments without rows are moments
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.groups.tolist())
+
+    def __contains__(self, group: object) -> bool:
+        return number_of(group, self.groups) >= 0
+
+    def __getitem__(self, group: Any) -> ClassMoments:
+        """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
+        with self._lock:
+            held = self._held
+            return held.cells.group(checked_number(group, held.groups, KeyError), held.classes)
+
+    def total(self) -> ClassMoments:
+        """Return the moments of the rows of all groups: the sum of those of each.
+
+        Returns
+        -------
+        ClassMoments
+            As if there were no groups: to the bit for exact moments, otherwise to rounding.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0], [5.0]], [0, 0, 1], ["a", "b", "b"])
+        >>> grouped.total().class_count, grouped.total().means.ravel()
+        (array([2, 1]), array([2., 5.]))
+        """
+        return self._total().copy()
+
+    def _total(self) -> ClassMoments:
+        """Return the moments of all rows, which must not be modified."""
+        with self._lock:
+            held = self._held
+            if not held.total:
+                held.total.append(held.cells.total(held.classes))
+            return held.total[0]
+
+    def without(self, group: Any) -> ClassMoments:
+        r"""Return the moments of the rows of all groups but one: the total less that group.
+
+        Chan, Golub and LeVeque's formula is solved for the other part, so that no row is read: the
+        result is exact to the bit for exact moments, and to rounding otherwise. The total is
+        computed once for all groups.
+
+        Parameters
+        ----------
+        group : label
+            One of the groups.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of the rows of the other groups, with all classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For any other label.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0], [8.0]], [0, 0, 0], ["a", "b", "c"])
+        >>> {group: float(grouped.without(group).means[0, 0]) for group in grouped}
+        {'a': 5.5, 'b': 4.5, 'c': 2.0}
+        """
+        with self._lock:
+            held = self._held
+            number = checked_number(group, held.groups, InvalidParameterError)
+            left = self._total() - held.cells.group(number, held.classes)
+            return left.declare(held.classes)
+
+    def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
+        """Return the moments of larger groups, which are sums of these.
+
+        Parameters
+        ----------
+        to : dict or callable
+            The new group of each group, as a dict, in which those not named keep their label; or
+            as a function, called with the label of each group.
+
+        Returns
+        -------
+        GroupedMoments
+            Moments of the new groups.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the groups.
+        InvalidDataError
+            For new labels of different kinds, or missing ones.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> X, y, days = [[1.0], [3.0], [8.0]], [0, 0, 0], ["2024-05", "2024-06", "2025-05"]
+        >>> grouped = GroupedMoments().update(X, y, days)
+        >>> years = grouped.roll_up(lambda day: day[:4])
+        >>> years.groups, years["2024"].means
+        (array(['2024', '2025'], dtype='<U4'), array([[2.]]))
+        >>> list(grouped.roll_up({"2024-06": "summer"}))
+        ['2024-05', '2025-05', 'summer']
+        """
+        with self._lock:
+            held = self._held
+            new = held.groups.tolist()
+            if callable(to):
+                new = [to(group) for group in new]
+            else:
+                check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
+                for group in to:
+                    new[checked_number(group, held.groups, InvalidParameterError)] = to[group]
+            if not new:
+                return self.copy()
+            labels = np.asarray(group_labels(new, what="new groups"))
+            groups, at = np.unique(labels, return_inverse=True)
+            cells = held.cells.merged_groups(at, groups.size, held.classes.size)
+            return self._made(Held(groups, held.classes, cells))
+
+    def _made(self, held: Held) -> Self:
+        made = type(self)(self.covariance_type, norms=self.norms)
+        made._held = held
+        return made
 
     # --- adding rows --------------------------------------------------------------------------
 

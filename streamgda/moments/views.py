@@ -10,11 +10,9 @@ from scipy import linalg
 
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.moments.algebra import Algebra
-from streamgda.moments.centred import ROUNDING, CentredSums
-from streamgda.moments.norms import merge_norms
+from streamgda.moments.centred import OVERFLOW, ROUNDING, CentredSums, total_scatter
+from streamgda.moments.fourth import merge_norms
 from streamgda.moments.structures import check_covers, structure_of
-from streamgda.moments.sums import OVERFLOW
-from streamgda.moments.variances import total_scatter
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_slab, unmasked
 from streamgda.rows.names import feature_numbers

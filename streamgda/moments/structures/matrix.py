@@ -18,9 +18,8 @@ from streamgda.kernels.accumulate_narrow import (
 from streamgda.kernels.products import empty_rows
 from streamgda.kernels.rounding import centre_scatter
 from streamgda.kernels.triangles import copy_symmetric, mirror
-from streamgda.moments.integer_parallel import add_integers
-from streamgda.moments.parallel import triangle_ranges
-from streamgda.moments.scatter import add_scatter
+from streamgda.moments.layouts import symmetric
+from streamgda.moments.parallel import add_integers, add_scatter, triangle_ranges
 from streamgda.moments.structures import cholesky
 from streamgda.moments.structures.base import Structure
 from streamgda.moments.structures.packing import (
@@ -30,7 +29,6 @@ from streamgda.moments.structures.packing import (
     Rounded,
     in_row_type,
 )
-from streamgda.moments.triangles import symmetric
 from streamgda.rows.arrays import byte_rows, row_type
 from streamgda.runtime import threads
 

@@ -1,4 +1,4 @@
-"""Whole matrices from lower triangles."""
+"""Layouts of scatters: lower triangles of matrices, and diagonals."""
 
 from __future__ import annotations
 
