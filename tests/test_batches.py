@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import zarr
 from dask import delayed
 from samples import blobs
 from sklearn.utils import gen_batches
@@ -272,3 +273,25 @@ def test_batches_without_names_are_refused():
         accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
     with pytest.raises(InvalidDataError, match=r"a column 'a' of shape \(\); expected a va"):
         accumulate([{"a": 1.0, "y": 0}], columns=("a", "y"))
+
+
+@pytest.mark.parametrize("kind", ["path", "group"])
+def test_sources_without_labels_name_what_opens_them(kind, tmp_path):
+    path = tmp_path / "rows.zarr"
+    source = path if kind == "path" else zarr.create_group(str(path))
+    with pytest.raises(InvalidDataError, match=r"y is missing.*open_store\(path\)"):
+        accumulate(source)
+
+
+def test_annotated_data_name_their_rows_and_labels():
+    class AnnData:
+        """What `streamgda` knows of objects of anndata."""
+
+        X, obs, shape = np.zeros((4, 2)), {"cell_type": [0, 0, 1, 1]}, (4, 2)
+
+    AnnData.__module__ = "anndata._core.anndata"
+    for call in (GaussianNB().fit, GaussianNB().partial_fit, accumulate):
+        with pytest.raises(InvalidDataError, match=r"adata\.X, adata\.obs"):
+            call(AnnData(), [0, 0, 1, 1])
+    with pytest.raises(InvalidDataError, match=r"adata\.X"):
+        GaussianNB().fit(np.eye(4, 2), [0, 0, 1, 1]).predict(AnnData())

@@ -73,8 +73,11 @@ def validate_labelled(
     if isinstance(y, list | tuple):
         y = by_codes(y)
     if not adapter_of(X).checked_at_once:
-        if adapter_of(y).checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
+        of_labels = adapter_of(y)
+        if of_labels.checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
             y = column_or_1d(y, warn=True)
+        elif of_labels.in_memory and not of_labels.checked_at_once:  # recognised once, here
+            y = y if isinstance(y, RowSource) else of_labels.of(y, "y")
         return _validate_header(estimator, as_source(X), reset), y
     if not adapter_of(y).checked_at_once and not is_masked(y):
         labels = as_source(y, "y").whole()

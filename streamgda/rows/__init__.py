@@ -26,12 +26,12 @@ from streamgda.runtime.parameters import refuse
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
     PolygonRows,
+    FrameRows,
     DaskRasterRows,
     RasterRows,
     DaskRows,
     SparseRows,
     StoredRows,
-    FrameRows,
     LazyFrameRows,
     MaskedRows,
     MemmapRows,
@@ -47,6 +47,8 @@ BATCH_ADAPTERS: tuple[type[Batches], ...] = (
 
 def adapter_of(X: Any) -> type[RowSource]:
     """Return the adapter for a container."""
+    if type(X) is np.ndarray:  # before any other, because most rows are
+        return MemmapRows if MemmapRows.accepts(X) else ArrayRows
     if isinstance(X, RowSource):
         return type(X)
     return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
@@ -96,20 +98,24 @@ def as_rows(X: Any, features: Any, nodata: Any = None) -> tuple[Any, Any]:
     """
     if type(X) is np.ndarray and features is None:
         return X, nodata
-    at_once = features is None and adapter_of(X).checked_at_once
-    rows = X if at_once else as_source(X, features=features)
-    if nodata is None and adapter_of(rows).nodata is not RowSource.nodata:
-        nodata = as_source(rows).nodata
-    return rows, nodata
+    if features is not None or isinstance(X, RowSource):
+        rows = as_source(X, features=features)
+    else:
+        adapter = adapter_of(X)
+        if adapter.checked_at_once:
+            return X, nodata
+        rows = adapter.of(X, "X")
+    return rows, rows.nodata if nodata is None else nodata
 
 
 def named_rows(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Return rows, as a source if their columns may have names, and these names or None."""
     if isinstance(X, np.ndarray | list | tuple):
         return X, None
-    if adapter_of(X).feature_names is RowSource.feature_names:  # the property that has no names
+    adapter = adapter_of(X)
+    if adapter.feature_names is RowSource.feature_names:  # the property that has no names
         return X, None
-    source = as_source(X)
+    source = X if isinstance(X, RowSource) else adapter.of(X, "X")
     return source, source.feature_names
 
 

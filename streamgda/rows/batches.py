@@ -7,6 +7,7 @@ tensors. They are converted one batch at a time.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,6 +16,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked
+from streamgda.rows.stores import is_group
 from streamgda.rows.tables import FrameRows, LazyFrameRows, as_stacked
 
 _DATASET_ROWS = 1000  # of a batch of a dataset
@@ -122,6 +124,16 @@ class Batches:
     @classmethod
     def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
         """Return the batches; raise `InvalidDataError` for rows without labels."""
+        if isinstance(X, str | os.PathLike):
+            raise InvalidDataError(
+                f"y is missing: X is the path {str(X)!r}; open its rows and labels first: "
+                f"X, y = open_store(path), then accumulate(X, y)"
+            )
+        if is_group(X):
+            raise InvalidDataError(
+                "y is missing: X is a zarr group; pass its arrays: accumulate(group['X'], "
+                "group['y']), or X, y = open_store(path)"
+            )
         frame = FrameRows.accepts(X) or LazyFrameRows.accepts(X)
         if isinstance(X, np.ndarray) or hasattr(X, "dtype") or frame:
             raise InvalidDataError(

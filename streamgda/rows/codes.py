@@ -115,12 +115,6 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     >>> coded.values, coded.codes
     (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
     """
-    rows, codes = first_of_each(labels)
-    return CodedLabels(labels[rows], codes)
-
-
-def first_of_each(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a row of each label that `distinct` finds, and each row's number among these."""
     labels = np.ascontiguousarray(labels)
     memory, size = np.asarray(_Memory(labels)), labels.dtype.itemsize
     mask = np.frombuffer((b"\xff" * min(size, WORD)).ljust(WORD, b"\0"), np.uint64)[0]
@@ -142,7 +136,7 @@ def first_of_each(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if n_values:
             codes[start:stop] += n_values
         n_values += first.size
-    return np.concatenate(firsts), codes
+    return CodedLabels(labels[np.concatenate(firsts)], codes)
 
 
 class _Memory:

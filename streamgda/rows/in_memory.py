@@ -29,7 +29,18 @@ class ArrayRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept everything: this is the last adapter to be asked."""
+        """Accept everything: this is the last adapter to be asked.
+
+        Raises
+        ------
+        InvalidDataError
+            For an AnnData object, which numpy would convert element by element.
+        """
+        if type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs"):
+            raise InvalidDataError(
+                "an AnnData object holds rows in its X and labels in a column of its obs; pass "
+                "them: fit(adata.X, adata.obs['cell_type'])"
+            )
         return True
 
     @classmethod
@@ -154,4 +165,5 @@ def as_array(values: Any, name: str) -> np.ndarray:
         for adapter in (DaskRows, StoredRows, FrameRows, LazyFrameRows):
             if adapter.accepts(values):
                 return adapter.of(values, name).whole()
+        ArrayRows.accepts(values)  # refuses what no array can be made of
     return as_slab(values, name)

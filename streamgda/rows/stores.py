@@ -28,12 +28,12 @@ class StoredRows(RowSource):
         """Accept chunked arrays, and zarr groups, which `of` refuses with a clear message."""
         if isinstance(X, np.ndarray):
             return False
-        return _is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))
+        return is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))
 
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
         """Return a source with the geometry of the chunks; raise `SourceError` for a group."""
-        if _is_group(X):
+        if is_group(X):
             raise SourceError(
                 f"{name} is a zarr group; expected an array. Pass one of its arrays: "
                 f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
@@ -176,5 +176,6 @@ def _is_found(copied: Any) -> bool:
     return True
 
 
-def _is_group(X: Any) -> bool:
+def is_group(X: Any) -> bool:
+    """Return whether this is a zarr group."""
     return hasattr(X, "create_array") and hasattr(X, "members")

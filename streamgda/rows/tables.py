@@ -15,7 +15,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct, first_of_each
+from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct
 from streamgda.rows.forward import Blocks, ForwardRows
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
@@ -206,9 +206,10 @@ def _wrapped(X: Any) -> Any:
 Frame = Any  # a data frame or series in memory, as narwhals wraps it
 CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
 
-_PART = 1 << 19  # labels that a thread converts at a time
+_PART = 1 << 19  # texts that a thread encodes at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
+_ARROW = (nw.String, nw.Categorical, nw.Enum, nw.List, nw.Array)  # that Arrow encodes
 # Types whose numpy types are those of entries; unknown ones are such as sparse series of pandas.
 _CONVERTED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Unknown)
 _REMEDY = (
@@ -284,7 +285,8 @@ class SingleColumn:
     """Conversion of a column of labels or weights to a one-dimensional array.
 
     Labels without a type of numpy, and integers and booleans with nulls, become objects, or labels
-    by their codes, as those of categories are. The label of null is None, unless it is an object.
+    by their codes, as Arrow encodes texts and categories. The label of null is None, unless it is
+    an object.
 
     Attributes
     ----------
@@ -310,18 +312,16 @@ class SingleColumn:
         column = _only_column(frame)
         if self.dtype != object:
             return np.asarray(column.to_numpy(), self.dtype)
-        categories = column.dtype in (nw.Categorical, nw.Enum)
-        if not categories and _holds_objects(column):
-            native = column.to_native()
-            texts = hasattr(native.dtype, "storage")  # whose nulls are pandas.NA
-            return native.to_numpy(object, na_value=None) if texts else np.asarray(native, object)
         arrow = _as_arrow(column)
         if arrow is not None:
             return as_label_array(arrow)
-        if categories:
-            return _as_codes(column)
-        starts = range(0, max(1, len(column)), _PART)
-        return concatenated(threads.run(_as_codes, ((column[i : i + _PART],) for i in starts)))
+        if not column.implementation.is_pandas_like():
+            return np.fromiter(column.to_list(), object, len(column))
+        native = column.to_native()
+        if hasattr(native, "cat"):
+            return coded(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+        nulls = {} if isinstance(native.dtype, np.dtype) else {"na_value": None}
+        return native.to_numpy(object, **nulls)
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class ListColumn:
     def convert(self, frame: Frame) -> np.ndarray:
         """Return the rows of a series, or of the only column of a frame."""
         column = _only_column(frame)
-        arrow = _as_arrow(column, lists=True)
+        arrow = _as_arrow(column)
         if arrow is not None:
             return feature_matrix([arrow], self.dtype, self.width)
         return as_stacked(column.to_numpy(), self.width).astype(self.dtype, copy=False)
@@ -394,52 +394,23 @@ def _only_column(frame: Frame) -> nw.Series[Any]:
     return column
 
 
-def _holds_objects(column: nw.Series[Any]) -> bool:
-    """Return whether the column is an array of Python objects."""
-    if not column.implementation.is_pandas_like():
-        return False
-    dtype = column.to_native().dtype
-    return getattr(dtype, "kind", "") == "O" and getattr(dtype, "storage", "python") == "python"
+def _as_arrow(column: nw.Series[Any]) -> Any:
+    """Return a column of Arrow, and texts, categories or lists of others; None for the rest.
 
-
-def _as_codes(column: nw.Series[Any]) -> CodedLabels | np.ndarray:
-    """Return labels by their codes, which the library of the column knows or finds."""
-    native: Any = column.to_native()
-    if column.implementation.is_pandas_like():
-        if hasattr(native, "cat"):
-            codes, words = native.cat.codes.to_numpy(), native.cat.categories
-        else:
-            codes, words = native.factorize()
-        return coded(codes, words.tolist())
-    if column.implementation.is_polars() and column.dtype in (nw.Categorical, nw.Enum, nw.String):
-        return _codes_of_polars(native)
-    return np.fromiter(column.to_list(), object, len(column))
-
-
-def _as_arrow(column: nw.Series[Any], lists: bool = False) -> Any:
-    """Return a column, or texts or lists of others, as pyarrow has them; None for the rest."""
+    None, too, for texts that pandas holds as objects, and without pyarrow.
+    """
     native: Any = column.to_native()
     library, pyarrow = column.implementation, nw.dependencies.get_pyarrow()
     if library.is_pyarrow():
         return native
-    if pyarrow is None or column.dtype not in ((nw.List, nw.Array) if lists else (nw.String,)):
+    if pyarrow is None or column.dtype not in _ARROW:
         return None
     if library.is_polars():
         import polars as pl  # noqa: PLC0415
 
         return native.to_arrow(compat_level=pl.CompatLevel.newest())
-    return pyarrow.array(native) if library.is_pandas() else None
-
-
-def _codes_of_polars(column: Any) -> CodedLabels:
-    import polars as pl  # noqa: PLC0415
-
-    categories = column.cast(pl.Categorical) if column.dtype == pl.String else column
-    numbers = categories.to_physical()
-    if column.null_count():
-        numbers = numbers.cast(pl.Int64).fill_null(-1)
-    rows, codes = first_of_each(numbers.to_numpy())
-    return coded(codes, column.gather(rows).to_list())
+    of_arrow = library.is_pandas() and getattr(native.dtype, "storage", "pyarrow") == "pyarrow"
+    return pyarrow.array(native) if of_arrow and not isinstance(native.dtype, np.dtype) else None
 
 
 def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
