@@ -27,7 +27,6 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.models import model as scores
 from streamgda.models.likelihood import joint_log_likelihood
 
 GRID = [
@@ -252,7 +251,7 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch):
         # Moments of the folds, and memory for the candidates' matrices for each class and fold.
         allowed = int(2 * state * (7 + (models + 0.5) * 4))
         monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
-        monkeypatch.setattr(scores, "scratch_bytes", lambda n_features: 0)
+        monkeypatch.setattr(plan, "scratch_bytes", lambda n_features: 0)
         found = GaussianDiscriminantCV([full, diag], cv=2, max_memory=allowed).fit(X, y)
         assert passes == ["accumulating"] + ["scoring"] * expected, models
         for name, column in whole.cv_results_.items():

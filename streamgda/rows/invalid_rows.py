@@ -1,4 +1,4 @@
-"""Which rows are valid and count: NaN, nodata, missing labels, weights; and fill values."""
+"""Rows that are valid and count: NaN, nodata, missing labels, weights; and fill values."""
 
 from __future__ import annotations
 
