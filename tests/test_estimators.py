@@ -43,7 +43,6 @@ from streamgda.errors import (
     MergeError,
     SingularCovarianceError,
 )
-from streamgda.estimators.gaussian import covariances_of
 
 # --- scikit-learn's own checks ----------------------------------------------------------------
 
@@ -359,12 +358,12 @@ def test_store_covariance():
     ):
         stored, not_stored = (make_one(store_covariance=s).fit(X, y) for s in (True, False))
         assert np.shares_memory(stored.covariance_, stored.covariance_)
-        found = covariances_of(not_stored).values
-        assert not np.shares_memory(found, covariances_of(not_stored).values)
+        found = not_stored._covariances.values
+        assert not np.shares_memory(found, not_stored._covariances.values)
         np.testing.assert_array_equal(stored.covariance_, np.squeeze(found))
         more = blobs(seed=1)
         stored.partial_fit(*more)
-        found = covariances_of(not_stored.partial_fit(*more)).values
+        found = not_stored.partial_fit(*more)._covariances.values
         np.testing.assert_array_equal(stored.covariance_, np.squeeze(found))
 
 

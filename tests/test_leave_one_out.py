@@ -18,7 +18,6 @@ from sklearn.base import clone
 from sklearn.covariance import OAS
 
 from streamgda import (
-    BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -31,8 +30,8 @@ from streamgda.errors import (
     StreamGDAError,
     UnsupportedError,
 )
+from streamgda.estimators import leave_one_out
 from streamgda.kernels import scoring
-from streamgda.models import bernoulli_leave_one_out
 from streamgda.models import model as scores
 
 LOADERS = {
@@ -300,9 +299,9 @@ def test_only_rows_of_which_nearly_nothing_would_be_left_are_refitted(monkeypatc
     assert y[5] != y[69]
     X[at, 3] = 1, 2
     refits = []
-    whole = GaussianNB._refitted
+    whole = leave_one_out._refitted
     monkeypatch.setattr(
-        GaussianNB, "_refitted", lambda *given: refits.append(given[-1]) or whole(*given)
+        leave_one_out, "_refitted", lambda *given: refits.append(given[-1]) or whole(*given)
     )
     nb = GaussianNB().fit(X, y)
     found = nb.leave_one_out_proba(X, y)
@@ -319,12 +318,11 @@ def test_only_rows_of_which_nearly_nothing_would_be_left_are_refitted(monkeypatc
 def test_priors_of_all_rows_or_of_the_others():
     X, y = blobs(31)
     shares = np.bincount(y) / y.size
-    for estimator in (GaussianNB(), GaussianDiscriminantAnalysis("tied"), BernoulliNB(binarize=0)):
+    for estimator in (GaussianNB(), GaussianDiscriminantAnalysis("tied")):
         fitted = clone(estimator).fit(X, y)
         counted = fitted.leave_one_out_proba(X, y, priors="counted")
         np.testing.assert_allclose(counted, refitted(estimator, X, y, range(31)), **CLOSE)
-        name = "class_prior" if isinstance(estimator, BernoulliNB) else "priors"
-        fixed = clone(estimator).set_params(**{name: shares})
+        fixed = clone(estimator).set_params(priors=shares)
         expected = refitted(fixed, X, y, range(31))
         np.testing.assert_allclose(
             fitted.leave_one_out_proba(X, y, priors="fixed"), expected, **CLOSE
@@ -449,66 +447,3 @@ def test_dropped_directions_have_no_formula():
 
 
 # --- zeros and ones -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("alpha", [1.0, 0.0, np.arange(7) / 4], ids=["one", "zero", "each"])
-@pytest.mark.parametrize(
-    "parameters",
-    [{}, {"fit_prior": False}, {"class_prior": [0.2, 0.3, 0.5]}],
-    ids=["counts", "equal", "given"],
-)
-def test_zeros_and_ones_are_removed_from_counts(parameters, alpha, weighted):
-    random, y = np.random.default_rng(5), np.arange(150) % 3
-    ones = random.random((150, 7)) < 0.1 + 0.3 * y[:, None]
-    X, w = np.where(ones, 3.5, 0.0), random.integers(1, 5, 150) / 4 if weighted else None
-    nb = BernoulliNB(alpha=alpha, binarize=2.0, **parameters).fit(X, y, w)
-    found = nb.leave_one_out_proba(X, y, w)
-    priors = [1 / 3] * 3 if parameters == {"fit_prior": False} else parameters.get("class_prior")
-    for row in range(0, 150, 7):
-        kept = np.arange(150) != row
-        held = None if w is None else w[kept]
-        fitted = {"alpha": alpha, "priors": priors, "weights": held}
-        joint = naive.bernoulli_joint(ones[kept], y[kept], ones[[row]], **fitted)
-        expected = naive.posterior(joint) if np.isfinite(joint).any() else np.full((1, 3), 1 / 3)
-        np.testing.assert_allclose(found[[row]], expected, **CLOSE)
-    right = np.average(found.argmax(axis=1) == y, weights=w)
-    assert nb.leave_one_out_score(X, y, w) == pytest.approx(right)
-    for sparse in (scipy.sparse.csr_array(X), scipy.sparse.coo_matrix(X)):
-        np.testing.assert_allclose(nb.leave_one_out_proba(sparse, y, w), found, **CLOSE)
-
-
-def test_posteriors_of_digits_are_those_of_fits_without_each_row():
-    X, y = datasets.load_digits(return_X_y=True)
-    rows = thinned(y, 40)
-    nb = BernoulliNB(binarize=8).fit(X, y)
-    expected = refitted(nb, X, y, rows)
-    np.testing.assert_allclose(nb.leave_one_out_proba(X, y)[rows], expected, **CLOSE)
-    assert np.abs(nb.predict_proba(X)[rows] - expected).max() > 1e-4
-
-
-def test_the_only_row_of_a_class_of_zeros_and_ones():
-    X, y = np.array([[1, 0], [1, 1], [0, 1], [0, 0]]), np.array([0, 0, 0, 1])
-    for weights in (None, np.array([1.0, 2.0, 1.0, 0.5])):
-        for parameters in ({}, {"fit_prior": False}):
-            found = BernoulliNB(**parameters).fit(X, y, weights).leave_one_out_proba(X, y, weights)
-            assert found[3].tolist() == [1, 0]
-        given = BernoulliNB(class_prior=[0.5, 0.5]).fit(X, y, weights)
-        with pytest.raises(InvalidDataError, match="row 3 is the only one of class 1"):
-            given.leave_one_out_proba(X, y, weights)
-
-
-def test_a_value_that_no_other_row_of_the_class_has_is_impossible_in_spite_of_rounding():
-    X, y = np.array([[1], [1], [0], [0], [1]]), np.array([0, 0, 0, 1, 1])
-    for weights in np.random.default_rng(5).random((20, 5)):
-        nb = BernoulliNB(alpha=0).fit(X, y, weights)
-        assert nb.leave_one_out_proba(X, y, weights)[2].tolist() == [0, 1]
-
-
-def test_many_rows_of_zeros_and_ones_in_blocks(monkeypatch):
-    random, y = np.random.default_rng(5), np.arange(300) % 3
-    X, w = random.integers(0, 2, (300, 7)), random.random(300)
-    nb = BernoulliNB().fit(X, y, w)
-    expected = nb.leave_one_out_proba(X, y, w)
-    monkeypatch.setattr(bernoulli_leave_one_out, "_DENSE_VALUES", 50)
-    np.testing.assert_array_equal(nb.leave_one_out_proba(X, y, w), expected)

@@ -141,7 +141,7 @@ def _open_rows(
 def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
-    from streamgda.estimators.learning import read_again, summed_rows  # noqa: PLC0415
+    from streamgda import engine  # noqa: PLC0415
     from streamgda.rows import as_rows, as_sources  # noqa: PLC0415
     from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
 
@@ -155,7 +155,7 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
     rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")), y=y)
     if "priors" in recipe.params and weight is None and rule.action == "raise" and not resumed:
         _check_priors(estimator, held, as_sources(X, y)[1], rule)
-    rows, counted = summed_rows(estimator, X, y, rule)
+    rows, counted = estimator._summed(X, y, rule=rule)
     reading["nodata"] = counted.nodata
     with screen.notes_on_interrupt():
         moments = streamgda.accumulate(
@@ -167,9 +167,9 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
             **needs,
             **reading,
         )
-        if not held:
+        if not held and (scalings := estimator._scalings()):
             options = {"max_memory": reading["max_memory"], "progress": True, "rule": rule}
-            read_again(estimator, moments, X, y, weight, **options)
+            engine.accumulate_again(moments, scalings, X, y, weight, **options)
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")
@@ -185,8 +185,7 @@ def _check_priors(estimator: Any, held: Any, labels: Any, rule: Any) -> None:
     all rows of a class.
     """
     from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
-    from streamgda.estimators.base import check_given_priors  # noqa: PLC0415
     from streamgda.rows.labels import join_labels  # noqa: PLC0415
 
     classes = distinct_labels(labels, rule)
-    check_given_priors(estimator, join_labels(held.classes, classes) if held else classes)
+    estimator._check_priors(join_labels(held.classes, classes) if held else classes)

@@ -46,7 +46,6 @@ def recipe_of(kind: Kind, **options: Any) -> Recipe:
         Options by the names of the parameters; None and False for those that are not given.
     """
     import streamgda  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.estimators.learning import check_supported, kept_by  # noqa: PLC0415
 
     estimator_class = getattr(streamgda, _ESTIMATORS[kind])
     given = {
@@ -64,8 +63,8 @@ def recipe_of(kind: Kind, **options: Any) -> Recipe:
         if name in given:
             given[name] = converted(given[name])
     estimator = estimator_class(**given)
-    needs = kept_by(estimator)
-    check_supported(estimator)
+    needs = estimator._kept()
+    estimator._check_supported()
     return Recipe(estimator_class, given, needs)
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
 from streamgda.estimators.fitted import fitted
-from streamgda.estimators.leave_one_out import LeaveOneOutScores
+from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
-from streamgda.models.bernoulli_leave_one_out import BernoulliLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.in_memory import SparseRows, as_array
@@ -29,7 +28,7 @@ _LEAST_ALPHA = 1e-10
 _AT_ONCE = 1 << 16  # values that are binarised without a source
 
 
-class BernoulliNB(LeaveOneOutScores):
+class BernoulliNB(MomentClassifier):
     r"""Bernoulli naive Bayes: a probability of a one for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.BernoulliNB`, but needs only one pass over rows, which
@@ -154,14 +153,6 @@ class BernoulliNB(LeaveOneOutScores):
                 f"binarize={shown(settings.binarize)}, but the rows so far were binarised with "
                 f"binarize={held}; call fit"
             )
-
-    def _leave_one_out(self) -> BernoulliLeaveOneOut:
-        settings = self._settings
-        alpha = settings._smoothing(self.n_features_in_)
-        kind = "given" if settings.class_prior is not None else "equal"
-        if kind == "equal" and settings.fit_prior:
-            kind = "counted"
-        return BernoulliLeaveOneOut.without_rows(self.model_, self.moments_, alpha, kind)
 
     def _smoothing(self, n_features: int | None) -> Any:
         """Return `alpha` as it is used, a number or an array of one for each feature."""

@@ -16,8 +16,6 @@ from streamgda.engine.samples import TestSamples
 from streamgda.engine.splits import added
 from streamgda.errors import InvalidParameterError, SingularCovarianceError, StreamGDAError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.gaussian import regularisation_of
-from streamgda.estimators.learning import check_one_pass, kept_by
 from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, LOG_LOSS, SCORINGS, Scoring
 from streamgda.estimators.validation import calls_within
 from streamgda.models.gaussian import GaussianModel
@@ -206,7 +204,7 @@ class CandidateScores:
     def _fit(self, train: ClassMoments, params: dict[str, Any]) -> Any:
         """Return the model of a candidate."""
         candidate = GaussianDiscriminantAnalysis(**params)
-        how, kind = regularisation_of(candidate), candidate.covariance_type
+        how, kind = candidate._regularisation(), candidate.covariance_type
         return GaussianModel.from_moments(train, kind, how, candidate.priors)
 
     @staticmethod
@@ -292,8 +290,8 @@ def all_candidates(param_grid: Any) -> list[dict[str, Any]]:
         candidates = list(ParameterGrid(list(GRID) if param_grid is None else param_grid))
         for params in candidates:
             candidate = GaussianDiscriminantAnalysis(**params)
-            kept_by(candidate)
-            check_one_pass(candidate)
+            candidate._kept()
+            candidate._check_one_pass()
     except InvalidParameterError:
         raise
     except (TypeError, ValueError) as error:
@@ -308,7 +306,7 @@ def all_candidates(param_grid: Any) -> list[dict[str, Any]]:
 
 def kept_by_all(candidates: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the parameters of moments from which all candidates can be computed and scored."""
-    kept = [kept_by(GaussianDiscriminantAnalysis(**params)) for params in candidates]
+    kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
     matrix = any(structure_of(k["covariance_type"]).matrix for k in kept)
     norms = any(k["norms"] for k in kept)
     return {"covariance_type": "full" if matrix else "diag", "norms": norms}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.estimators.base import unfitted
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
+from streamgda.estimators.moment_classifier import unfitted
 from streamgda.runtime.parameters import as_integer, shown
 from streamgda.storage.checks import check_array
 

@@ -33,67 +33,6 @@ class Counterpart(NamedTuple):
     params: Mapping[str, Any]
 
 
-class SklearnExport:
-    """Base of the estimators that can be converted to those of scikit-learn."""
-
-    classes_: Any
-    n_features_in_: int
-    model_: Any
-    _settings: Any
-
-    def _counterpart(self) -> Counterpart:
-        """Return the estimator of scikit-learn that makes the same predictions."""
-        raise NotImplementedError
-
-    def to_sklearn(self) -> Any:
-        """Return a fitted estimator of scikit-learn with the same predictions.
-
-        Other libraries know it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
-        can be pickled for a machine without this package. It has the parameters of this estimator
-        as far as scikit-learn knows them, and no moments: continue learning with this estimator.
-
-        Features that are constant over all rows do not change its predictions, as they do not
-        change those of this estimator.
-
-        Returns
-        -------
-        sklearn.base.BaseEstimator
-            The estimator of scikit-learn of the same name; for `GaussianDiscriminantAnalysis` with
-            covariance type ``"full"``, ``"tied"`` or ``"diag"`` a `QuadraticDiscriminantAnalysis`,
-            a `LinearDiscriminantAnalysis` or a `GaussianNB`.
-
-        Raises
-        ------
-        UnsupportedError
-            If scikit-learn has no estimator with these predictions.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from streamgda import LinearDiscriminantAnalysis
-        >>> X, y = load_iris(return_X_y=True)
-        >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y).to_sklearn()
-        >>> lda
-        LinearDiscriminantAnalysis(n_components=1)
-        >>> type(lda).__module__, lda.predict(X[:2])
-        ('sklearn.discriminant_analysis', array([0, 0]))
-        """
-        self.model_  # noqa: B018  (raises an error before fit)
-        kind, attributes, params = self._counterpart()
-        exported = kind()
-        known = exported.get_params(deep=False)
-        given = {**vars(self._settings), **params}
-        exported.set_params(**{name: value for name, value in given.items() if name in known})
-        shared = {"classes_": self.classes_, "n_features_in_": self.n_features_in_}
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            shared["feature_names_in_"] = names
-        for name, value in {**shared, **attributes}.items():
-            # Copies: ours are read-only, and `partial_fit` of scikit-learn writes to its own.
-            setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
-        return exported
-
-
 def amount(shrinkage: Any, used: np.ndarray) -> Any:
     """Return the shrinkage of one covariance; rules that scikit-learn lacks as the amount used."""
     return shrinkage if shrinkage in (None, "auto") else float(used[0])

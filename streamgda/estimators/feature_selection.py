@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError
-from streamgda.estimators.learning import NO_ROWS
+from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.saving import SavedEstimator, describe
 from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
 from streamgda.estimators.fitted import fitted
-from streamgda.estimators.leave_one_out import LeaveOneOutScores
-from streamgda.estimators.scoring import DiscriminantMixin, Scorer
+from streamgda.estimators.leave_one_out import scored_without
+from streamgda.estimators.moment_classifier import MomentClassifier
+from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.validation import calls_within
 from streamgda.models.covariance import (
     Covariances,
@@ -29,17 +30,25 @@ from streamgda.models.model import check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
+from streamgda.rows import adapter_of, as_rows, as_source
+from streamgda.rows.invalid_rows import RowRule
 from streamgda.rows.labels import as_labels, with_label
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
-from streamgda.storage.saved import state_of
+from streamgda.storage.saved import State, state_of
 
 
-class GaussianClassifier(LeaveOneOutScores):
-    """Base of the Gaussian estimators, which define covariance type and regularisation."""
+class GaussianClassifier(MomentClassifier):
+    """Base of the Gaussian estimators, which define covariance type and regularisation.
+
+    Results are float32 if all rows were, as in scikit-learn. Sums are float64 all the same; results
+    are rounded at the end.
+    """
 
     _model_type = GaussianModel
     _fitted_model: GaussianModel | None
     _fitted_covariances: Covariances | None
+    _float32_of_float32 = True  # float32 rows have float32 results
+    _single = False  # all rows so far were float32
 
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
@@ -134,6 +143,35 @@ class GaussianClassifier(LeaveOneOutScores):
         with self._locked():  # both are of the same moments
             return self.model_, self._once("background", compute)
 
+    def _accumulated(
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        first: bool,
+        *more: Any,
+    ) -> ClassMoments:
+        single = self._float32_of_float32 and _is_single(X)
+        moments = super()._accumulated(settings, X, y, sample_weight, rule, first, *more)
+        self._single = single and (first or self._single)
+        return moments
+
+    def _with_rows(self, settings: Self, X: Any, *arguments: Any) -> ClassMoments:
+        if self._single and not _is_single(X):
+            self._single = False
+        return super()._with_rows(settings, X, *arguments)
+
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        if self._single and not _is_single(X):
+            return False
+        return super()._add_at_once(X, y, classes)
+
+    def _in_type(self, values: np.ndarray) -> np.ndarray:
+        """Return values as float32 if all rows were, as in scikit-learn."""
+        return values.astype(np.float32) if self._single else values
+
     def _forget_model(self) -> None:
         super()._forget_model()
         self._fitted_covariances = None
@@ -187,6 +225,18 @@ class GaussianClassifier(LeaveOneOutScores):
     def constant_features_(self) -> np.ndarray:
         """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
+
+    def _is_single_score(self, scorer: Scorer) -> bool:
+        """Return True if float32 rows have float32 scores of that kind."""
+        return False
+
+    def _score_rows(
+        self, scorer: Scorer, X: Any, out: Any, features: str | None, *reading: Any
+    ) -> Any:
+        X, _ = as_rows(X, features)  # once: a LazyFrame is counted by a query
+        scores = super()._score_rows(scorer, X, out, None, *reading)
+        single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
+        return scores.astype(np.float32) if single else scores
 
     @overload
     def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
@@ -468,6 +518,129 @@ class GaussianClassifier(LeaveOneOutScores):
         """
         return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
 
+    def leave_one_out_proba(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        priors: str = "counted",
+        out: Any = None,
+        features: str | None = None,
+    ) -> Any:
+        r"""Return the probability of each class by the model fitted without the row.
+
+        The result is that of as many fits as there are rows, each without one of them, to
+        rounding; it takes two passes over the rows. Without a row x, the scatter of its class of n
+        rows loses :math:`\frac{n}{n-1}\,\delta\delta^T`, with :math:`\delta = x - m`. The squared
+        distance of x to the mean of its class, by the covariance C of that class without
+        regularisation, :math:`q = \delta^T C^{-1} \delta`, becomes
+
+        .. math:: \frac{n^2 q}{(n-1)^2} \cdot \frac{n-1}{n - n q / (n-1)}
+
+        by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`. The first pass
+        finds rows that hold nearly all of their class, or nearly all that a feature or a direction
+        varies. A difference leaves nothing but rounding errors of these, so that the model without
+        such a row is fitted to the others.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows that the estimator was fitted to: all of them, or some.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            Their labels in the fit. They are read as a whole.
+        sample_weight : array-like, shape (n_rows,), optional
+            Their weights in the fit, with which they are removed. Rows of weight zero may have any
+            label.
+        priors : {"counted", "fixed"}
+            Priors without the row: the classes' shares of the other rows, as a fit to these
+            has them, or those of the fit to all rows, as in ``lda`` and ``qda`` of R's package
+            MASS with ``CV=TRUE``. It makes no difference where the estimator has `priors`.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result; see `predict`.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Probabilities. That of a class is zero for its only row, with counted priors.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows or labels that cannot be those of the fit, sparse rows, or a class whose only
+            row is left out, if it has a fixed prior, or too few classes are left. Also if the model
+            without a row has to be fitted to the others, and some of these are missing.
+        SingularCovarianceError
+            If a covariance is singular without one of the rows. Errors are those of the fit without
+            that row, whose number they give.
+        UnsupportedError
+            Where a row changes the covariances in more than one direction: rules for the
+            shrinkage, `pooling`, regularisation with `standardize`, a `covariance_estimator`,
+            `priors` that weight covariances (solvers ``"lsqr"`` and ``"eigen"``), dropped
+            directions.
+
+        Notes
+        -----
+        Regularisation, `ddof` and priors are those of a fit without the row: also the mean variance
+        that shrinkage adds, and the largest one of `var_smoothing`. Rows of float32 are multiplied
+        in float32, as they are by `predict_proba`; for data with few rows in some direction, whose
+        removal divides that rounding error by a small number, give float64.
+
+        References
+        ----------
+        B. D. Ripley: Pattern Recognition and Neural Networks, Cambridge University Press, 1996.
+        W. N. Venables and B. D. Ripley: Modern Applied Statistics with S, Springer, 2002.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> qda.leave_one_out_proba(X, y)[70].round(3)
+        array([0.   , 0.152, 0.848])
+        >>> qda.predict_proba(X)[70].round(3)
+        array([0.   , 0.328, 0.672])
+        """
+        n_classes = self.classes_.size
+        asked = X, y, sample_weight, priors, out, features
+        return scored_without(self, "posterior", n_classes, *asked)[0]
+
+    def leave_one_out_score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, priors: str = "counted"
+    ) -> float:
+        """Return the share of rows that the model fitted without them classifies correctly.
+
+        Parameters
+        ----------
+        X, y, sample_weight, priors : see `leave_one_out_proba`
+            Rows that the estimator was fitted to, with their labels and weights.
+
+        Returns
+        -------
+        float
+            Accuracy; of weighted rows, that of their weight.
+
+        Raises
+        ------
+        InvalidDataError, SingularCovarianceError, UnsupportedError
+            As for `leave_one_out_proba`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_wine(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> round(qda.score(X, y), 3), round(qda.leave_one_out_score(X, y), 3)
+        (0.994, 0.994)
+        """
+        asked = X, y, sample_weight, priors, None, None
+        right, weights = scored_without(self, "right", None, *asked)
+        return float(np.average(as_source(right, "right").whole(), weights=weights))
+
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None
     ) -> tuple[Any, Any]:
@@ -528,26 +701,21 @@ class GaussianClassifier(LeaveOneOutScores):
             codes = np.broadcast_to(sampler.codes_of(labels), n_samples)
         return sample(sampler, n_samples, random, codes, out)
 
+    # --- saving -------------------------------------------------------------------------------
 
-class DiscriminantAnalysis(DiscriminantMixin, GaussianClassifier):
-    """Base of the discriminant analyses, with the attribute names of scikit-learn."""
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        return attributes | ({"rows": "float32"} if self._single else {}), arrays
 
-    @fitted
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @fitted
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = super()._restored(attributes, arrays)
+        estimator._single = attributes.get("rows") == "float32"
+        return estimator
 
 
-def covariances_of(estimator: GaussianClassifier) -> Covariances:
-    """Return the covariances of a fitted estimator, of all features."""
-    return estimator._covariances
-
-
-def regularisation_of(estimator: GaussianClassifier) -> Regularisation:
-    """Return the regularisation that the parameters of an estimator describe."""
-    return estimator._regularisation()
+def _is_single(X: Any) -> bool:
+    """Return True for rows of float32."""
+    if not adapter_of(X).checked_at_once:
+        X = as_source(X)
+    return bool(getattr(X, "dtype", None) == np.float32)

@@ -17,9 +17,9 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.estimators import export
+from streamgda.estimators.discriminant import DiscriminantAnalysis, GivenCovariances
 from streamgda.estimators.fitted import fitted
 from streamgda.estimators.scoring import Scorer
-from streamgda.estimators.solvers import GivenCovariances, SolvedDiscriminantAnalysis
 from streamgda.estimators.validation import calls_within
 from streamgda.models import linear
 from streamgda.models.covariance import Covariances, Regularisation, average
@@ -35,7 +35,7 @@ _SINGLE = ("posterior", "log_posterior", "relative_scores", "log_odds", "project
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, SolvedDiscriminantAnalysis
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis
 ):
     r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
 

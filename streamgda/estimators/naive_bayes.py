@@ -11,8 +11,8 @@ import numpy as np
 
 from streamgda.estimators import export
 from streamgda.estimators.fitted import fitted
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.scoring import Scorer
-from streamgda.estimators.single import SingleAsRows
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
@@ -22,7 +22,7 @@ from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 
-class GaussianNB(SingleAsRows):
+class GaussianNB(GaussianClassifier):
     """Gaussian naive Bayes: a variance for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows, and a

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from streamgda.errors import InvalidDataError, SingularCovarianceError
 from streamgda.estimators.drift import DriftMonitor
-from streamgda.estimators.learning import MomentLearner
+from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.estimators.window_rows import as_known
 from streamgda.models.drift import DriftReport
 from streamgda.rows import as_batches, as_source
@@ -166,7 +166,7 @@ def prequential(
     2000 1000 0.78
     3000 2000 0.78
     """
-    check_type("model", model, MomentLearner, "an estimator of streamgda with partial_fit")
+    check_type("model", model, MomentClassifier, "an estimator of streamgda with partial_fit")
     given = drift is None or isinstance(drift, DriftMonitor)
     window = None if given else as_integer("drift", drift, "a DriftMonitor, or rows >= 2", 2)
     faded = as_number("faded_half_life", faded_half_life, "a number of rows above 0", LEAST)

@@ -26,10 +26,10 @@ from streamgda.estimators.cv_results import (
 )
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.held_out import HeldOutScores
-from streamgda.estimators.learning import NO_ROWS
+from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.saved_search import SavedSearch
 from streamgda.estimators.saving import plain
-from streamgda.estimators.scoring import DiscriminantMixin, ProbabilityMixin, Scorer, scorer_of
+from streamgda.estimators.scoring import RowClassifier, Scorer, scorer_of
 from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, Scoring, as_scoring
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
@@ -45,7 +45,7 @@ _LEARNT = ("best_estimator_", "best_index_", "refit_time_", "feature_names_in_")
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 
 
-class GaussianDiscriminantCV(SavedSearch, ProbabilityMixin, DiscriminantMixin):
+class GaussianDiscriminantCV(SavedSearch, RowClassifier):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -370,6 +370,10 @@ class GaussianDiscriminantCV(SavedSearch, ProbabilityMixin, DiscriminantMixin):
     def classes_(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
         return self._best.classes_
+
+    predict_proba = GaussianDiscriminantAnalysis.predict_proba
+    predict_log_proba = GaussianDiscriminantAnalysis.predict_log_proba
+    decision_function = GaussianDiscriminantAnalysis.decision_function
 
     @property
     def _best(self) -> GaussianDiscriminantAnalysis:

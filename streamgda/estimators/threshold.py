@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import storage
 from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.base import MomentClassifier, unfitted
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
+from streamgda.estimators.moment_classifier import MomentClassifier, unfitted
 from streamgda.estimators.saving import describe
-from streamgda.estimators.scoring import DiscriminantMixin, Scorer
+from streamgda.estimators.scoring import RowClassifier, Scorer
 from streamgda.estimators.validation import validate_rows
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
@@ -38,7 +38,7 @@ _CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
 
-class ThresholdClassifier(DiscriminantMixin):
+class ThresholdClassifier(RowClassifier):
     r"""Binary classification by the threshold on a score that minimises the cost on the rows.
 
     With the default estimator this is Fisher's rule of document 004: predict the second class if

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.plots.figures import grid_of
 from streamgda.runtime.parameters import as_integer, check_type
 

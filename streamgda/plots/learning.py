@@ -11,7 +11,7 @@ from streamgda.errors import (
     InvalidDataError,
     SingularCovarianceError,
 )
-from streamgda.estimators.base import MomentClassifier
+from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.plots.figures import axes_of
 from streamgda.rows import as_batches
 from streamgda.runtime.parameters import as_integer, check_type

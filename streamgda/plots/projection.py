@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.rows import names_of
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import feature_numbers, join_names
@@ -233,4 +233,4 @@ def check_gaussian(estimator: Any) -> None:
 def covariance_values(estimator: GaussianClassifier) -> np.ndarray:
     """Return the regularised covariances or variances, one entry for each class or for all."""
     check_gaussian(estimator)
-    return covariances_of(estimator).values
+    return estimator._covariances.values

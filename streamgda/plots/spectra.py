@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.estimators.gaussian import GaussianClassifier, covariances_of
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of
 from streamgda.plots.projection import check_gaussian
 from streamgda.runtime.parameters import as_integer
@@ -57,7 +57,7 @@ def plot_spectra(
     if n is not None:
         n = as_integer("n", n, "at least 1 axis, or None", 1)
     check_gaussian(estimator)
-    covariances = covariances_of(estimator)
+    covariances = estimator._covariances
     values, structure = covariances.values, covariances.structure
     seen = estimator.class_count_ > 0
     values = values[seen] if structure.per_class else values

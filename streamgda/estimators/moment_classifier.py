@@ -1,0 +1,1320 @@
+"""`MomentClassifier`: estimators of models that follow from moments, and how they learn."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda import engine, storage
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    SingularCovarianceError,
+    StreamGDAError,
+    UnsupportedError,
+    as_attribute_error,
+)
+from streamgda.estimators.export import Counterpart
+from streamgda.estimators.fitted import fitted
+from streamgda.estimators.saving import describe, described
+from streamgda.estimators.scoring import RowClassifier, Scorer
+from streamgda.estimators.validation import names_in, validate_labelled
+from streamgda.models.model import check_classes, check_priors
+from streamgda.models.shrinkage import TWO_PASSES
+from streamgda.moments import ClassMoments, add_at_once, name_features, read_twice
+from streamgda.moments.centred import FORGOTTEN
+from streamgda.moments.structures import structure_of
+from streamgda.rows import as_rows, as_source
+from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_weights, row_rule
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.names import ATTRIBUTE, restored_names
+from streamgda.runtime.interruption import Lock
+from streamgda.runtime.memory import readable, spare_memory
+from streamgda.runtime.parameters import (
+    LEAST,
+    as_integer,
+    as_number,
+    as_numbers,
+    check_type,
+    refuse,
+    shown,
+)
+from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
+
+NO_ROWS = (
+    "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
+)
+_FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
+_NO_MODEL = {"_fitted_model": None, "_fitted_covariances": None}
+
+# Methods of the model behind those of the estimators, and whether they return a column per class.
+_MODEL_METHODS = {
+    "predict": ("predict", False),
+    "predict_proba": ("posterior", True),
+    "predict_log_proba": ("log_posterior", True),
+    "predict_joint_log_proba": ("joint_log_likelihood", True),
+    "decision_function": ("relative_scores", True),
+    "score_samples": ("log_density", False),
+    "mahalanobis": ("mahalanobis", True),
+    "p_values": ("p_values", True),
+}
+
+
+# Methods as functions of joint log-likelihoods and classes.
+_OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "predict": lambda joint, classes: classes[joint.argmax(axis=1)],
+    "predict_proba": lambda joint, _: softmax(joint, axis=1),
+    "predict_log_proba": lambda joint, _: log_softmax(joint, axis=1),
+    "predict_joint_log_proba": lambda joint, _: joint,
+    "score_samples": lambda joint, _: logsumexp(joint, axis=1),
+}
+
+Kind = TypeVar("Kind", bound="MomentClassifier")
+
+
+class MomentClassifier(RowClassifier):
+    """Base of the estimators, which define the moments to keep and the model they determine.
+
+    Methods that learn hold the estimator's lock. On an error or an interruption they restore its
+    attributes in one assignment.
+
+    The model and all fitted attributes depend on the moments and on ``_settings``, the parameters
+    at the time of learning. Methods that are called on the settings (`_kept`, `_scalings`,
+    `_summed` and `_make_model`) use parameters and arguments only; others read parameters from
+    ``_settings``.
+
+    Attributes
+    ----------
+    moments_ : ClassMoments
+        All that was kept of the rows.
+    _settings : estimator of the same class
+        Unfitted copy that holds the parameters as they were when the estimator last learnt, which
+        neither `set_params` nor changes of arrays that were passed reach.
+    _numbers : dict or None
+        Arguments of `from_parameters`, if it made the estimator, which then has no moments.
+    _declared : ndarray, sorted, or None
+        All labels that `partial_fit` takes, if it was passed its `classes`.
+    """
+
+    _model_type: Any
+    _any_sum_of_priors = False  # priors are accepted that do not sum to one
+    _only_shown = False  # True for a copy that computes no attributes
+    _settings: Self
+    _numbers: Mapping[str, np.ndarray] | None = None
+    _declared: np.ndarray | None = None
+    _lock: Lock | None = None
+    _least_classes = 1  # classes that `fit` needs rows of
+
+    # --- parameters -------------------------------------------------------------------------
+
+    def _covariance_type(self) -> str:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with contextlib.suppress(InvalidParameterError):  # which `fit` raises
+            tags.input_tags.sparse = not structure_of(self._covariance_type()).matrix
+        return tags
+
+    def _check_parameters(self) -> None:
+        """Raise `InvalidParameterError` if a parameter is out of range."""
+        raise NotImplementedError
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the parameters of the moments to keep; refuse invalid parameters."""
+        self._check_parameters()
+        return {"covariance_type": self._covariance_type(), "norms": False}
+
+    def _scalings(self) -> tuple[str, ...]:
+        """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
+        return ()
+
+    def _check_supported(self) -> None:
+        """Raise an error for a combination of parameters from which nothing can be learnt."""
+        self._check_priors()
+
+    def _check_one_pass(self) -> None:
+        """Raise `InvalidParameterError` if rows have to be read twice."""
+        if self._scalings():
+            raise InvalidParameterError(
+                f"shrinkage={getattr(self, 'shrinkage', None)!r} {TWO_PASSES}"
+            )
+
+    def _check_priors(self, classes: np.ndarray | None = None) -> None:
+        """Raise an error for priors that no rows, or none of these classes, can have."""
+        name = "class_prior" if hasattr(self, "class_prior") else "priors"
+        priors = getattr(self, name, None)
+        if priors is None:
+            return
+        priors = as_numbers(name, priors, "one number for each class")
+        classes = np.arange(priors.size) if classes is None else classes
+        normalised = not self._any_sum_of_priors
+        check_priors(priors, classes, np.ones(classes.size), name, normalised=normalised)
+
+    # --- learning ---------------------------------------------------------------------------
+
+    def _summed(
+        self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
+    ) -> tuple[Any, RowRule]:
+        """Return the rows whose moments are kept: `X`, or a transformation of it; and their rule.
+
+        Labels and weights are given so that a transformation need not look at rows that do not
+        count.
+        """
+        return X, rule
+
+    def _current_settings(self) -> Self:
+        """Return an unfitted copy with the present parameters: `_settings` if none changed."""
+        return _present_settings(self, vars(self).get("_settings"))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
+        """Fit the model to rows, in one pass over them.
+
+        There is a cheap second pass if standard deviations are needed first: for
+        ``shrinkage="auto"``, and for ``"ledoit_wolf"`` of standardised features.
+
+        To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate`,
+        and pass the result to `from_moments`.
+
+        Parameters
+        ----------
+        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features), of any real type. Sparse matrices and arrays of scipy,
+            too, for naive Bayes and other covariance types without covariances between features.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            Class labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        unlabelled : label or sequence of labels, optional
+            Labels of rows that do not count, whatever they hold.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "skip"}
+            Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label,
+            or leave them out; ``moments_.n_skipped`` counts them.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        InvalidParameterError
+            For parameters out of range.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0], [-999.0]], ["ant", "ant", "bee", "bee", "bee"]
+        >>> lda = LinearDiscriminantAnalysis().fit(X, y, nodata=-999, on_invalid="skip")
+        >>> lda.means_.ravel(), lda.moments_.n_skipped
+        (array([2., 7.]), 1)
+        """
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
+        try:
+            return self._learn(self._of_rows_alone, X, y, sample_weight, rule, checked=True)
+        except SingularCovarianceError as error:
+            message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
+            if getattr(X, "dtype", None) == np.float32:
+                message += (
+                    ". The rows are float32, and products of many features are computed in it: as "
+                    "float64, X.astype(float), they may have an inverse"
+                )
+            error.args = (message,)
+            raise
+
+    def refit(self) -> Self:
+        """Apply the present parameters to the rows learnt so far, without reading them again.
+
+        Parameters that `set_params` changes, such as priors, count from the next `fit` or
+        `partial_fit` on. This is the same without rows.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For parameters out of range, and those that need the rows; the estimator is unchanged.
+        SingularCovarianceError
+            If a covariance has no inverse; the estimator is unchanged.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.set_params(priors=[0.9, 0.1]).refit().class_prior_
+        array([0.9, 0.1])
+        """
+        check_is_fitted(self)
+        return self._learn(self._of_same_rows, checked=True)
+
+    def _of_same_rows(self, settings: Self) -> ClassMoments:
+        settings._check_supported()
+        self._check_kept(settings, rows_change=False)
+        return self.moments_
+
+    def _check_fitted(self) -> None:
+        """Raise an error unless the moments determine a model."""
+        if self.moments_.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
+        self.model_  # noqa: B018
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        half_life: float | None = None,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
+        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+
+        Several threads may add rows to the same estimator, and use it meanwhile: they take turns.
+        An interruption, such as Ctrl-C, leaves the estimator without these rows or with all of
+        them.
+
+        Parameters
+        ----------
+        X, y : see `fit`
+            Rows and labels.
+        classes : array-like, shape (n_classes,), optional
+            All labels that may occur: they are classes even before the first row with them, and any
+            other label is an error from then on. Later calls may leave it out, or pass the same
+            ones. Without it, new labels may appear at any time.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+        half_life : float, optional
+            Number of rows after which a row counts half. Every row that is added with a half-life
+            reduces the weight of all rows before it. Rows are in the order of their age, the
+            oldest first. By default nothing is forgotten.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            See `fit`; the estimator is then unchanged. Problems of the model itself, such
+            as a singular covariance, are reported when it is used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB()
+        >>> for X, y in ([[1.0], [3.0]], ["ant", "ant"]), ([[6.0], [8.0]], ["bee", "bee"]):
+        ...     _ = nb.partial_fit(X, y)
+        >>> nb.theta_.ravel(), nb.predict([[2.0], [5.0]])
+        (array([2., 7.]), array(['ant', 'bee'], dtype='<U3'))
+        """
+        plain = sample_weight is half_life is features is unlabelled is nodata is None
+        raises = isinstance(on_invalid, str) and on_invalid == "raise"
+        if plain and raises and self._add_at_once(X, y, classes):
+            return self
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
+        return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
+
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        """Add a few rows that need no conversion, with labels that are classes already.
+
+        Returns False, with nothing changed, for all other rows, after a change of the parameters,
+        and if there is anything to warn of.
+        """
+        if type(X) is not np.ndarray or type(y) is not np.ndarray or X.ndim != 2:
+            return False
+        held = self.__dict__
+        with self._locked():
+            moments = held.get("moments_")
+            if moments is None or "feature_names_in_" in held or read_twice(moments):
+                return False
+            if (settings := self._current_settings()) is not self._settings:
+                return False
+            if classes is not None and not self._is_declared(classes):
+                return False
+            changes, rows = moments.changes, settings._summed(X)[0]
+            try:
+                added = type(rows) is np.ndarray and add_at_once(moments, rows, y)
+            finally:  # also if an exception from outside finds the rows added
+                if moments.changes != changes:
+                    held |= _NO_MODEL
+        return added
+
+    def _learn(
+        self, learnt: Callable[..., ClassMoments], *arguments: Any, checked: bool = False
+    ) -> Self:
+        """Adopt the moments that a function returns, or stay as before if there is an error."""
+        with self._locked():
+            before = vars(self).copy()
+            moments = before.get("moments_")
+            changes = None if moments is None else moments.changes
+            settings = self._current_settings()
+            try:
+                self._adopt(learnt(settings, *arguments), settings)
+                if checked:
+                    self._check_fitted()
+            except BaseException:
+                # Moments that an interruption found complete have another model.
+                if moments is not None and moments.changes != changes:
+                    before |= {**_NO_MODEL, "_settings": settings}
+                self.__dict__ = before
+                raise
+        return self
+
+    def _of_rows_alone(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        """Return the moments of the rows of `fit`, which may be read twice."""
+        self._declared = None
+        return self._accumulated(settings, X, y, sample_weight, rule, True, True)
+
+    def _with_rows(
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sample_weight: Any,
+        half_life: float | None,
+        rule: RowRule,
+    ) -> ClassMoments:
+        """Return the moments with these rows, most often `moments_` themselves."""
+        first = not self.__sklearn_is_fitted__()
+        if first:
+            settings._check_one_pass()
+        else:
+            self._check_kept(settings)
+        declared = self._newly_declared(classes, first)
+        decay = None
+        if half_life is not None:
+            sample_weight, decay = half_life_weights(half_life, X, sample_weight)
+        if first or declared is not None or (decay is not None and decay < _FADED):
+            moments = self._accumulated(settings, X, y, sample_weight, rule, first)
+            if not first:
+                moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
+            if declared is not None:
+                moments.declare(declared)
+            return moments
+        X, y = validate_labelled(self, X, y, reset=False, rule=rule)
+        if decay is not None:
+            sample_weight = sample_weight / decay
+        rows, rule = settings._summed(X, y, sample_weight, rule)
+        learnt = rows, y, sample_weight, rule, decay, self._declared
+        return engine.accumulate_into(self.moments_, *learnt)
+
+    def _accumulated(
+        self,
+        settings: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: RowRule,
+        first: bool,
+        twice: bool = False,
+    ) -> ClassMoments:
+        """Return the moments of these rows alone, which may be read twice."""
+        kept = settings._kept()
+        if first:
+            settings._check_supported()
+        else:
+            kept["norms"] = self.moments_.norms
+        X, y = validate_labelled(self, X, y, reset=first, rule=rule)
+        summed, rule = settings._summed(X, y, sample_weight, rule)
+        rows = summed, y, sample_weight, rule
+        moments = engine.accumulate_into(ClassMoments(**kept), *rows, expected=self._declared)
+        name_features(moments, names_in(self))
+        scalings = settings._scalings() if twice else ()
+        if scalings and moments.n_features is not None:
+            engine.accumulate_again(moments, scalings, *rows)
+        return moments
+
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
+        """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
+        twice = read_twice(self.moments_)
+        if (twice and rows_change) or (settings is not self._settings and not twice):
+            settings._check_one_pass()
+        if settings is self._settings:
+            return
+        kept = settings._kept()
+        if self.moments_.covariance_type != kept["covariance_type"]:
+            held = structure_of(self.moments_.covariance_type)
+            wanted = structure_of(kept["covariance_type"])
+            reduced = f", or from_moments with moments_.reduce({wanted.name!r})"
+            raise InvalidParameterError(
+                f"covariance_type={wanted.name!r}, but the rows so far were kept for "
+                f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
+            )
+        if kept["norms"] and not self.moments_.norms:
+            raise InvalidParameterError(
+                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
+                f"were kept without their norms; call fit"
+            )
+
+    def _is_declared(self, classes: Any) -> bool:
+        """Return True for the same classes as were declared before."""
+        held = self._declared
+        if held is None:
+            return False
+        plain = type(classes) is np.ndarray and classes.dtype == held.dtype
+        # Most calls name just these classes: comparing bytes is fast.
+        if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
+            return True
+        return np.array_equal(np.unique(as_labels(classes, "classes")), held)
+
+    def _newly_declared(self, classes: Any, first: bool) -> np.ndarray | None:
+        """Return classes that are declared for the first time, which are all from then on."""
+        if classes is None or self._is_declared(classes):
+            return None
+        labels = np.unique(as_labels(classes, "classes"))
+        if self._declared is not None:
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} is not the same as on the last call to "
+                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
+            )
+        held = labels[:0] if first else self.moments_.classes
+        if held.size and (other := find(held, labels) < 0).any():
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
+                f"rows were learnt; pass all labels, or none"
+            )
+        self._declared = labels
+        return labels
+
+    def _locked(self) -> Lock:
+        """Return the lock that is held while the estimator changes."""
+        lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
+        return lock
+
+    def forget(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        features: str | None = None,
+        unlabelled: Any = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+    ) -> Self:
+        """Remove rows: the model is then as if they had never been added.
+
+        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
+        unless the shrinkage needs norms of the rows (``"ledoit_wolf"``), which are sums of floats.
+        A class that is left without rows is dropped.
+
+        Parameters
+        ----------
+        X, y : see `fit`
+            Rows and labels, as they were passed to `fit` or `partial_fit`. Whether these very rows
+            were added cannot be checked. It is an error if there were fewer of a class, or if a sum
+            of squares would be left that no rows have, by more than rounding.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows; with a half-life, those that they have by now.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        MergeError
+            For rows that were not added, as far as that can be told.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [90.0], [6.0], [8.0]], [0, 0, 0, 1, 1])
+        >>> nb.forget([[90.0]], [0]).theta_.ravel()
+        array([2., 7.])
+        """
+        check_is_fitted(self)
+        X, nodata = as_rows(X, features, nodata)
+        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
+        return self._learn(self._without_rows, X, y, sample_weight, rule)
+
+    def _without_rows(
+        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
+    ) -> ClassMoments:
+        self._check_kept(settings)
+        return self.moments_ - self._accumulated(settings, X, y, sample_weight, rule, False)
+
+    def retire(self, labels: Any) -> Self:
+        """Drop classes with all their rows; their labels may appear again with other rows.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels of classes.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If all classes share one covariance, from which the part of one class cannot be
+            removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0], [9.0], [12.0]], [0, 0, 1, 1, 2, 2])
+        >>> nb.retire([1]).classes_
+        array([0, 2])
+        """
+        check_is_fitted(self)
+        return self._learn(self._without_classes, labels)
+
+    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
+        self._check_kept(settings, rows_change=False)
+        return self.moments_.drop_classes(labels)
+
+    # --- moments and model ------------------------------------------------------------------
+
+    @fitted
+    def moments_(self) -> ClassMoments:
+        """All that was kept of the rows; the estimator changes it when it learns."""
+        held: ClassMoments | None = vars(self).get("moments_")
+        if held is not None:
+            return held
+        kind = type(self).__name__
+        if self._numbers is None:
+            raise AttributeError(f"this {kind} is not fitted, and has no moments_")
+        raise as_attribute_error(
+            UnsupportedError(
+                f"this {kind} was made by from_parameters and has no moments_, which it needs for "
+                f"this; call fit with all rows, or from_moments"
+            )
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "moments_" in vars(self) or self._numbers is not None
+
+    def _make_model(self, moments: ClassMoments) -> Any:
+        """Return the model that moments determine with these parameters."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **params: Any) -> Self:
+        """Return an estimator with these moments, without reading any rows.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            Moments that determine the covariance type of the estimator; they are copied.
+        **params
+            Parameters of the estimator.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            For anything but `ClassMoments`, such as `PairwiseMoments`, which `to_moments` converts.
+        InvalidDataError, InvalidParameterError, MergeError, SingularCovarianceError
+            For moments that do not determine such an estimator.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, accumulate
+        >>> X, y = load_iris(return_X_y=True)
+        >>> moments = accumulate(X, y)
+        >>> qda = QuadraticDiscriminantAnalysis.from_moments(moments, reg_param=0.01)
+        >>> qda.score(X, y), GaussianNB.from_moments(moments).score(X, y)
+        (0.98, 0.96)
+        """
+        check_type("moments", moments, ClassMoments, "ClassMoments")
+        estimator = cls(**params)
+        kept = estimator._kept()
+        estimator._check_supported()
+        if kept["norms"] and moments.n_features is not None:
+            moments.fourth  # noqa: B018  (reports missing norms)
+        estimator._adopt(moments.reduce(kept["covariance_type"]))
+        estimator.n_features_in_ = int(moments.n_features or 0)
+        if moments.feature_names is not None:
+            estimator.feature_names_in_ = np.array(moments.feature_names, object)
+        estimator._check_fitted()
+        return estimator
+
+    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
+        self._settings = self._current_settings() if settings is None else settings
+        self.__dict__["moments_"] = moments
+        self._numbers = None
+        self._forget_model()
+
+    def _forget_model(self) -> None:
+        self._fitted_model: Any = None
+
+    @fitted
+    def model_(self) -> Any:
+        """The model that the moments determine with the parameters of the last learning."""
+        model = vars(self).get("_fitted_model")
+        if model is None:
+            check_is_fitted(self)
+            self._refuse_if_only_shown()
+            with self._locked():  # the moments do not change meanwhile
+                model = self._fitted_model
+                if model is None:
+                    self._fitted_model = model = self._derived(self._compute_model)
+        return model
+
+    def _compute_model(self) -> Any:
+        return self._settings._make_model(self.moments_)
+
+    def _model_of(self, moments: ClassMoments, plain: ClassMoments | None = None) -> Any:
+        """Return the model that other moments determine, as `fit` would with these parameters.
+
+        `plain` are those of the same rows without their weights, if smoothing follows these.
+        """
+        check_classes(moments.classes, moments.class_count, self._least_classes)
+        return self._settings._make_model(moments)
+
+    # --- fitted attributes --------------------------------------------------------------------
+
+    def _derived(self, compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the result of a function; its errors are AttributeErrors too."""
+        try:
+            return compute(*arguments, **options)
+        except StreamGDAError as error:
+            raise as_attribute_error(error) from None
+
+    def _refuse_if_only_shown(self) -> None:
+        if self._only_shown:
+            raise _NotComputedError("this attribute is computed when it is first used")
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the result of a function, which is kept as long as the model."""
+        kept = self.model_.cache
+        if name not in kept:
+            self._refuse_if_only_shown()
+            with self._locked():  # the moments do not change meanwhile
+                if name not in kept:
+                    kept[name] = self._derived(compute)
+        return kept[name]
+
+    # scikit-learn's `dir` and its table of fitted attributes evaluate all attributes. Here `dir`
+    # lists those that were not computed yet, and the table leaves them out.
+
+    def __dir__(self) -> Iterable[str]:
+        if self._only_shown:
+            return super().__dir__()
+        shown = self._shown()
+        return [name for name in object.__dir__(self) if _is_listed(shown, name)]
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        return super(MomentClassifier, self._shown())._get_fitted_attr_html(doc_link)
+
+    def _shown(self) -> Self:
+        shown = object.__new__(type(self))
+        shown.__dict__ = {**vars(self), "_only_shown": True}
+        return shown
+
+    @fitted
+    def classes_(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        moments = vars(self).get("moments_")  # at once: streams ask for each row
+        if moments is not None:
+            return moments.classes
+        check_is_fitted(self)
+        return self.model_.classes
+
+    @fitted
+    def class_count_(self) -> np.ndarray:
+        """Rows of each class, or their total weight, float64, shape (n_classes,)."""
+        check_is_fitted(self)
+        return self.moments_.class_count.astype(np.float64)
+
+    @property
+    def _held(self) -> Any:
+        """The moments, or the model of an estimator that has none."""
+        return self.moments_ if self._numbers is None else self.model_
+
+    # --- given numbers ------------------------------------------------------------------------
+
+    @classmethod
+    def _of_numbers(
+        cls, classes: Any, numbers: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Self:
+        """Return an estimator whose model follows from given numbers."""
+        estimator = cls(**params)
+        estimator._kept()
+        estimator._check_supported()
+        labels = as_labels(classes, "classes")
+        if not labels.size or not np.array_equal(labels, np.unique(labels)):
+            raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
+        given = {
+            name: as_numbers(name, values, "an array of numbers")
+            for name, values in numbers.items()
+            if values is not None
+        }
+        estimator._settings = _present_settings(estimator, None)
+        estimator._forget_model()
+        estimator._fitted_model = estimator._model_of_numbers(labels, **given)
+        estimator._numbers = given
+        estimator.n_features_in_ = estimator.model_.n_features
+        return estimator
+
+    def _model_of_numbers(self, classes: np.ndarray, **numbers: np.ndarray) -> Any:
+        """Return the model of given numbers, with these parameters."""
+        raise NotImplementedError
+
+    # --- scoring ------------------------------------------------------------------------------
+
+    def _joint_log_likelihood(self, X: Any) -> np.ndarray:
+        """Return joint log-likelihoods of rows in memory.
+
+        Scores are computed by it where a subclass overrides it, as in scikit-learn.
+        """
+        return np.asarray(self.model_.joint_log_likelihood(X))
+
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Probabilities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_proba([[2.0], [5.0]]).round(3)
+        array([[1.   , 0.   ],
+               [0.076, 0.924]])
+        """
+        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
+
+    def predict_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Log-probabilities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_log_proba([[-500.0]]).round(1)
+        array([[    0. , -2522.5]])
+        """
+        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
+
+    def predict_joint_log_proba(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the joint log-likelihood ln p(x, y=k) of each class.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Joint log-likelihoods.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict_joint_log_proba([[2.0]]).round(3)
+        array([[ -1.612, -14.112]])
+        """
+        return self._scored(
+            "predict_joint_log_proba", X, out, features, nodata, on_invalid, fill, keys
+        )
+
+    def score_samples(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        nodata: float | None = None,
+        on_invalid: str = "raise",
+        fill: Any = None,
+        keys: Sequence[str] | str | None = None,
+    ) -> Any:
+        """Return the log-density ln p(x) of each row.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or as for `predict`
+            Log-densities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> nb.score_samples([[2.0], [50.0]]).round(1)
+        array([  -1.6, -926.1])
+        """
+        return self._scored("score_samples", X, out, features, nodata, on_invalid, fill, keys)
+
+    def _model_for(self, method: str) -> Any:
+        """Return the model that a method scores rows with."""
+        return self.model_
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method not in _MODEL_METHODS or not hasattr(self, method) or options:
+            given = f"{method}({', '.join(options)})" if options else method
+            raise InvalidParameterError(f"{type(self).__name__} has no {given}")
+        name, by_class = _MODEL_METHODS[method]
+        model = self._model_for(method)  # once: another thread may replace it
+        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
+        if own and method in _OF_JOINT:
+            function = partial(_of_joint, self, method)
+            labels = model.classes if method == "predict" else None
+            columns = model.classes.size if by_class else None
+            return Scorer(
+                f"{type(self).__qualname__}.{method}",
+                function,
+                model,
+                labels,
+                columns,
+                method=method,
+            )
+        if method == "decision_function" and model.classes.size <= 2:
+            name, by_class = "log_odds", False
+        labels = model.classes if method == "predict" else None
+        columns = model.classes.size if by_class else None
+        return Scorer(name, getattr(model, name), model, labels, columns, method=method)
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows.
+        random_state : int, RandomState instance or None
+            Seed.
+        y : label, or array-like of labels of shape (n_samples,); optional
+            Classes of the rows; by default drawn from the priors.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (n_samples, n_features)
+            Rows.
+        y : ndarray, shape (n_samples,)
+            Labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a class that has no rows, or a number of samples below one.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
+        >>> X, y = nb.sample(3, random_state=0, y="bee")
+        >>> X.round(2).ravel(), y
+        (array([7.34, 6.02, 7.32]), array(['bee', 'bee', 'bee'], dtype='<U3'))
+        """
+        check_is_fitted(self)
+        n_samples, random = self._drawing(n_samples, random_state)
+        model = self.model_
+        if y is None:
+            labels = random.choice(model.classes, n_samples, p=model.priors)
+        else:
+            labels = np.repeat(as_labels([y]), n_samples) if np.ndim(y) == 0 else as_labels(y)
+            if labels.size != n_samples:
+                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
+        return model.sample(labels, random), labels
+
+    def _drawing(
+        self, n_samples: Any, random_state: Any, in_memory: bool = True
+    ) -> tuple[int, np.random.RandomState]:
+        """Return the number of rows to draw, and the source of random numbers; refuse others."""
+        n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
+        needed = 8 * n_samples * (self.n_features_in_ + 2)
+        if in_memory and needed > 2 * spare_memory():
+            raise MemoryBudgetError(
+                f"n_samples={n_samples} of {self.n_features_in_} features need "
+                f"{readable(needed)} of memory, and {readable(2 * spare_memory())} are available; "
+                f"draw fewer, or into an `out` of the Gaussian estimators"
+            )
+        try:
+            return n_samples, check_random_state(random_state)
+        except ValueError:
+            expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
+            raise refuse("random_state", random_state, expected) from None
+
+    # --- conversion -------------------------------------------------------------------------
+
+    def _counterpart(self) -> Counterpart:
+        """Return the estimator of scikit-learn that makes the same predictions."""
+        raise NotImplementedError
+
+    def to_sklearn(self) -> Any:
+        """Return a fitted estimator of scikit-learn with the same predictions.
+
+        Other libraries know it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
+        can be pickled for a machine without this package. It has the parameters of this estimator
+        as far as scikit-learn knows them, and no moments: continue learning with this estimator.
+
+        Features that are constant over all rows do not change its predictions, as they do not
+        change those of this estimator.
+
+        Returns
+        -------
+        sklearn.base.BaseEstimator
+            The estimator of scikit-learn of the same name; for `GaussianDiscriminantAnalysis` with
+            covariance type ``"full"``, ``"tied"`` or ``"diag"`` a `QuadraticDiscriminantAnalysis`,
+            a `LinearDiscriminantAnalysis` or a `GaussianNB`.
+
+        Raises
+        ------
+        UnsupportedError
+            If scikit-learn has no estimator with these predictions.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y).to_sklearn()
+        >>> lda
+        LinearDiscriminantAnalysis(n_components=1)
+        >>> type(lda).__module__, lda.predict(X[:2])
+        ('sklearn.discriminant_analysis', array([0, 0]))
+        """
+        self.model_  # noqa: B018  (raises an error before fit)
+        kind, attributes, params = self._counterpart()
+        exported = kind()
+        known = exported.get_params(deep=False)
+        given = {**vars(self._settings), **params}
+        exported.set_params(**{name: value for name, value in given.items() if name in known})
+        shared = {"classes_": self.classes_, "n_features_in_": self.n_features_in_}
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            shared["feature_names_in_"] = names
+        for name, value in {**shared, **attributes}.items():
+            # Copies: ours are read-only, and `partial_fit` of scikit-learn writes to its own.
+            setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
+        return exported
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        # The model is saved too, if it exists: to estimate it again takes longer than to read it,
+        # and gives other last bits on another processor or with other threads. The parameters are
+        # those that it depends on; any that were set since then are saved beside them.
+        check_is_fitted(self)
+        self._kept()  # refuses parameters that could not be loaded
+        names, numbers = names_in(self), self._numbers
+        parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
+        if parts and self._fitted_model is not None:
+            parts["model"] = self._fitted_model
+        states, arrays = nested(parts)
+        for state in states.values() if names else ():
+            state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
+        fitted, present = describe(self._settings), describe(self)["params"]
+        later = {k: value for k, value in present.items() if value != fitted["params"][k]}
+        since: dict[str, Any] = {"set_params": later} if later else {}
+        if self._declared is not None:
+            since["declared"] = storage.pack_labels(self._declared)
+        if numbers is not None:
+            since["classes"] = storage.pack_labels(self.classes_)
+            arrays = {f"numbers/{name}": values for name, values in numbers.items()}
+        return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
+
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        params = {**attributes["params"], **attributes.get("set_params", {})}
+        estimator = unfitted(cls, {**attributes, "params": params})
+        if "moments" not in attributes:
+            classes, numbers = storage.unpack_labels(attributes["classes"]), "numbers"
+            given = arrays_within(arrays, numbers)
+            estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
+            names = restored_names(attributes, estimator.n_features_in_)
+            if names is not None:
+                estimator.feature_names_in_ = np.array(names, object)
+            return estimator
+        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
+        estimator._adopt(moments, unfitted(cls, attributes))
+        estimator.n_features_in_ = int(moments.n_features or 0)
+        names = restored_names(attributes, moments.n_features)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, object)
+            name_features(moments, names)
+        if "declared" in attributes:
+            estimator._declared = _all_of(moments, storage.unpack_labels(attributes["declared"]))
+        if "model" in attributes:
+            model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
+            same = model.classes.dtype == moments.classes.dtype
+            if not same or not np.array_equal(model.classes, moments.classes):
+                raise ValueError("its model and its moments have different classes")
+            if model.n_features != estimator.n_features_in_:
+                raise ValueError("its model and its moments have different features")
+            estimator._fitted_model = replace(model, feature_names=moments.feature_names)
+        return estimator
+
+
+def half_life_weights(
+    half_life: float, X: Any, sample_weight: Any = None
+) -> tuple[np.ndarray, float]:
+    """Return the weights of rows after the last of them, and the decay of all earlier rows.
+
+    Parameters
+    ----------
+    half_life : float > 0
+        Number of rows after which a row counts half.
+    X : object with a known number of rows
+        Rows, the oldest first.
+    sample_weight : array-like, shape (n_rows,), optional
+        Weights of the rows before they decay.
+
+    Returns
+    -------
+    weights : ndarray, shape (n_rows,)
+    gamma : float
+        Factor for the weights of earlier rows.
+
+    Examples
+    --------
+    >>> half_life_weights(1, [[3.0], [5.0], [4.0]])
+    (array([0.25, 0.5 , 1.  ]), 0.125)
+    """
+    expected = "a number of rows above 0, or None to forget nothing"
+    half_life = as_number("half_life", half_life, expected, LEAST)
+    n_rows = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
+    if math.isnan(n_rows):
+        raise InvalidDataError(
+            "X has row chunks of unknown size, and half_life needs the age of each row; call "
+            "X.compute_chunk_sizes() first"
+        )
+    with np.errstate(over="ignore"):
+        weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
+    weights[weights < FORGOTTEN] = 0
+    if sample_weight is not None:
+        weights *= as_weights(sample_weight, n_rows)
+    return weights, 0.5 ** (n_rows / half_life)
+
+
+def _present_settings(estimator: Kind, last: Kind | None) -> Kind:
+    """Return an unfitted copy with the present parameters: `last` if none changed since then.
+
+    Parameters are the instance's own attributes that a constructor of its class or of a base of it
+    names, so that those count, too, which a subclass sets or passes on by ``**kwargs``. No
+    constructor is called.
+    """
+    if last is not None:
+        for name, used in vars(last).items():
+            value = getattr(estimator, name)
+            if value is not used and not _same(value, used):
+                break
+        else:
+            return last
+    kind = type(estimator)
+    settings: Kind = object.__new__(kind)
+    for name in _parameters(kind):
+        if hasattr(estimator, name):
+            settings.__dict__[name] = _copied(getattr(estimator, name))
+    return settings
+
+
+@cache
+def _parameters(kind: type) -> tuple[str, ...]:
+    """Return the names of the parameters of the constructors of a class and its bases."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    constructors = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
+    parameters = [
+        parameter
+        for constructor in constructors[:-1]  # but that of `object`
+        for parameter in [*inspect.signature(constructor).parameters.values()][1:]
+    ]
+    return tuple({parameter.name: None for parameter in parameters if parameter.kind in named})
+
+
+def _copied(value: Any) -> Any:
+    """Return a parameter that does not change, or a copy of one that might."""
+    if isinstance(value, str | float | int | None):
+        return value
+    try:
+        return clone(value, safe=False)
+    except TypeError:  # a generator, say, which the check of the parameters refuses
+        return value
+
+
+def _same(value: Any, used: Any) -> bool:
+    """Return whether a parameter is surely equal to the one that was used."""
+    if type(value) is not type(used) or type(value) not in (list, tuple, np.ndarray):
+        return False
+    if type(value) is not np.ndarray:
+        return repr(value) == repr(used)
+    return (value.dtype, value.shape, value.tobytes()) == (used.dtype, used.shape, used.tobytes())
+
+
+def _of_joint(
+    estimator: MomentClassifier, method: str, rows: Any, first_row: int = 0
+) -> np.ndarray:
+    """Return what a method returns, from the joint log-likelihoods of a subclass."""
+    joint = np.asarray(estimator._joint_log_likelihood(rows))
+    return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
+
+
+def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
+    """Return declared labels; refuse those that lack some of the moments."""
+    if moments.classes.size and (find(moments.classes, labels) < 0).any():
+        raise ValueError("its moments have classes that were not declared")
+    return labels
+
+
+class _NotComputedError(AttributeError):
+    """A fitted attribute that is computed when it is first used."""
+
+
+def _is_listed(shown: MomentClassifier, name: str) -> bool:
+    try:
+        getattr(shown, name)
+    except AttributeError as error:
+        return isinstance(error, _NotComputedError)
+    return True
+
+
+def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
+    """Build an unfitted estimator with valid parameters; see `streamgda.estimators.saving`.
+
+    Raises
+    ------
+    InvalidParameterError
+        For parameters out of range, and priors that are no distribution.
+    """
+    estimator = described(base, description)
+    estimator._kept()
+    estimator._check_priors()
+    return estimator
