@@ -108,13 +108,11 @@ def leave_one_out(plan: Plan) -> Iterator[Row]:
     variances = "each row divides by variances of its own"
     few = data.rows(plan.rows(100_000), 20, 10, "float64")
     many = data.rows(plan.rows(10_000), 100 if plan.quick else 784, 10, "float64")
-    bits = (many[0] > 0).astype(np.uint8), many[1]
     for (X, y), title, structure, estimator, why in (
         (few, "QDA", "full", streamgda.QuadraticDiscriminantAnalysis(), own),
         (few, "QDA, reg_param=0.1", "full", _regularised(), own),
         (few, "GaussianNB", "diag", streamgda.GaussianNB(), variances),
         (few, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
-        (bits, "BernoulliNB", "tied", streamgda.BernoulliNB(), own),
         (many, "QDA, reg_param=0.1", "full", _regularised(), own),
         (many, "LDA", "tied", streamgda.LinearDiscriminantAnalysis(), leverage),
     ):

@@ -8,7 +8,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from streamgda.errors import SourceError, SourceNotFoundError
 
@@ -55,12 +55,6 @@ def open_binary(path: Path) -> Iterator[Bytes]:
                 yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"{path} is a damaged gzip file: {error}") from error
-
-
-def position(stream: Bytes) -> int:
-    """Return how many bytes of the file have been read; of a gzip file, compressed bytes."""
-    file: Any = getattr(stream, "fileobj", stream)
-    return int(file.tell())
 
 
 def most_bytes(path: Path) -> int:

@@ -255,12 +255,6 @@ class Complete(WrapperStore):
         """The store whose values are read."""
         return self._store
 
-    def check_file(self, key: str) -> None:
-        """Raise SourceError if there is no file for the key in a local store, or an empty one."""
-        path = self._store.root / key
-        if not (path.is_file() and path.stat().st_size):
-            raise SourceError(f"{key} is missing")
-
 
 def _refuses_long_ranges(store: Any) -> bool:
     """Return whether a store fails if more bytes are requested than there are; Icechunk's does."""
