@@ -250,11 +250,6 @@ class Complete(WrapperStore):
             raise SourceError(f"{key} is missing")
         return value
 
-    @property
-    def wrapped(self) -> Any:
-        """The store whose values are read."""
-        return self._store
-
 
 def _refuses_long_ranges(store: Any) -> bool:
     """Return whether a store fails if more bytes are requested than there are; Icechunk's does."""

@@ -150,42 +150,6 @@ class PackedRoots:
 
         return in_row_type(scores_of, X, offsets)
 
-    def scores_beside(
-        self,
-        X: np.ndarray,
-        features: np.ndarray,
-        centres: np.ndarray,
-        scale: float,
-        offsets: np.ndarray,
-        margin: float,
-        codes: np.ndarray,
-        own: np.ndarray | Callable[[np.ndarray], np.ndarray],
-    ) -> np.ndarray:
-        """Return scores as `scores` does, but for those of the classes `codes` of the rows.
-
-        These are `own`, or what that returns for them, and the largest scores of the rows are
-        found with these in place.
-        """
-        each = np.arange(len(X))
-
-        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-            out, best, turn = self._turns(rows, dtype, features, centres, scale, offsets, codes)
-            if callable(own):
-                turn(False, margin)
-                best[...] = own(out[codes, each])
-            else:
-                best[...] = own
-            out[codes, each] = best
-            turn(True, margin)
-            return out
-
-        dtype = row_type(X.dtype).floating
-        out = scores_of(X, dtype)
-        if dtype != _FLOAT64 and not all_finite(out[np.isfinite(offsets)]):
-            # All rows, unlike `in_row_type`: `own` takes the scores of all of them.
-            out = scores_of(X.astype(_FLOAT64), _FLOAT64)
-        return out
-
     def _turns(
         self,
         X: np.ndarray,
