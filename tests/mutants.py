@@ -1,6 +1,6 @@
 """Measure the power of the tests: break the package in small ways and expect one to fail.
 
-Each mutant replaces one piece of source text. Its named test files run first; if they all pass,
+Each mutant replaces one piece of source text. Its named folders of tests run first; if they all pass,
 the whole suite runs. A mutant that no test notices survives, and the program exits with 1.
 
     python tests/mutants.py              all mutants, two at a time
@@ -42,7 +42,7 @@ class Mutation:
     file : str
         Path within the package.
     tests : tuple of str
-        Paths of the test files that should notice it.
+        Folders of the tests that should notice it.
     old, new : str
         Text that occurs once in the file, and the mistake that replaces it.
     """
@@ -71,7 +71,7 @@ def mutations() -> list[Mutation]:
             title, *lines = entry.split("\n")
             name, tests = re.fullmatch(r"(.*) \((.*)\)", title).groups()
             old, new = ("\n".join(x[2:] for x in lines if x[0] == sign) for sign in "-+")
-            paths = tuple(f"tests/test_{test}.py" for test in tests.split())
+            paths = tuple(f"tests/{room}" for room in tests.split())
             found.append(Mutation(name, file, paths, old, new))
     return found
 

@@ -16,7 +16,7 @@ Every format version that was ever released stays readable. A change of the form
 - increments `VERSION`, and adds a reader for the new version to the table of readers; the readers
   of older versions stay;
 - adds a folder of golden files to ``tests/golden``, written by ``make.py`` there. The folders of
-  older versions never change, and ``tests/test_golden.py`` reads all of them.
+  older versions never change, and ``tests/storage/test_golden.py`` reads all of them.
 
 An attribute that objects gain, such as names of features, is no change of the format if files
 without it have a meaning; ``tests/golden/names`` has files with names.

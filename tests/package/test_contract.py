@@ -5,7 +5,7 @@ from pathlib import Path
 
 from contract import contract
 
-KEPT = Path(__file__).with_name("contract.txt")
+KEPT = Path(__file__).parents[1] / "contract.txt"
 
 
 def test_the_public_contract_holds():

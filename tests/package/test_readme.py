@@ -11,7 +11,7 @@ import pytest
 
 from streamgda.cli import main
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
 SITE = TOP / "docs"
 PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))

@@ -174,7 +174,7 @@ def test_posteriors_of_iris_are_those_of_mass(function, how):
 
 # Deterding's vowels, in the UCI repository (Connectionist Bench; CC BY 4.0): ten features in
 # thousandths, of 15 speakers who say each of 11 vowels six times.
-VOWELS = np.load(Path(__file__).with_name("golden") / "vowels.npz")["thousandths"]
+VOWELS = np.load(Path(__file__).parents[1] / "golden/vowels.npz")["thousandths"]
 
 
 @pytest.mark.parametrize(

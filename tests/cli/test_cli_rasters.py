@@ -241,7 +241,7 @@ def test_a_large_scene_needs_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_example_runs(tmp_path: Path) -> None:
-    example = Path(__file__).parent.parent / "examples" / "raster.py"
+    example = Path(__file__).parents[2] / "examples" / "raster.py"
     command = [sys.executable, str(example), "300", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert "synthetic scene" in done.stdout

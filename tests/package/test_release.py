@@ -14,7 +14,7 @@ from packaging.version import Version
 import streamgda
 from streamgda import versions
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
 REQUIRED = [Requirement(line) for line in PROJECT["dependencies"]]
 OPTIONAL = {

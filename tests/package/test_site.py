@@ -9,7 +9,7 @@ import streamgda
 import streamgda.datasets
 import streamgda.plots
 
-REFERENCE = (Path(__file__).parents[1] / "docs" / "api" / "index.rst").read_text()
+REFERENCE = (Path(__file__).parents[2] / "docs" / "api" / "index.rst").read_text()
 
 
 @pytest.mark.parametrize("module", [streamgda, streamgda.datasets, streamgda.plots])

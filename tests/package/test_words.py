@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OPENINGS = re.compile(r"(What|Whether|How|Where|Which|As)\b")
 PHRASES = re.compile(
     r"\b(g(o|oes|one) on with|bears? a mark|told right|anew|nobody|whoever"

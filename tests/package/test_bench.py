@@ -10,7 +10,7 @@ import pytest
 
 from streamgda.kernels.processors import SHAPE
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MARKS = ("speed", "skew", "memory", "accuracy", "cost")
 
 

@@ -15,7 +15,7 @@ from streamgda.datasets import load_mnist
 plt = pytest.importorskip("matplotlib.pyplot")
 Image = pytest.importorskip("PIL.Image")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)\)")
 MOST_BYTES = 2_000_000
 GENERATED = ROOT / "docs" / "generated"

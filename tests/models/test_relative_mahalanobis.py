@@ -234,7 +234,7 @@ def test_one_root_serves_many_wide_classes(dtype):
 
 
 def test_the_example_finds_rows_of_unknown_classes(capsys):
-    path = Path(__file__).parent.parent / "examples" / "unknown_classes.py"
+    path = Path(__file__).parents[2] / "examples" / "unknown_classes.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

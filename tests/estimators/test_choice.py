@@ -14,7 +14,7 @@ from streamgda.estimators.candidates import GRID
 
 @pytest.fixture
 def choice(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     return import_module("bench.choice")
 
 

@@ -215,7 +215,7 @@ def test_the_default_is_the_memory_of_the_machine(monkeypatch):
 
 # --- a process of its own ----------------------------------------------------------------------
 
-CHILD = Path(__file__).with_name("peaks.py")
+CHILD = Path(__file__).parents[1] / "peaks.py"
 
 
 @pytest.fixture(scope="module")
