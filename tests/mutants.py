@@ -1,7 +1,8 @@
 """Measure the power of the tests: break the package in small ways and expect one to fail.
 
-Each mutant replaces one piece of source text. Its named folders of tests run first; if they all pass,
-the whole suite runs. A mutant that no test notices survives, and the program exits with 1.
+Each mutant replaces one piece of source text. Its named folders of tests run first; if they
+all pass, the whole suite runs. A mutant that no test notices survives, and the program exits
+with 1.
 
     python tests/mutants.py              all mutants, two at a time
     python tests/mutants.py merge chol   those whose name contains one of these words
