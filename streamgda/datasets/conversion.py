@@ -40,8 +40,7 @@ from streamgda.storage.replacing import exists, replacing
 if TYPE_CHECKING:
     import zarr
 
-    from streamgda.rows.table_files import ColumnNames
-    from streamgda.rows.text_files import TextOptions
+    from streamgda.runtime.table_options import ColumnNames, TableOptions
 
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 
@@ -65,16 +64,14 @@ def convert(
     labels: Any = None,
     label_column: str | int | None = None,
     columns: ColumnNames | None = None,
-    drop: ColumnNames | None = None,
     missing_labels: str = "raise",
-    format: str | None = None,
     names: tuple[str, str] = ("X", "y"),
     n_rows: int | None = None,
     dtype: Any = None,
     chunk_rows: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int | None], object] | None = None,
-    **text: Unpack[TextOptions],
+    **table: Unpack[TableOptions],
 ) -> zarr.Group:
     """Write rows and labels to a zarr group that every estimator can read in chunks.
 
@@ -94,14 +91,12 @@ def convert(
         One label per row. If None, the labels of the source; if False, no labels.
     label_column : str or int, default=None
         Tables: name or number of the column of labels; the last one that is not dropped if None.
-    columns, drop : str, int or slice, or sequence of them, default=None
-        Tables: names or numbers of the columns of features, all if None, and of those left out.
+    columns : str, int or slice, or sequence of them, default=None
+        Tables: names or numbers of the columns of features; all if None.
     missing_labels : {"raise", "keep"}, default="raise"
         Tables: refuse a row whose label is missing, or keep it. Labels that are numbers then become
         float64, with NaN for those that are missing; of strings, those are "", and the attribute
         ``missing_label`` of the array says so.
-    format : {"csv"}, default=None
-        Format of a text with any other name.
     names : (str, str), default=("X", "y")
         Names of the arrays of features and labels in a source with several arrays.
     n_rows : int, default=None
@@ -114,9 +109,10 @@ def convert(
         Replace a group of these arrays in `store`. What holds anything else is never replaced.
     progress : callable, default=None
         Called with the rows done and their total, or None, after each chunk.
-    **text
-        Options of text: `header`, `delimiter`, `na_values`, `keep_default_na`, `encoding`,
-        `decimal` and `comment`; see `streamgda.rows.text_files.TextOptions`.
+    **table
+        Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
+        `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
+        `streamgda.runtime.table_options.TableOptions`.
 
     Returns
     -------
@@ -142,12 +138,10 @@ def convert(
     wanted = _number_type(dtype)
     if missing_labels not in ("raise", "keep"):
         raise refuse("missing_labels", missing_labels, "'raise' or 'keep'")
-    if format not in (None, "csv"):
-        raise refuse("format", format, "'csv', or None for the format of the name")
-    table = {"label_column": label_column, "columns": columns, "drop": drop, "format": format}
-    given: Any = {name: value for name, value in (table | text).items() if value is not None}
+    options = {"label_column": label_column, "columns": columns, **table}
+    given: Any = {name: value for name, value in options.items() if value is not None}
     with contextlib.ExitStack() as stack:
-        if _is_path(source) and (format is not None or _is_table(source)):
+        if _is_path(source) and ("format" in given or _is_table(source)):
             rows = _of_table(source, labels, missing_labels == "keep", wanted, given)
         elif given:
             raise InvalidParameterError(

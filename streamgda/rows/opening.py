@@ -13,10 +13,10 @@ from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows
 from streamgda.rows.sources import RowSource
-from streamgda.rows.table_files import ColumnNames, is_table, open_table, refuse_other_kinds
-from streamgda.rows.text_files import TextOptions
+from streamgda.rows.table_files import is_table, open_table, refuse_other_kinds
 from streamgda.runtime.parameters import as_flag, refuse
 from streamgda.runtime.retry import brief, with_retries
+from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.opening import check_exists, local_path, named, open_node
 
 
@@ -96,12 +96,13 @@ class FileKind(NamedTuple):
     options: tuple[str, ...]
 
 
-_TEXT = tuple(TextOptions.__annotations__)
-
+_TABLES = FileKind(
+    is_table, open_table, ("label", "features", "storage_options", *TableOptions.__annotations__)
+)
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
     FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
-    FileKind(is_table, open_table, ("label", "features", "storage_options", *_TEXT)),
+    _TABLES,
     FileKind(is_geotiff, open_geotiff, ()),
     FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
 )
@@ -129,7 +130,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     missing: Literal["fill", "error"] = "fill",
     all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **text: Unpack[TextOptions],
+    **table: Unpack[TableOptions],
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
 
@@ -158,9 +159,10 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         those whose centre is in a polygon.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
-    **text
-        Options of text: `header`, `delimiter`, `na_values`, `keep_default_na`, `encoding`,
-        `decimal` and `comment`; see `streamgda.rows.text_files.TextOptions`.
+    **table
+        Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
+        `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
+        `streamgda.runtime.table_options.TableOptions`.
 
     Returns
     -------
@@ -196,14 +198,15 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
             raise refuse(argument, name, "the name of an array")
     local_path(path)  # refuses what cannot be one
     refuse_other_kinds(path)
-    kind = next(kind for kind in KINDS if kind.accepts(path))
+    named = table.get("format") is None
+    kind = next(kind for kind in KINDS if kind.accepts(path)) if named else _TABLES
     given = {
         "label": label,
         "features": features,
         "all_touched": as_flag("all_touched", all_touched) or None,
         "missing": None if missing == "fill" else missing,
         "storage_options": storage_options,
-        **text,
+        **table,
     }
     options = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():

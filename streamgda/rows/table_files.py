@@ -36,6 +36,7 @@ from streamgda.runtime import threads
 from streamgda.runtime.extras import require
 from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, is_temporary, with_retries
+from streamgda.runtime.table_options import ColumnNames
 from streamgda.storage.opening import local_path
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
@@ -49,8 +50,6 @@ _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would r
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
 _PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
 _TEXT_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
-
-ColumnNames = str | int | slice | Sequence[str | int | slice]
 
 
 class TableFile(NamedTuple):
@@ -277,7 +276,7 @@ class Table:
         format : {"csv"}, optional
             Format of a file with any name.
         **text
-            See `TextOptions`.
+            See `TableOptions`.
 
         Raises
         ------
@@ -292,6 +291,8 @@ class Table:
         """
         import pyarrow as pa  # noqa: PLC0415
 
+        if format not in (None, "csv"):
+            raise refuse("format", format, "'csv', or None for the format of the name")
         tables_library(str(path))
         title = str(path)
         filesystem, name = _locate(path, storage_options)

@@ -9,12 +9,13 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.runtime.parameters import as_flag, refuse
+from streamgda.runtime.table_options import TableOptions
 
 _SNIFFED = 1 << 16  # bytes that hold the first line
 _DELIMITERS = ",;\t|"
@@ -28,40 +29,6 @@ _MISSING = (  # the markers of pandas
 
 # Name or number of the column of labels, or a function that chooses it among the names.
 Label = str | int | Callable[[list[str]], str | int | None] | None
-
-
-class TextOptions(TypedDict, total=False):
-    """Options of a table of text, of `streamgda.open_store` and `streamgda.datasets.convert`.
-
-    Attributes
-    ----------
-    header : bool, default=None
-        True if the first line has the names of the columns. If None, it does unless one of its
-        fields is a number.
-    delimiter : str, default=None
-        Separator of the fields. If None, a tab for ``.tsv``, and otherwise that of comma,
-        semicolon, tab and bar of which the first line has most.
-    na_values : str, number or sequence of them, default=None
-        More markers of missing values, such as ``"?"`` or -9999. A number also marks the same
-        number in other notation: -9999.0.
-    keep_default_na : bool, default=True
-        Take empty fields and the markers of pandas (``NA``, ``N/A``, ``NaN``, ``nan``, ``null``,
-        ``None``, ``<NA>``, ``#N/A`` and others) as missing values.
-    encoding : str, default="utf-8"
-        Encoding of the text.
-    decimal : str, default="."
-        Mark before the fraction of a number.
-    comment : str, default=None
-        Start of lines that are left out.
-    """
-
-    header: bool | None
-    delimiter: str | None
-    na_values: Any
-    keep_default_na: bool
-    encoding: str
-    decimal: str
-    comment: str | None
 
 
 class Line(NamedTuple):
@@ -93,7 +60,7 @@ class Text:
     Attributes
     ----------
     options : dict
-        See `TextOptions`.
+        See `TableOptions`.
     missing : tuple of str
         Markers of missing values, compared as text.
     numbers : tuple of float
@@ -111,7 +78,7 @@ class Text:
 
     @classmethod
     def of(cls, **options: Any) -> Self:
-        """Return the format with these options; see `TextOptions`.
+        """Return the format with these options; see `TableOptions`.
 
         Raises
         ------
@@ -119,7 +86,7 @@ class Text:
             For an option that text cannot have.
         """
         for name in options:
-            if name not in TextOptions.__annotations__:
+            if name not in TableOptions.__annotations__:
                 raise TypeError(f"unexpected keyword argument {name!r}")
         for name in ("delimiter", "decimal", "comment"):
             given = options.get(name)
