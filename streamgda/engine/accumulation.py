@@ -48,8 +48,6 @@ from streamgda.moments import (
     GroupedMoments,
     Moments,
     PairwiseMoments,
-    add_and_decay,
-    add_rows,
 )
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_batches, as_rows, as_source, as_sources
@@ -205,7 +203,8 @@ def accumulate_into(
     """
     rows = in_one_slab(X)
     if rows is not None:
-        return add_and_decay(moments, rows, y, sample_weight, rule, decay, expected)
+        options: Any = {"rule": rule, "expected": expected, "decay": decay}
+        return moments._update(rows, y, sample_weight, **options)
     asked = Accumulation(moments.covariance_type, moments.norms, rule, expected, for_model=True)
     added: Any = _accumulated(asked, X, y, sample_weight)
     if moments.n_features is not None:
@@ -247,7 +246,7 @@ def accumulate_again(
     again: Any = FourthMoments.of(moments, scalings)
     rows = None if options else in_one_slab(X)
     if rows is not None:
-        add_rows(again, rows, y, sample_weight, rule=rule)
+        again._update(rows, y, sample_weight, rule=rule)
     else:
         asked = Accumulation("diag", rule=rule, again=again, **options)
         again = _accumulated(asked, X, y, sample_weight)

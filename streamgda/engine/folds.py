@@ -17,7 +17,7 @@ from streamgda.engine.requests import Accumulation
 from streamgda.engine.resuming import resume
 from streamgda.engine.splits import Splits
 from streamgda.errors import InvalidDataError
-from streamgda.moments import ClassMoments, add_rows
+from streamgda.moments import ClassMoments
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.codes import CodedLabels
@@ -155,7 +155,7 @@ class FoldedRows:
                     for moments, part in zip(journal.parts, parts, strict=True):
                         if part.size:
                             rows = (array[part] for array in (X, labels, *weights))
-                            add_rows(moments, *rows, rule=self.rule)
+                            moments._update(*rows, rule=self.rule)
                 except InvalidDataError:
                     self._find_invalid(start, stop)
                     raise
@@ -174,7 +174,7 @@ class FoldedRows:
         X, y, *weights = (source.read(start, stop) for source in self._sources)
         with placing(*self._sources):
             weight = weights[0] if weights else None
-            add_rows(ClassMoments("diag"), X, y, weight, first_row=start, rule=self.rule)
+            ClassMoments("diag")._update(X, y, weight, first_row=start, rule=self.rule)
 
     def scored(
         self, plan: Slabs, first: int, classes: np.ndarray

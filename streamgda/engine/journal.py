@@ -32,7 +32,6 @@ from streamgda.moments import (
     GroupedMoments,
     Moments,
     PairwiseMoments,
-    name_features,
 )
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
@@ -232,7 +231,7 @@ class Journal:
         """Give moments from the checkpoint these names; raise CheckpointError if they differ."""
         for moments in self.held.values():
             try:
-                name_features(moments, names)
+                moments._name_features(names)
             except MergeError as error:
                 raise CheckpointError(
                     f"{self} was started with other features: {error}. {REMEDY}"

@@ -15,9 +15,6 @@ from streamgda.moments import (
     GroupedMoments,
     Moments,
     group_labels,
-    planned_bytes,
-    planned_group_bytes,
-    planned_scratch,
 )
 from streamgda.moments.structures import Structure
 from streamgda.rows import as_source
@@ -164,10 +161,7 @@ def plan_moments(
 
     def plan(n_classes: int, labels: RowSource, labels_held: int = 0) -> Slabs:
         sizes = n_classes, rows.shape[1]
-        if isinstance(moments, GroupedMoments):
-            state, held = planned_group_bytes(moments, n_groups, *sizes)
-        else:
-            state, held = planned_bytes(moments, *sizes)
+        state, held = moments._bytes(*sizes, n_groups)
         least = held
         if model is not None:  # of all groups together
             least = max(held, _model_bytes(model, state // max(1, n_groups), rows.shape[1]))
@@ -184,7 +178,7 @@ def plan_moments(
             ) from None
 
     n_groups = count_groups(weights[0]) if isinstance(moments, GroupedMoments) else 0
-    scratch = planned_scratch(moments, rows.shape[1])
+    scratch = moments._scratch_bytes(rows.shape[1])
 
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:

@@ -17,9 +17,6 @@ from streamgda.moments import (
     GroupedMoments,
     Moments,
     PairwiseMoments,
-    add_groups,
-    add_rows,
-    name_features,
 )
 from streamgda.moments.structures import structure_of
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
@@ -90,17 +87,17 @@ class Accumulation:
             )
         return PairwiseMoments()
 
-    def add(self, moments: Moments, X: Any, y: Any, *columns: Any, first_row: int = 0) -> None:
+    def add(self, moments: Moments, X: Any, y: Any, *given: Any, first_row: int = 0) -> None:
         """Add rows to moments; they are numbered from `first_row` in errors.
 
         The columns are groups, if the moments are of groups, and perhaps weights.
         """
+        columns = [*given]
         options: Any = {"first_row": first_row, "rule": self.rule, "expected": self.expected}
         if isinstance(moments, GroupedMoments):
-            add_groups(moments, X, y, *columns, **options)
-        else:
-            add_rows(moments, X, y, *columns, **options)
-        name_features(moments, self.feature_names)
+            options["groups"], *columns = columns
+        moments._update(X, y, *columns, **options)
+        moments._name_features(self.feature_names)
 
     def declared(self, moments: Moments) -> Moments:
         """Return moments among whose classes are all labels that may occur."""

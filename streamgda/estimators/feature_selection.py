@@ -16,7 +16,7 @@ from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.saving import SavedEstimator, describe
 from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
-from streamgda.moments import ClassMoments, name_features
+from streamgda.moments import ClassMoments
 from streamgda.rows import adapter_of, as_rows, as_source
 from streamgda.rows.invalid_rows import row_rule
 from streamgda.runtime.parameters import as_integer, check_type
@@ -147,7 +147,7 @@ class SeparabilitySelector(SelectorMixin, SavedEstimator):
         moments = ClassMoments(self.covariance_type)
         X, y = validate_labelled(self, X, y, reset=True, rule=rule)
         moments = engine.accumulate_into(moments, X, y, sample_weight, rule)
-        name_features(moments, names_in(self))
+        moments._name_features(names_in(self))
         return self._select(moments)
 
     @classmethod

@@ -33,7 +33,7 @@ from streamgda.estimators.scoring import RowClassifier, Scorer
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.model import check_classes, check_priors
 from streamgda.models.shrinkage import TWO_PASSES
-from streamgda.moments import ClassMoments, add_at_once, name_features, read_twice
+from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_rows, as_source
@@ -368,7 +368,7 @@ class MomentClassifier(RowClassifier):
         held = self.__dict__
         with self._locked():
             moments = held.get("moments_")
-            if moments is None or "feature_names_in_" in held or read_twice(moments):
+            if moments is None or "feature_names_in_" in held or moments._scaled_fourth():
                 return False
             if (settings := self._current_settings()) is not self._settings:
                 return False
@@ -376,7 +376,7 @@ class MomentClassifier(RowClassifier):
                 return False
             changes, rows = moments.changes, settings._summed(X)[0]
             try:
-                added = type(rows) is np.ndarray and add_at_once(moments, rows, y)
+                added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
             finally:  # also if an exception from outside finds the rows added
                 if moments.changes != changes:
                     held |= _NO_MODEL
@@ -464,7 +464,7 @@ class MomentClassifier(RowClassifier):
         summed, rule = settings._summed(X, y, sample_weight, rule)
         rows = summed, y, sample_weight, rule
         moments = engine.accumulate_into(ClassMoments(**kept), *rows, expected=self._declared)
-        name_features(moments, names_in(self))
+        moments._name_features(names_in(self))
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
             engine.accumulate_again(moments, scalings, *rows)
@@ -472,7 +472,7 @@ class MomentClassifier(RowClassifier):
 
     def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
         """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
-        twice = read_twice(self.moments_)
+        twice = bool(self.moments_._scaled_fourth())
         if (twice and rows_change) or (settings is not self._settings and not twice):
             settings._check_one_pass()
         if settings is self._settings:
@@ -1170,7 +1170,7 @@ class MomentClassifier(RowClassifier):
         names = restored_names(attributes, moments.n_features)
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
-            name_features(moments, names)
+            moments._name_features(names)
         if "declared" in attributes:
             estimator._declared = _all_of(moments, storage.unpack_labels(attributes["declared"]))
         if "model" in attributes:

@@ -34,7 +34,6 @@ from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, Scoring, as_scor
 from streamgda.estimators.splits import splitting
 from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.model import check_classes
-from streamgda.moments import name_features
 from streamgda.rows import as_rows
 from streamgda.rows.invalid_rows import row_rule
 from streamgda.runtime.memory import allowed_bytes
@@ -314,7 +313,7 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
         if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
         check_classes(total.classes, total.class_count, least=2)
-        name_features(total, names_in(template))
+        total._name_features(names_in(template))
         shared = (time.perf_counter() - started) / splits.fit_times.size  # of the pass for moments
         splits.score(total)
         times = times_of(splits.fit_times + shared, splits.score_times)

@@ -14,7 +14,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
 from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
-from streamgda.moments.class_state import exact_sums
+from streamgda.moments.exact import ExactSums
 from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
@@ -372,8 +372,8 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
     InvalidDataError
         If the variances are not those of zeros and ones.
     """
-    exact = exact_sums(moments)
-    if exact is not None and exact.origin == 0:
+    exact = moments._sums
+    if isinstance(exact, ExactSums) and exact.origin == 0:
         # The square of a whole number is larger than the number itself, except for these two.
         if (exact.structure.diagonal(exact.scatter) != exact.total).any():
             _refuse_moments()

@@ -26,7 +26,6 @@ from streamgda.moments.centred import (
     pooled_variance,
     total_variance,
 )
-from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import as_flag, as_number, refuse
@@ -226,7 +225,7 @@ def estimate(
     held = moments
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
-    kept = held_sums(moments)
+    kept = moments._held_sums()
     n_groups = len(kept.scatter)
     mixed = how.pooling > 0 and n_groups > 1
     kept = kept.centred() if mixed else kept

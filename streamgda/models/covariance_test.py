@@ -13,7 +13,6 @@ from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import Structure, pooled, structure_of
 from streamgda.runtime.parameters import check_type
 
@@ -268,7 +267,7 @@ def by_effective_rows(moments: ClassMoments) -> ClassMoments:
     scatter = sums.scatter * scale.reshape(-1, *[1] * (sums.scatter.ndim - 1))
     scaled = CentredSums(structure, count, sums.mean, sums.mean_low, scatter)
     names = moments.feature_names
-    return from_sums(ClassMoments, structure.name, moments.classes, scaled, feature_names=names)
+    return ClassMoments._of_sums(structure.name, moments.classes, scaled, feature_names=names)
 
 
 def shown_size(test: Any) -> str:

@@ -16,7 +16,6 @@ from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, measure_of
 from streamgda.models.subsets import Subset, subset_bytes, subset_of
 from streamgda.moments import ClassMoments
-from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import structure_of
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
@@ -125,7 +124,7 @@ def _subset_of_pairs(
     _check_memory(subset_bytes(found, measure))
     if whole:
         factorise(found, replace(how, singular="refuse"))
-    sums = held_sums(moments).without_products()
+    sums = moments._held_sums().without_products()
     seen = sums.count > 0
     gaps = (sums.mean - sums.mean[seen][0]) + sums.mean_low  # they keep digits that means lose
     means = np.where(seen[:, None], gaps, np.nan)

@@ -33,7 +33,6 @@ from streamgda.models.model import (
 )
 from streamgda.models.sparse import SparseScores
 from streamgda.moments import ClassMoments
-from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.rows.arrays import as_kernel_rows, row_type
@@ -568,7 +567,7 @@ class GaussianModel(Model):
             roots = root_beside(root, total.values[0])[None]
         else:
             roots, _ = factorise(total, how)
-        sums, centre = held_sums(moments).without_products(), self.means[largest]
+        sums, centre = moments._held_sums().without_products(), self.means[largest]
         shares = sums.count / sums.count.sum()
         gap = (shares[:, None] * ((sums.mean - centre) + sums.mean_low)).sum(axis=0)
         mean = centre + gap

@@ -49,7 +49,6 @@ from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Finish, by_chunks, check_width, checked_names, posterior
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
-from streamgda.moments.class_state import held_sums
 from streamgda.moments.structures.cholesky import rank_limit
 from streamgda.moments.structures.packing import Rounded, linear_scores
 from streamgda.rows.arrays import row_type
@@ -190,7 +189,7 @@ class GaussianLeaveOneOut(GaussianModel):
         """
         structure, features = model.structure, model.features
         _check(model, how)
-        held = held_sums(moments).without_products()
+        held = moments._held_sums().without_products()
         scatter = held.scatter[:, features]
         if structure.per_class < held.structure.per_class:
             scatter = scatter.sum(axis=0, keepdims=True)

@@ -6,7 +6,6 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
-from streamgda.moments.class_state import scaled_fourth
 from streamgda.moments.fourth import CLASS, WITHIN
 from streamgda.moments.layouts import symmetric
 from streamgda.moments.structures import Structure
@@ -107,7 +106,7 @@ def shrinkage_of(
 
 def fourth_of_scaled(moments: ClassMoments, scaling: str, rule: str) -> np.ndarray:
     """Return sums of fourth powers of scaled rows, which a second pass over the rows yields."""
-    fourth = scaled_fourth(moments, scaling)
+    fourth = moments._scaled_fourth().get(scaling)
     if fourth is None:
         raise InvalidParameterError(f"shrinkage={rule!r} {TWO_PASSES}")
     return fourth

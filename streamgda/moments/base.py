@@ -105,7 +105,19 @@ class Moments(Saved):
         rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
     ) -> Self:
-        """Add rows as `add_rows` does; a class documents its `update`."""
+        """Add rows of a larger array; a class documents its `update`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `update`.
+        first_row : int
+            Number of the first row in the larger array, from which errors count.
+        rule : RowRule
+            Which rows count.
+        expected : ndarray, sorted, optional
+            Labels that may occur; any other is an error.
+        """
 
     @property
     def n_skipped(self) -> int:
@@ -117,8 +129,11 @@ class Moments(Saved):
         """Add classes that have no rows yet; there must be rows of at least one other class."""
 
     @abstractmethod
-    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
-        """Return the bytes of such moments, and of all that is held while rows are added."""
+    def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
+        """Return the bytes of such moments, and of all that is held while rows are added.
+
+        The number of groups is that of `GroupedMoments`.
+        """
 
     def _scratch_bytes(self, n_features: int) -> int:
         """Return the most bytes of scratch space while rows are added, however many these are."""
@@ -184,55 +199,17 @@ class Moments(Saved):
         """Return the names of the features of these moments and others together."""
         return join_names(self._feature_names, other._feature_names, "these moments", MergeError)
 
+    def _name_features(self, names: Names | None) -> None:
+        """Give the features names, if these are known and there are rows.
+
+        Raises
+        ------
+        MergeError
+            If the features have other names.
+        """
+        if names is not None and self.n_features is not None:
+            held = self._feature_names
+            self._feature_names = join_names(held, names, "these moments", MergeError)
+
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")
-
-
-def add_rows(
-    moments: Moments,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    first_row: int = 0,
-    rule: RowRule = CHECK_SUMS,
-    expected: np.ndarray | None = None,
-) -> None:
-    """Add rows of a larger array to moments.
-
-    Parameters
-    ----------
-    moments : Moments
-    X, y, sample_weight
-        As for `Moments.update`.
-    first_row : int
-        Number of the first row in the larger array, from which errors count.
-    rule : RowRule
-        Which rows count.
-    expected : ndarray, sorted, optional
-        Labels that may occur; any other is an error.
-    """
-    moments._update(X, y, sample_weight, first_row, rule, expected)
-
-
-def name_features(moments: Moments, names: Names | None) -> None:
-    """Give the features of moments names, if these are known and the moments have rows.
-
-    Raises
-    ------
-    MergeError
-        If the moments have other names.
-    """
-    if names is not None and moments.n_features is not None:
-        held = moments._feature_names
-        moments._feature_names = join_names(held, names, "these moments", MergeError)
-
-
-def planned_bytes(moments: Moments, n_classes: int, n_features: int) -> tuple[int, int]:
-    """Return the bytes of such moments, and of all that is held while rows are added to them."""
-    return moments._bytes(n_classes, n_features)
-
-
-def planned_scratch(moments: Moments, n_features: int) -> int:
-    """Return the most bytes of scratch space while rows are added, however many these are."""
-    return moments._scratch_bytes(n_features)

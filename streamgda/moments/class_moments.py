@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 
 from streamgda import storage
-from streamgda.errors import InvalidDataError, MergeError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.moments.base import name_features
-from streamgda.moments.centred import CentredSums, NotFinite, scratch_bytes
-from streamgda.moments.class_state import from_sums, keep_fourth
+from streamgda.moments.base import Moments
+from streamgda.moments.centred import (
+    OVERFLOW,
+    ROUNDING,
+    CentredSums,
+    NotFinite,
+    scratch_bytes,
+    total_scatter,
+)
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.few_rows import FewRows
-from streamgda.moments.fourth import norms_of_rows
-from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.views import Views
+from streamgda.moments.fourth import NormsOfPart, merge_norms, norms_of_rows
+from streamgda.moments.structures import Structure, check_covers, structure_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.arrays import NO_WEIGHTS, row_type
+from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
+from streamgda.rows.codes import look_up
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     RowRule,
@@ -28,15 +35,61 @@ from streamgda.rows.invalid_rows import (
     refuse_not_finite,
     rows_to_count,
 )
-from streamgda.rows.names import restored_names, saved_names
+from streamgda.rows.names import Names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
+from streamgda.runtime.interruption import uninterrupted
+from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type
 from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
+_NO_CLASSES = np.empty(0, np.int64)
 
 
-class ClassMoments(Views):
+class FewRows:
+    """Update of sums by a few rows, with all that depends on sums and classes prepared.
+
+    Attributes
+    ----------
+    sums : CentredSums or ExactSums
+        Sums to which rows are added in place.
+    changes : int
+        Number of changes of the moments that this is valid for.
+    """
+
+    __slots__ = ("_dtypes", "_left", "_most", "_table", "_width", "changes", "sums")
+
+    def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
+        self.sums = sums
+        self.changes = changes
+        self._width = sums.n_features
+        self._most = sums.most_at_once
+        self._dtypes, self._left = sums.taken_at_once()
+        self._table: Any = label_codes.integer_table(classes)
+        if self._table is None:
+            self._most = 0
+
+    def codes(self, X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """Return the class of each row of a matrix; None unless `add` takes rows and labels."""
+        n_rows, width = X.shape
+        if (
+            not 0 < n_rows <= self._most
+            or width != self._width
+            or y.shape != (n_rows,)
+            or X.dtype not in self._dtypes
+            or n_rows > self._left
+        ):
+            return None
+        return look_up(y, *self._table)
+
+    def add(self, X: np.ndarray, codes: np.ndarray) -> None:
+        """Add rows in a single kernel call; raise `NotFinite`, with nothing changed, for others."""
+        self.sums.add_at_once(X, codes)
+        self._left -= len(codes)
+        self.changes += 1
+
+
+class ClassMoments(Moments):
     r"""Count, mean and scatter of the rows of each class, computed in one pass and mergeable.
 
     For the rows :math:`x_i` of class k with weights :math:`w_i`
@@ -69,6 +122,11 @@ class ClassMoments(Views):
         moments only. They are float64 for rows of any type, and every `update` computes the
         moments of its rows first and adds these: batches should have more rows than features.
 
+    Attributes
+    ----------
+    changes : int
+        Number of changes so far, including one that has started.
+
     Raises
     ------
     InvalidParameterError
@@ -91,7 +149,213 @@ class ClassMoments(Views):
             [1.5 , 2.25]]])
     """
 
+    # Methods that change the moments hold their lock. Whatever exception arrives, the change is
+    # complete or has not been made: the state is replaced by assignments without calls between
+    # them, which no exception separates (see `runtime.interruption`).
+
     _kind = "moments"
+
+    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+        super().__init__()
+        self._structure = structure_of(covariance_type)
+        if norms and covariance_type != "full":
+            raise InvalidParameterError(
+                f"norms=True needs a matrix per class to merge them, which covariance_type="
+                f"{covariance_type!r} does not keep; use 'full', which can be reduced later"
+            )
+        self._classes = _NO_CLASSES
+        self._sums: CentredSums | ExactSums | None = None
+        self._n_skipped = 0
+        self.changes = 0
+        self._norms = np.empty((0, 0)) if norms else None
+        self._few: FewRows | None = None
+        # What a second pass over the rows yielded, and the number of changes at that time.
+        self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
+
+    def _with_sums(
+        self,
+        classes: np.ndarray,
+        sums: Any,
+        norms: np.ndarray | None = None,
+        covariance_type: str | None = None,
+    ) -> Self:
+        """Return other moments of the same rows."""
+        covariance_type = covariance_type or self.covariance_type
+        skipped, names = self._n_skipped, self._feature_names
+        return self._of_sums(covariance_type, classes, sums, norms, skipped, names)
+
+    @classmethod
+    def _of_sums(
+        cls,
+        covariance_type: str,
+        classes: np.ndarray,
+        sums: CentredSums | ExactSums | None,
+        norms: np.ndarray | None = None,
+        n_skipped: int = 0,
+        feature_names: Names | None = None,
+    ) -> Self:
+        """Return class moments that hold these sums, with one entry a class."""
+        moments = cls(covariance_type)
+        moments._classes, moments._sums = classes, sums
+        moments._norms, moments._n_skipped, moments._feature_names = norms, n_skipped, feature_names
+        if sums is not None:
+            sums.structure = moments._structure
+        return moments
+
+    @property
+    def covariance_type(self) -> str:
+        """Covariance type of the moments."""
+        return self._structure.name
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self._classes
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
+        return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
+
+    @property
+    def means(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        return self._sums.class_means() if self._sums is not None else np.empty((0, 0))
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first row."""
+        return self._sums.n_features if self._sums is not None else None
+
+    @property
+    def n_skipped(self) -> int:
+        """Rows that were left out as invalid (`accumulate` with ``on_invalid="skip"``)."""
+        return self._n_skipped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that hold the moments."""
+        if self._sums is None:
+            return 0
+        held = sum(array.nbytes for array in self._sums.arrays().values())
+        return held + (self._norms.nbytes if self._norms is not None else 0)
+
+    @property
+    def norms(self) -> bool:
+        """True if the norms of the rows are kept."""
+        return self._norms is not None
+
+    @property
+    def fourth(self) -> np.ndarray:
+        r"""Sums :math:`\sum w_i |x_i - m_k|^4` of each class, shape (n_classes,).
+
+        Raises
+        ------
+        InvalidDataError
+            If norms are not kept.
+        """
+        if self._norms is None:
+            raise InvalidDataError(
+                "these moments hold no norms of the rows; make them with ClassMoments('full', "
+                "norms=True) or accumulate(..., norms=True). Selecting features, projecting and "
+                "reducing to another covariance type lose them"
+            )
+        return self._norms[:, -1].copy() if self._sums is not None else np.zeros(0)
+
+    def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
+        """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
+        changes, held = self._scaled
+        return held if changes == self.changes else {}
+
+    def _keep_scaled(self, fourth: Mapping[str, np.ndarray]) -> None:
+        """Keep sums of fourth powers of scaled rows, by scaling, until the moments change."""
+        self._scaled = self.changes, fourth
+
+    @property
+    def exact(self) -> bool:
+        """True if the moments are integer sums without any rounding."""
+        return isinstance(self._sums, ExactSums)
+
+    def centred(self) -> CentredSums:
+        """Return counts, means and scatter about the means, in float64.
+
+        Returns
+        -------
+        CentredSums
+            Count, mean and scatter of each class, or the pooled scatter.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> sums = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).centred()
+        >>> sums.count, sums.mean, sums.scatter
+        (array([2]), array([[2.]]), array([[[2.]]]))
+        """
+        return self._held_sums().centred()
+
+    def _held_sums(self) -> CentredSums | ExactSums:
+        """Return the sums as they are kept, which must not be modified."""
+        if self._sums is None or not self._sums.count.any():
+            self._refuse_empty()
+        return self._sums
+
+    def covariance(self, ddof: float = 0) -> np.ndarray:
+        r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
+
+        Pooled ones are :math:`\sum_k S_k / \sum_k (n_k - ddof)`, over the classes with rows.
+
+        Parameters
+        ----------
+        ddof : int
+            Subtracted from the count of each class.
+
+        Returns
+        -------
+        ndarray of float64
+            Shape (K, d, d) for ``"full"``, (d, d) for ``"tied"``, (K, d) for ``"diag"``, (d,) for
+            ``"tied_diag"``, (K,) for ``"spherical"`` and () for ``"tied_spherical"``. NaN where
+            a class has no more than `ddof` rows.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> moments.covariance().ravel(), moments.covariance(ddof=1).ravel()
+        (array([1.  , 2.25]), array([2. , 4.5]))
+        """
+        sums = self.centred()
+        ddof = as_number("ddof", ddof, "a number >= 0", 0)
+        weight = self._structure.group_weights(sums.count, ddof)
+        weight = np.where(weight > 0, weight, np.nan)
+        return self._structure.ungroup(self._structure.covariance(sums.scatter, weight))
+
+    def _change_sums(self, sums: Any, change: Callable[[Any], None]) -> None:
+        """Change sums, a copy of them if they are held here and small, and store what changes.
+
+        `change` is called with the sums. At its end it stores them and all that belongs to them.
+        """
+        held = sums is self._sums
+        self.changes += 1
+        if held and not sums.small:
+            uninterrupted(change, sums)
+        else:
+            change(sums.copy() if held else sums)
+
+    def _with_classes(self, classes: np.ndarray) -> CentredSums | ExactSums | None:
+        """Return the sums for those classes: a copy if there are more than before."""
+        if self._sums is None or classes.size == self._classes.size:
+            return self._sums
+        return self._sums.placed(np.searchsorted(classes, self._classes), classes.size)
 
     def __repr__(self) -> str:
         if self._sums is None:
@@ -105,7 +369,7 @@ class ClassMoments(Views):
 
     # --- adding rows --------------------------------------------------------------------------
 
-    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+    def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         # There are two states while classes are added, and every thread has its own sums; with
         # norms, the moments of the new rows are computed beside those that they are added to.
         state = self._structure.state_bytes(n_classes, n_features)
@@ -139,7 +403,7 @@ class ClassMoments(Views):
             if self._norms is not None and self._sums is not None:
                 added = type(self)(self.covariance_type, norms=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
-                name_features(added, named)
+                added._name_features(named)
                 try:
                     return self._add(added, decay)
                 except MergeError as error:  # an overflow: widths and names have been checked
@@ -253,6 +517,544 @@ class ClassMoments(Views):
             self._classes, self._sums, self._norms = joined, sums, norms
         return self
 
+    # --- algebra ------------------------------------------------------------------------------
+
+    @property
+    def _named_groups(self) -> bool:
+        """True if the groups of the scatter have labels, those of the classes."""
+        return self._structure.per_class
+
+    def __iadd__(self, other: Self) -> Self:
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        with self._lock:
+            return self._add(other)
+
+    def _add(self, other: ClassMoments, decay: float | None = None) -> Self:
+        """Add other moments, and multiply all weights by `decay`, in one step."""
+        names = self._check_mergeable(other)
+        n_skipped = self._n_skipped + other._n_skipped
+        theirs: Any = other._sums
+        if theirs is None:
+            self._n_skipped = n_skipped
+            return self
+        classes = label_codes.join_labels(self._classes, other._classes)
+        at = np.searchsorted(classes, other._classes)
+        norms = self._norms
+        if other._norms is not None:
+            own = np.searchsorted(classes, self._classes)
+            parts = [*self._norms_as_part(1, own), *other._norms_as_part(1, at)]
+            norms = merge_norms(parts, classes.size)
+
+        def change(mine: Any) -> None:
+            mine.add(theirs, at)
+            state = scaled(mine, norms, decay)
+            self._classes, self._sums, self._norms, self._n_skipped = classes, *state, n_skipped
+            self._feature_names = names
+
+        mine: Any = self._with_classes(classes)
+        if mine is None:
+            mine = theirs.empty(classes.size)
+        elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
+            mine, theirs = _as_centred(mine, norms), _as_centred(theirs, norms)
+        room = not isinstance(mine, CentredSums) or mine.has_room_for(theirs, at)
+        if not room or (norms is not None and not np.isfinite(norms).all()):
+            raise MergeError(OVERFLOW)
+        self._change_sums(mine, change)
+        return self
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the moments without the rows of `other`, as if these had never been added.
+
+        The result is exact to rounding, or to the bit if both are exact. Classes left without rows
+        are dropped.
+
+        Raises
+        ------
+        MergeError
+            If the features or the covariance types differ, or `other` holds rows that these
+            moments do not: more of a class, or such that a sum of squares would be left that no
+            rows have, by more than rounding.
+        """
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        names = self._check_mergeable(other)
+        if other._sums is None or not other._sums.count.any():
+            return self.copy()
+        at = self._check_contains(other)
+        if (at < 0).any():  # classes without rows
+            other, at = other._keep(at >= 0), at[at >= 0]
+        norms = None
+        if self._norms is not None:
+            everyone = np.arange(self._classes.size)
+            parts = [*self._norms_as_part(1, everyone), *other._norms_as_part(-1, at)]
+            norms = merge_norms(parts, everyone.size)
+        theirs: Any = other._sums
+        left: Any = self.copy()._sums
+        if not _both_exact(left, theirs):
+            left, theirs = _as_centred(left, norms), _as_centred(theirs, norms)
+        with np.errstate(over="ignore", invalid="ignore"):
+            impossible = np.argwhere(left.subtract(theirs, at))
+        if impossible.size:
+            group, feature = impossible[0].tolist()
+            of = f" of class {self._classes[group]!s}" if self._named_groups else ""
+            raise MergeError(
+                f"subtracting these moments leaves a sum of squares{of} that no rows have in "
+                f"feature {feature if names is None else names[feature]}: only rows that were "
+                f"added can be subtracted"
+            )
+        result = self._with_sums(self._classes, left, norms)
+        result._feature_names = names
+        result._n_skipped = max(0, self._n_skipped - other._n_skipped)
+        emptied = np.zeros(self._classes.size, bool)
+        emptied[at] = (left.count[at] == 0) & (other.class_count > 0)
+        return result._keep(~emptied) if emptied.any() else result
+
+    def __mul__(self, gamma: float) -> Self:
+        """Return the moments with every weight multiplied by `gamma`, to forget old rows.
+
+        A class whose weight falls below 1e-250 becomes one without rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `gamma` is negative or not finite, or so large that sums overflow.
+        """
+        return self.copy().__imul__(gamma)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, gamma: float) -> Self:
+        if not isinstance(gamma, Real):
+            return NotImplemented
+        gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
+        with self._lock:
+            if self._sums is not None:
+                centred = _as_centred(self._sums, self._norms)
+                if gamma > 1 and not centred.can_scale(gamma, self._norms):
+                    raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
+
+                def change(sums: CentredSums) -> None:
+                    self._sums, self._norms = scaled(sums, self._norms, gamma)
+
+                self._change_sums(centred, change)
+        return self
+
+    def copy(self) -> Self:
+        """Return independent moments with the same values.
+
+        Returns
+        -------
+        ClassMoments
+            The copy.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"])
+        >>> before = moments.copy()
+        >>> _ = moments.update([[8.0]], ["bee"])
+        >>> before.class_count, moments.class_count
+        (array([2]), array([2, 1]))
+        """
+        with self._lock:
+            sums = self._sums.copy() if self._sums is not None else None
+            norms = self._norms.copy() if self._norms is not None else None
+            copied = self._with_sums(self._classes, sums, norms)
+            copied._keep_scaled(self._scaled_fourth())
+            return copied
+
+    def _keep(self, kept: np.ndarray) -> Self:
+        """Return the moments of some classes."""
+        assert self._sums is not None
+        dropped = ~kept & (self._sums.count > 0)
+        if dropped.any() and not self._structure.per_class:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} have one scatter for all "
+                f"classes, from which no class can be left out; accumulate "
+                f"{self._structure.kind!r} moments, select, then reduce()"
+            )
+        sums = self._sums.with_classes(kept, kept if self._structure.per_class else slice(None))
+        norms = self._norms[kept] if self._norms is not None else None
+        result = self._with_sums(self._classes[kept], sums, norms)
+        own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
+        if own is not None:
+            result._keep_scaled({"class": own[kept]})
+        return result
+
+    def _norms_as_part(self, sign: int, at: np.ndarray) -> list[NormsOfPart]:
+        """Return these moments as one of the parts of `merge_norms`; none if without rows."""
+        if self._sums is None or self._norms is None:
+            return []
+        return [(sign, self._norms, _as_centred(self._sums, self._norms), at)]
+
+    def _check_mergeable(self, other: ClassMoments) -> Names | None:
+        """Raise `MergeError` unless both moments combine; return the names of the features."""
+        if self.covariance_type != other.covariance_type:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} and "
+                f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
+            )
+        if self.norms != other.norms:
+            raise MergeError(
+                f"moments {'with' if self.norms else 'without'} norms and moments "
+                f"{'with' if other.norms else 'without'} do not combine; make both with "
+                f"norms=True, or both without"
+            )
+        self._check_width(other)
+        return self._names_with(other)
+
+    def _check_contains(self, other: ClassMoments) -> np.ndarray:
+        """Return the numbers here of the other's classes; refuse rows that are not included."""
+        at = label_codes.find(other._classes, self._classes)
+        held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
+        for label, count, here in zip(
+            other._classes.tolist(), other.class_count, held, strict=True
+        ):
+            if exceeds(count, here):
+                raise MergeError(
+                    f"subtracting {count:g} rows of class {label!r} from moments that hold "
+                    f"{here:g} of them: only rows that were added can be subtracted"
+                )
+        return at
+
+    # --- moments of other features, classes, labels or projections ------------------------------
+
+    def reduce(self, covariance_type: str) -> Self:
+        """Return the moments of a simpler covariance type.
+
+        Parameters
+        ----------
+        covariance_type : str
+            ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
+            without a covariance per class, and so on. Norms are only kept if the type is the same.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of that type.
+
+        Raises
+        ------
+        MergeError
+            If these moments do not determine it.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> moments.reduce("tied").covariance(), moments.reduce("tied_diag").covariance()
+        (array([[1.625]]), array([1.625]))
+        """
+        wanted = structure_of(covariance_type)
+        check_covers(self._structure, wanted)
+        if covariance_type == self.covariance_type:
+            return self.copy()
+        sums = self._sums
+        if sums is not None:
+            with np.errstate(over="ignore"):
+                scatter, rounding = wanted.reduced(self._structure, sums.scatter), sums.rounding
+            if rounding is not None and wanted.per_class != self._structure.per_class:
+                rounding = wanted.group_sums(rounding)
+            sums = sums.with_scatter(scatter.copy(), rounding)
+        reduced = self._with_sums(self._classes, sums, covariance_type=covariance_type)
+        if sums is not None:
+            sums.checked()
+        return reduced
+
+    def select_features(self, index: Any) -> Self:
+        """Return the moments of some of the features, in the order of `index`.
+
+        Parameters
+        ----------
+        index : str, array-like of str, int or bool, or slice
+            Features to keep, by name or by number.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of these features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For features that the moments do not have.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamgda import ClassMoments
+        >>> frame = pd.DataFrame({"length": [1.0, 3.0], "width": [0.5, 0.7], "mass": [2.0, 4.0]})
+        >>> moments = ClassMoments().update(frame, ["ant", "ant"])
+        >>> moments.select_features(["mass", "length"]).means
+        array([[3., 2.]])
+        """
+        if self._sums is None:
+            self._refuse_empty()
+        d, names = self._sums.n_features, self._feature_names
+        index = feature_numbers(index, names, d, "index")
+        try:
+            if not isinstance(index, slice):
+                index = unmasked(as_slab(index, "index"), "index")
+            index = np.arange(d)[index]
+        except IndexError as error:
+            raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
+        index = np.atleast_1d(index)
+        if index.ndim != 1 or not index.size:
+            raise InvalidParameterError(
+                f"index has shape {index.shape}; expected one feature or more"
+            )
+        scatter = self._structure.select_features(self._sums.scatter, index)
+        selected = self._with_sums(self._classes, self._sums.with_features(index, scatter))
+        selected._feature_names = None if names is None else tuple(names[i] for i in index)
+        return selected
+
+    def select_classes(self, labels: Any) -> Self:
+        """Return the moments of some of the classes.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels to keep.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of these classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If the scatter is pooled over all classes.
+
+        See Also
+        --------
+        drop_classes : All classes but some.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0]], ["ant", "bee", "cat"])
+        >>> moments.select_classes(["ant", "cat"]).means
+        array([[1.],
+               [6.]])
+        """
+        kept = np.zeros(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = True
+        return self._keep(kept)
+
+    def drop_classes(self, labels: Any) -> Self:
+        """Return the moments of all classes but some.
+
+        They are the moments of the other rows, to the bit: a model without these classes needs no
+        second pass.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels to drop.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of the other classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If the scatter is pooled over all classes.
+
+        See Also
+        --------
+        select_classes : Some of the classes.
+        GaussianNB.retire : Drop classes of a fitted estimator.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [9.0]], ["ant", "ant", "clouds"])
+        >>> moments.drop_classes(["clouds"]).classes
+        array(['ant'], dtype='<U6')
+        """
+        kept = np.ones(self._classes.size, bool)
+        kept[self._numbers(labels, "labels")] = False
+        return self._keep(kept) if self._sums is not None else self.copy()
+
+    def _numbers(self, labels: Any, what: str) -> np.ndarray:
+        """Return the numbers of the classes with these labels; `what` names them in errors."""
+        wanted = label_codes.as_labels(labels, what)
+        at = label_codes.find(wanted, self._classes)
+        if (at < 0).any():
+            raise InvalidParameterError(
+                f"{what} {wanted[at < 0].tolist()} are not among the classes "
+                f"{self._classes.tolist()}"
+            )
+        return at
+
+    def relabel(self, mapping: Mapping[Any, Any]) -> Self:
+        """Return the moments under other labels; classes that get one label become one class.
+
+        Parameters
+        ----------
+        mapping : dict
+            Old label to new label; classes not named keep theirs.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of the renamed classes.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        InvalidDataError
+            For new labels of another kind than those that stay.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0], [6.0]], ["ant", "bee", "cat"])
+        >>> merged = moments.relabel({"ant": "insect", "bee": "insect"})
+        >>> merged.classes, merged.class_count
+        (array(['cat', 'insect'], dtype='<U6'), array([1, 2]))
+        """
+        check_type("mapping", mapping, Mapping, "a dict of old labels to new ones")
+        if not mapping:
+            return self.copy()
+        renamed = self._numbers([*mapping], "labels")
+        new = label_codes.as_labels([*mapping.values()], "new labels")
+        kept = np.delete(np.arange(self._classes.size), renamed)
+        classes = label_codes.join_labels(self._classes[kept], np.unique(new))
+        at = np.empty(self._classes.size, np.int64)
+        at[kept] = label_codes.find(self._classes[kept], classes)
+        at[renamed] = label_codes.find(new, classes)
+        assert self._sums is not None  # there are classes
+        sums = self._sums.placed(at, classes.size)
+        norms = None
+        if self._norms is not None:
+            norms = merge_norms(self._norms_as_part(1, at), classes.size)
+        return self._with_sums(classes, sums, norms)
+
+    def pca(self, n_components: int) -> np.ndarray:
+        """Return the principal components of all rows, from the scatter within and between classes.
+
+        Parameters
+        ----------
+        n_components : int
+            At most the number of features.
+
+        Returns
+        -------
+        ndarray, shape (n_components, n_features)
+            Orthonormal rows, by falling variance; the largest entry of each is positive.
+
+        Raises
+        ------
+        InvalidParameterError
+            For more components than features.
+        MergeError
+            If these moments have no covariances between features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments
+        >>> ClassMoments().update(*load_iris(return_X_y=True)).pca(2).round(3)
+        array([[ 0.361, -0.085,  0.857,  0.358],
+               [ 0.657,  0.73 , -0.173, -0.075]])
+        """
+        self._structure.check_covariances("pca")
+        sums = self.centred()
+        d = sums.n_features
+        n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = total_scatter(sums)
+        if not np.isfinite(total).all():
+            raise MergeError(OVERFLOW)
+        _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
+        components = vectors[:, ::-1].T
+        largest = np.abs(components).argmax(axis=1)
+        signs = np.sign(components[np.arange(n_components), largest])
+        return components * signs[:, None]
+
+    def project(self, components: Any, offset: Any = None) -> Self:
+        """Return the moments of ``(x - offset) @ components.T``, without reading the rows again.
+
+        Parameters
+        ----------
+        components : array-like, shape (n_components, n_features)
+            Directions, one a row.
+        offset : array-like, shape (n_features,), optional
+            Point that is subtracted from rows; zero by default.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of n_components features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For components of another number of features, or that are not finite numbers.
+        MergeError
+            If these moments have no covariances between features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import ClassMoments, QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> moments = ClassMoments().update(X, y)
+        >>> components = moments.pca(2)
+        >>> qda = QuadraticDiscriminantAnalysis.from_moments(moments.project(components))
+        >>> qda.score(X @ components.T, y)
+        0.9733333333333334
+        """
+        self._structure.check_covariances("project")
+        sums = self.centred()
+        d = sums.n_features
+        components = as_numbers("components", components, f"directions of {d} numbers", finite=True)
+        if components.ndim != 2 or components.shape[1] != d or not components.size:
+            raise InvalidParameterError(
+                f"components has shape {components.shape}, expected (n_components, {d})"
+            )
+        offset = np.zeros(d) if offset is None else offset
+        shift = as_numbers("offset", offset, f"{d} numbers", finite=True)
+        if shift.shape != (sums.n_features,):
+            raise InvalidParameterError(
+                f"offset has shape {shift.shape}, expected ({sums.n_features},)"
+            )
+        # The low part keeps what an offset of the rows would round away.
+        with np.errstate(over="ignore", invalid="ignore"):
+            longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T
+            mean = longer.astype(np.float64)
+            mean_low = (longer - mean).astype(np.float64)
+            scatter = self._structure.project(sums.scatter, components)
+            squares = self._structure.diagonal(scatter)
+            np.maximum(squares, 0, out=squares)  # rounding, along directions without variance
+            # Errors of a square are sums over pairs of features, of at most the product of roots.
+            reach = ROUNDING * self._structure.diagonal(sums.scatter)
+            if sums.rounding is not None:
+                reach += sums.rounding
+            rounding = (np.sqrt(reach) @ np.abs(components).T) ** 2
+        projected = CentredSums(
+            self._structure,
+            sums.count.copy(),
+            mean,
+            mean_low,
+            scatter,
+            None if sums.squares is None else sums.squares.copy(),
+            rounding,
+        ).checked()
+        result = self._with_sums(self._classes, projected)
+        result._feature_names = None  # a component is no column
+        return result
+
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
@@ -306,8 +1108,8 @@ class ClassMoments(Views):
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
         named = restored_names(attributes, sums.n_features)
-        moments = from_sums(cls, structure.name, classes, sums, held, moments._n_skipped, named)
-        keep_fourth(moments, scaled)
+        moments = cls._of_sums(structure.name, classes, sums, held, moments._n_skipped, named)
+        moments._keep_scaled(scaled)
         return moments
 
     @classmethod
@@ -315,26 +1117,31 @@ class ClassMoments(Views):
         return structure_of(attributes["covariance_type"])
 
 
-def add_at_once(moments: ClassMoments, X: np.ndarray, y: np.ndarray) -> bool:
-    """Add a few rows that need no conversion, with labels that are classes already.
-
-    Returns False, with nothing changed, for all other rows and if a sum is not finite.
-    """
-    return moments._add_at_once(X, y)
+def exceeds(count: Any, held: Any) -> Any:
+    """Return where there are more rows than those held, or more weight, by more than rounding."""
+    whole = count.dtype.kind == held.dtype.kind == "i"
+    return count > (held if whole else held * (1 + 1e-9))
 
 
-def add_and_decay(
-    moments: ClassMoments,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    rule: RowRule,
-    decay: float | None,
-    expected: np.ndarray | None = None,
-) -> ClassMoments:
-    """Add rows to moments, and multiply all weights by `decay`; return the moments.
+def _as_centred(sums: CentredSums | ExactSums, norms: np.ndarray | None) -> CentredSums:
+    """Return sums in float64. Beside exact ones, norms may have rounding errors of any size."""
+    centred = sums.centred()
+    if norms is not None and centred is not sums:
+        centred.rounding = np.zeros_like(sums.structure.diagonal(centred.scatter))
+    return centred
 
-    Both are done, or neither if there is an error or an interruption. Parameters and errors are
-    those of `ClassMoments.update`; labels other than `expected` are an error, too.
-    """
-    return moments._update(X, y, sample_weight, rule=rule, expected=expected, decay=decay)
+
+def scaled(
+    sums: Any, norms: np.ndarray | None, gamma: float | None
+) -> tuple[CentredSums | ExactSums, np.ndarray | None]:
+    """Multiply the weights in sums by `gamma`, in place; return them and scaled norms."""
+    if gamma is not None:
+        gone = sums.scale(gamma)
+        if norms is not None:
+            norms = norms * gamma
+            norms[gone] = 0
+    return sums, norms
+
+
+def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:
+    return isinstance(a, ExactSums) and isinstance(b, ExactSums)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.linalg import blas
@@ -29,12 +29,14 @@ from streamgda.moments.centred import (
     class_variance,
     pooled_variance,
 )
-from streamgda.moments.class_state import ClassState, keep_fourth
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import NO_WEIGHTS, as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix, rows_to_count
 from streamgda.runtime import threads
 from streamgda.storage.saved import State
+
+if TYPE_CHECKING:
+    from streamgda.moments.class_moments import ClassMoments
 
 _PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread adds
 
@@ -210,7 +212,7 @@ class FourthMoments(Moments):
         self.fourth = {name: np.zeros(classes.size) for name in scalings}
 
     @classmethod
-    def of(cls, moments: ClassState, names: Sequence[str]) -> Self:
+    def of(cls, moments: ClassMoments, names: Sequence[str]) -> Self:
         """Return sums without rows, for scalings that moments of the same rows determine."""
         sums = moments.centred()
         return cls(moments.classes, {name: Scaling.of(sums, name) for name in names})
@@ -235,7 +237,7 @@ class FourthMoments(Moments):
         """Bytes of the arrays."""
         return self._bytes(self._classes.size, int(self.n_features or 0))[0]
 
-    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+    def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         state = 8 * n_classes * len(self.scalings) * (3 * n_features + 2)
         return state, 3 * state  # the sums of a part of the rows, and of all those that are added
 
@@ -293,7 +295,7 @@ class FourthMoments(Moments):
             copied._count, copied.fourth = self._count, self.fourth  # which are never changed
         return copied
 
-    def keep(self, moments: ClassState) -> None:
+    def keep(self, moments: ClassMoments) -> None:
         """Keep the sums with the moments of the same rows.
 
         Raises
@@ -307,7 +309,7 @@ class FourthMoments(Moments):
                 f"the classes had {counts[1].tolist()} rows, and {counts[0].tolist()} when they "
                 f"were read again: they changed between two passes over them"
             )
-        keep_fourth(moments, self.fourth)
+        moments._keep_scaled(self.fourth)
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -14,10 +14,8 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.moments.algebra import exceeds
-from streamgda.moments.base import Moments, add_rows, planned_bytes
-from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.class_state import from_sums
+from streamgda.moments.base import Moments
+from streamgda.moments.class_moments import ClassMoments, exceeds
 from streamgda.moments.fourth import merge_norms
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.arrays import is_masked
@@ -193,7 +191,7 @@ class Cells(ClassMoments):
         sums = self._sums.with_classes(kept, [number] if self.pooled else kept)
         norms = None if self._norms is None else self._norms[kept]
         labels, names = classes[of_class[kept]], self._feature_names
-        moments = from_sums(ClassMoments, self.covariance_type, labels, sums, norms, 0, names)
+        moments = ClassMoments._of_sums(self.covariance_type, labels, sums, norms, 0, names)
         return moments if labels.size == classes.size else moments.declare(classes)
 
     def merged_groups(self, groups: np.ndarray, n_groups: int, n_classes: int) -> Cells:
@@ -221,7 +219,7 @@ class Cells(ClassMoments):
             sums = sums.placed(at, classes.size)
             structure = sums.structure
         more = norms, self._n_skipped, self._feature_names
-        moments = from_sums(kind, self.covariance_type, classes, sums, *more)
+        moments = kind._of_sums(self.covariance_type, classes, sums, *more)
         moments._structure = structure
         if sums is not None:
             sums.structure = structure
@@ -609,21 +607,20 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                [1, 0],
                [1, 0]])
         """
-        return self._update_groups(X, y, groups, sample_weight)
+        return self._update(X, y, sample_weight, groups=groups)
 
-    def _update(self, *_: Any, **__: Any) -> Self:
-        raise InvalidDataError("groups are missing: call update(X, y, groups)")
-
-    def _update_groups(
+    def _update(
         self,
         X: Any,
         y: Any,
-        groups: Any,
         sample_weight: Any = None,
         first_row: int = 0,
         rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
+        groups: Any = None,
     ) -> Self:
+        if groups is None:
+            raise InvalidDataError("groups are missing: call update(X, y, groups)")
         labels, of_rows = rule.as_labels(y, first_row), group_labels(groups, first_row)
         if of_rows.shape != labels.shape:
             raise InvalidDataError(
@@ -636,8 +633,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             class_codes, classes = encoded(labels, before.classes)
             if expected is not None and (find(classes, expected) < 0).any():
                 check = ClassMoments("diag")  # maybe rows with such labels do not count
-                more: Any = {"first_row": first_row, "rule": rule, "expected": expected}
-                add_rows(check, X, y, sample_weight, **more)
+                check._update(X, y, sample_weight, first_row, rule, expected)
             held = before.widened(all_groups, classes)
             cells = grid(all_groups.size, classes.size)
             codes = group_codes * classes.size
@@ -691,8 +687,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             self._held = held
         return self
 
-    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
-        return planned_group_bytes(self, _GROUPS_EXPECTED, n_classes, n_features)
+    def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
+        n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
+        cells = Cells(self.covariance_type, norms=self.norms)
+        cells = cells.renumbered(NONE, NONE, 0, n_classes)
+        state, adding = cells._bytes(n_cells, n_features)
+        return state, adding + _CELL_BYTES * n_cells
 
     def _scratch_bytes(self, n_features: int) -> int:
         return self._held.cells._scratch_bytes(n_features)
@@ -786,20 +786,3 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         grouped = cls(cells.covariance_type, norms=cells.norms)
         grouped._held = Held(groups, classes, cells)
         return grouped
-
-
-def add_groups(
-    moments: GroupedMoments, X: Any, y: Any, groups: Any, *sample_weight: Any, **options: Any
-) -> None:
-    """Add rows of a larger array to the moments of their groups; `options` as for `add_rows`."""
-    moments._update_groups(X, y, groups, *sample_weight, **options)
-
-
-def planned_group_bytes(
-    moments: GroupedMoments, n_groups: int, n_classes: int, n_features: int
-) -> tuple[int, int]:
-    """Return the bytes of such moments, and of all that is held while rows are added to them."""
-    cells = Cells(moments.covariance_type, norms=moments.norms)
-    cells = cells.renumbered(NONE, NONE, 0, n_classes)
-    state, adding = planned_bytes(cells, n_groups * n_classes, n_features)
-    return state, adding + _CELL_BYTES * n_groups * n_classes

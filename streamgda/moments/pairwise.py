@@ -14,7 +14,6 @@ from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.class_state import from_sums
 from streamgda.moments.structures import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
@@ -322,7 +321,7 @@ class PairwiseMoments(Moments):
         labels = np.unique(label_codes.as_labels(classes, "classes"))
         return self.__iadd__(self._empty(labels, self._arrays["origin"]))
 
-    def _bytes(self, n_classes: int, n_features: int) -> tuple[int, int]:
+    def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         # There are three states while classes are added: with them, without them, and that of the
         # new rows.
         matrix = 8 * n_features**2
@@ -481,7 +480,7 @@ class PairwiseMoments(Moments):
             STRUCTURES["full"], held["count"].copy(), mean, mean_low, np.tril(scatter)
         )
         names = self._feature_names
-        moments = from_sums(ClassMoments, "full", self._classes, sums, feature_names=names)
+        moments = ClassMoments._of_sums("full", self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)
 
     # --- saving -------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from streamgda.errors import (
     MemoryBudgetError,
     ReadError,
 )
-from streamgda.moments import planned_group_bytes
 
 N = 300
 X, CODES = sample(N, 3, 3)
@@ -158,7 +157,7 @@ def test_planned_bytes_hold(covariance_type):
     rows, y = sample(4000, 60, 4)
     groups = np.arange(4000) // 4 % 20
     grouped = GroupedMoments(covariance_type).update(rows, y, groups)
-    state, adding = planned_group_bytes(grouped, 20, 4, 60)
+    state, adding = grouped._bytes(4, 60, 20)
     assert grouped.nbytes == state
     assert_peak_below(
         adding + 2 * rows.nbytes,

@@ -17,7 +17,6 @@ from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
-from streamgda.moments import planned_bytes, planned_scratch
 from streamgda.moments.structures import structure_of
 from streamgda.rows import as_source
 from streamgda.runtime import memory, threads
@@ -117,7 +116,7 @@ def test_scratch_space_grows_with_threads_and_features(monkeypatch):
     for n in (2, 64):
         monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
         slabs[n] = slab_of(X, allowed=600 * MB, structure="diag")
-        assert planned_scratch(ClassMoments("full"), 10**5) > 10**5 * 8 * 992 * 3 // 2
+        assert ClassMoments("full")._scratch_bytes(10**5) > 10**5 * 8 * 992 * 3 // 2
     assert slabs[64] < slabs[2]
 
 
@@ -126,8 +125,8 @@ def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
     n, d = 1 << 17, 256
     X, y, w = np.ones((n, d), np.uint8), np.arange(n) % 3, np.full(n, 0.5)  # is summed as float64
     moments = ClassMoments("diag").update(X[:9], y[:9], w[:9])
-    held = planned_bytes(moments, 3, d)[1] + 2 * 64 * n  # and codes, copies of weights and so on
-    assert_peak_below(held + planned_scratch(moments, d), lambda: moments.update(X, y, w))
+    held = moments._bytes(3, d)[1] + 2 * 64 * n  # and codes, copies of weights and so on
+    assert_peak_below(held + moments._scratch_bytes(d), lambda: moments.update(X, y, w))
     with pytest.raises(AssertionError, match="peaks of"):
         assert_peak_below(16 * 2**20, lambda: moments.update(X, y, w))
 

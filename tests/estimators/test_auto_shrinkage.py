@@ -24,7 +24,6 @@ from streamgda.engine import accumulate_again
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.shrinkage import shrinkage_of
 from streamgda.moments import FourthMoments
-from streamgda.moments.class_state import scaled_fourth
 from streamgda.moments.structures import structure_of
 from streamgda.storage.saved import restore, state_of
 
@@ -122,7 +121,7 @@ def test_the_pass_over_all_rows_together_is_that_of_scikit_learn():
     accumulate_again(moments, ["total"], X, y)
     rows = StandardScaler().fit_transform(X)
     expected = ((rows**2).sum(axis=1) ** 2).sum()
-    assert scaled_fourth(moments, "total").sum() == pytest.approx(expected, rel=1e-11)
+    assert moments._scaled_fourth()["total"].sum() == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["full", "tied"])
@@ -254,8 +253,8 @@ def test_moments_that_changed_know_no_amounts():
     X, y = blobs(60, 3)
     moments = auto().fit(X, y).moments_
     for changed in (moments.copy().update(X[:3], y[:3]), 0.5 * moments, moments + moments):
-        assert scaled_fourth(changed, "class") is None
-    assert scaled_fourth(moments.copy(), "class") is not None
+        assert not changed._scaled_fourth()
+    assert "class" in moments.copy()._scaled_fourth()
 
 
 def test_rows_that_changed_between_the_passes_are_refused():
@@ -265,4 +264,4 @@ def test_rows_that_changed_between_the_passes_are_refused():
         accumulate_again(moments, ["class"], X[1:], y[1:])
     with pytest.raises(InvalidDataError, match="the label 9 was not there"):
         accumulate_again(moments, ["class"], X, np.where(y == 1, 9, y))
-    assert scaled_fourth(moments, "class") is None
+    assert not moments._scaled_fourth()

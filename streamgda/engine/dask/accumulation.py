@@ -22,7 +22,7 @@ from streamgda.engine.fingerprints import REMEDY, checksum, describe
 from streamgda.engine.progress import reporter
 from streamgda.engine.requests import Accumulation
 from streamgda.errors import CheckpointError, InvalidDataError
-from streamgda.moments import Moments, planned_bytes
+from streamgda.moments import Moments
 from streamgda.rows.sources import RowSource, Slabs
 
 _CLASSES_EXPECTED = 10
@@ -85,7 +85,7 @@ def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
     for source, column in zip(sources, (X, *companions), strict=True):
         described[source.name] = f"shape {column.shape}, {column.dtype}"
         described[_NAMED.format(source.name)] = column.name
-    state, _ = planned_bytes(asked.empty(), _CLASSES_EXPECTED, X.shape[1])
+    state, _ = asked.empty()._bytes(_CLASSES_EXPECTED, X.shape[1])
     row_bytes = X.shape[1] * X.dtype.itemsize
     blocks = blocks_of(X, *companions)
     parts = _parts_of_blocks("block", blocks, list(X.chunks[0]), row_bytes, state)
@@ -185,7 +185,7 @@ def accumulate_store(asked: Accumulation, plan: Slabs, *sources: RowSource) -> M
         journal = _journal(asked, "workers", {source.name: describe(source) for source in sources})
         if journal.kept is not None:
             plan = plan.resumed(journal.slab_rows)
-    state, _ = planned_bytes(asked.empty(), _CLASSES_EXPECTED, rows.shape[1])
+    state, _ = asked.empty()._bytes(_CLASSES_EXPECTED, rows.shape[1])
     most = cuts.part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
     ranges = cuts.cut_rows(rows.n_rows, plan.n_rows, most)
 
