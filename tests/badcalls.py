@@ -162,9 +162,9 @@ def _others() -> Iterator[Call]:
     rows = {"X": X, "y": Y, "sample_weight": None}
     held = moments()
     yield Call("module", lambda: gda, "accumulate", {
-        **rows, "covariance_type": "full", "norms": False, "classes": None, "max_memory": None,
-        "on_invalid": "raise", "nodata": None, "unlabelled": None, "checkpoint": None,
-        "checkpoint_every": 1.0,
+        **rows, "covariance_type": "full", "fourth_moments": False, "classes": None,
+        "max_memory": None, "on_invalid": "raise", "nodata": None, "unlabelled": None,
+        "checkpoint": None, "checkpoint_every": 1.0,
     })  # fmt: skip
     yield Call("module", lambda: gda, "load", {"store": STORE})
     yield Call("module", lambda: gda, "open_store", {"path": STORE, "X": "X", "y": "y"})

@@ -166,7 +166,7 @@ def cases(large: bool) -> Iterator[Case]:
         yield Case(f"{size} {name} exact, wider", start, lambda m, r=wider: m.update(*r))
         other = ClassMoments(name).update(*wider)
         yield Case(f"{size} {name} exact +=", start, lambda m, o=other: m.__iadd__(o))
-    start = ClassMoments("full", norms=True).update(X[first], y[first])
+    start = ClassMoments("full", fourth_moments=True).update(X[first], y[first])
     yield Case(f"{size} norms update", start, lambda m: m.update(X[second], y[second]))
     yield Case(f"{size} norms *=", start, lambda m: m.__imul__(0.5))
     start = ClassMoments("full").update(X[first], y[first])

@@ -148,7 +148,11 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
     X, reading["nodata"] = as_rows(X, None, reading["nodata"])
     reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")
     estimator = recipe.estimator_class(**recipe.params)
-    needs = {"covariance_type": held.covariance_type, "norms": held.norms} if held else recipe.needs
+    needs = (
+        {"covariance_type": held.covariance_type, "fourth_moments": held.fourth_moments}
+        if held
+        else recipe.needs
+    )
     checkpoint = reading["checkpoint"]
     resumed = checkpoint is not None and checkpoint.exists()
     started = time.perf_counter()

@@ -56,7 +56,7 @@ from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_r
 from streamgda.rows.labels import as_labels
 from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import refuse, renamed
 
 
 @overload
@@ -92,7 +92,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     y: Any = None,
     *,
     covariance_type: str = "full",
-    norms: bool = False,
+    fourth_moments: bool = False,
     sample_weight: Any = None,
     groups: Any = None,
     classes: Any = None,
@@ -106,6 +106,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     columns: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
+    norms: bool | None = None,
 ) -> Any:
     """Accumulate the class moments of rows from any container, in one pass.
 
@@ -116,8 +117,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         or a list of ``dask.delayed`` ones. Workers of an active client read zarr arrays.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
-    covariance_type, norms : str, bool
-        The scatter and norms that are kept; see `ClassMoments`.
+    covariance_type, fourth_moments : str, bool
+        The scatter and fourth moments that are kept; see `ClassMoments`.
     sample_weight, groups : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights; sites, subjects, days or other groups that `GroupedMoments` keep.
     classes : array-like, shape (n_classes,), optional
@@ -136,6 +137,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
+    norms : bool, optional
+        Deprecated name of `fourth_moments`.
 
     Returns
     -------
@@ -158,7 +161,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     """
     X, nodata = (X, nodata) if y is None else as_rows(X, features, nodata)
     asked = Accumulation(
-        *(covariance_type, norms, row_rule(on_invalid, nodata, unlabelled, ACCUMULATING, y=y)),
+        *(covariance_type, renamed("norms", norms, "fourth_moments", fourth_moments)),
+        row_rule(on_invalid, nodata, unlabelled, ACCUMULATING, y=y),
         *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
         *(for_model, progress, checkpoint),
         checkpoint_every=checkpoint_every,
@@ -205,7 +209,9 @@ def accumulate_into(
     if rows is not None:
         options: Any = {"rule": rule, "expected": expected, "decay": decay}
         return moments._update(rows, y, sample_weight, **options)
-    asked = Accumulation(moments.covariance_type, moments.norms, rule, expected, for_model=True)
+    asked = Accumulation(
+        moments.covariance_type, moments.fourth_moments, rule, expected, for_model=True
+    )
     added: Any = _accumulated(asked, X, y, sample_weight)
     if moments.n_features is not None:
         added = moments + added

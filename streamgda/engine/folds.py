@@ -106,7 +106,7 @@ class FoldedRows:
         path: Any,
         every: float,
         covariance_type: str,
-        norms: bool,
+        fourth_moments: bool,
         scores: tuple[int, ...],
         **description: str,
     ) -> FoldJournal:
@@ -116,21 +116,24 @@ class FoldedRows:
         ----------
         path, every
             See `Journal`; without a path, nothing is written.
-        covariance_type, norms
+        covariance_type, fourth_moments
             Those of the moments of the parts.
         scores : tuple of int
             Shape of the sums of scores.
         **description
             What else a run that resumes must share.
         """
-        asked = Accumulation(covariance_type, norms, self.rule)
+        asked = Accumulation(covariance_type, fourth_moments, self.rule)
         rows = {source.name: describe(source) for source in self._sources}
         description |= {"splits": self.splits.description, "on_invalid": self.rule.action}
-        parts = [ClassMoments(covariance_type, norms=norms) for _ in range(self.splits.n_parts)]
+        parts = [
+            ClassMoments(covariance_type, fourth_moments=fourth_moments)
+            for _ in range(self.splits.n_parts)
+        ]
         return FoldJournal(path, every, asked.description(**rows) | description, parts, scores)
 
     def accumulate(
-        self, covariance_type: str, norms: bool, journal: FoldJournal | None = None
+        self, covariance_type: str, fourth_moments: bool, journal: FoldJournal | None = None
     ) -> list[ClassMoments]:
         """Return the moments of each part, from one pass, or from those in the journal on.
 
@@ -142,7 +145,7 @@ class FoldedRows:
             If the moments of all parts exceed the budget.
         """
         if journal is None:
-            journal = self.journal(None, 0.0, covariance_type, norms, ())
+            journal = self.journal(None, 0.0, covariance_type, fourth_moments, ())
         plan = resume(journal, self.plan(self.held_bytes(covariance_type)), *self._sources)
         first = min(journal.done, self.rows.n_rows)
         classes = np.empty(0, np.int64)

@@ -139,9 +139,10 @@ class CheckpointContents(Saved):
         kind = _MOMENTS[description["moments"]]
         moments = restore_nested(kind, attributes["moments"], arrays)
         for part in moments.values():
-            held = getattr(part, "covariance_type", "full"), str(getattr(part, "norms", False))
+            fourth = getattr(part, "fourth_moments", False)
+            held = getattr(part, "covariance_type", "full"), str(fourth)
             if held != (description["covariance_type"], description["norms"]):
-                raise ValueError(f"its moments are of covariance_type, norms {held}")
+                raise ValueError(f"its moments are of covariance_type, fourth_moments {held}")
         return cls(description, done, attributes["seen"], moments, scored, sums)
 
 

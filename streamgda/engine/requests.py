@@ -30,7 +30,7 @@ class Accumulation:
     Attributes
     ----------
     covariance_type : str
-    norms : bool
+    fourth_moments : bool
     rule : RowRule
         Which rows count.
     expected : ndarray, sorted, optional
@@ -49,7 +49,7 @@ class Accumulation:
     """
 
     covariance_type: str = "full"
-    norms: bool = False
+    fourth_moments: bool = False
     rule: RowRule = CHECK_SUMS
     expected: np.ndarray | None = None
     max_memory: int | str | None = None
@@ -63,7 +63,7 @@ class Accumulation:
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
-        as_flag("norms", self.norms)
+        as_flag("fourth_moments", self.fourth_moments)
         check_interval(self.checkpoint_every, "checkpoint_every")
 
     def empty(self) -> Moments:
@@ -76,13 +76,13 @@ class Accumulation:
                 "accumulate for the rows of each group"
             )
         if self.grouped:
-            return GroupedMoments(self.covariance_type, norms=self.norms)
+            return GroupedMoments(self.covariance_type, fourth_moments=self.fourth_moments)
         if self.rule.action != "pairwise":
-            return ClassMoments(self.covariance_type, norms=self.norms)
-        if self.covariance_type != "full" or self.norms:
+            return ClassMoments(self.covariance_type, fourth_moments=self.fourth_moments)
+        if self.covariance_type != "full" or self.fourth_moments:
             raise InvalidParameterError(
-                f"on_invalid='pairwise' keeps matrices for each class, and no norms; got "
-                f"covariance_type={self.covariance_type!r}, norms={self.norms}. "
+                f"on_invalid='pairwise' keeps matrices for each class, and no fourth moments; got "
+                f"covariance_type={self.covariance_type!r}, fourth_moments={self.fourth_moments}. "
                 f"PairwiseMoments.to_moments converts them to any covariance type"
             )
         return PairwiseMoments()
@@ -115,7 +115,7 @@ class Accumulation:
         return {
             "moments": type(self.empty()).__name__,
             "covariance_type": self.covariance_type,
-            "norms": str(self.norms),
+            "norms": str(self.fourth_moments),
             "nodata": repr(self.rule.nodata),
             "classes": str(expected),
             **({} if self.rule.unlabelled is None else {"unlabelled": self._unlabelled}),

@@ -273,5 +273,5 @@ def _counts(rows: Any, n_rows: int) -> np.ndarray:
 def added(moments: list[ClassMoments], parts: list[int]) -> ClassMoments:
     """Return the moments of the rows of some parts: added, so that nothing cancels."""
     if not parts:
-        return ClassMoments(moments[0].covariance_type, norms=moments[0].norms)
+        return ClassMoments(moments[0].covariance_type, fourth_moments=moments[0].fourth_moments)
     return reduce(add, [moments[part] for part in parts])

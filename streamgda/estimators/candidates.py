@@ -308,8 +308,8 @@ def kept_by_all(candidates: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the parameters of moments from which all candidates can be computed and scored."""
     kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
     matrix = any(structure_of(k["covariance_type"]).matrix for k in kept)
-    norms = any(k["norms"] for k in kept)
-    return {"covariance_type": "full" if matrix else "diag", "norms": norms}
+    fourth_moments = any(k["fourth_moments"] for k in kept)
+    return {"covariance_type": "full" if matrix else "diag", "fourth_moments": fourth_moments}
 
 
 def _bytes_of(model: GaussianModel) -> int:

@@ -135,7 +135,7 @@ class MomentClassifier(RowClassifier):
     def _kept(self) -> dict[str, Any]:
         """Return the parameters of the moments to keep; refuse invalid parameters."""
         self._check_parameters()
-        return {"covariance_type": self._covariance_type(), "norms": False}
+        return {"covariance_type": self._covariance_type(), "fourth_moments": False}
 
     def _scalings(self) -> tuple[str, ...]:
         """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
@@ -459,7 +459,7 @@ class MomentClassifier(RowClassifier):
         if first:
             settings._check_supported()
         else:
-            kept["norms"] = self.moments_.norms
+            kept["fourth_moments"] = self.moments_.fourth_moments
         X, y = validate_labelled(self, X, y, reset=first, rule=rule)
         summed, rule = settings._summed(X, y, sample_weight, rule)
         rows = summed, y, sample_weight, rule
@@ -486,10 +486,10 @@ class MomentClassifier(RowClassifier):
                 f"covariance_type={wanted.name!r}, but the rows so far were kept for "
                 f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
             )
-        if kept["norms"] and not self.moments_.norms:
+        if kept["fourth_moments"] and not self.moments_.fourth_moments:
             raise InvalidParameterError(
                 f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
-                f"were kept without their norms; call fit"
+                f"were kept without their fourth moments; call fit"
             )
 
     def _is_declared(self, classes: Any) -> bool:
@@ -541,7 +541,7 @@ class MomentClassifier(RowClassifier):
         """Remove rows: the model is then as if they had never been added.
 
         The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
-        unless the shrinkage needs norms of the rows (``"ledoit_wolf"``), which are sums of floats.
+        unless the shrinkage needs fourth moments of the rows (``"ledoit_wolf"``), sums of floats.
         A class that is left without rows is dropped.
 
         Parameters
@@ -682,8 +682,8 @@ class MomentClassifier(RowClassifier):
         estimator = cls(**params)
         kept = estimator._kept()
         estimator._check_supported()
-        if kept["norms"] and moments.n_features is not None:
-            moments.fourth  # noqa: B018  (reports missing norms)
+        if kept["fourth_moments"] and moments.n_features is not None:
+            moments.fourth  # noqa: B018  (reports missing ones)
         estimator._adopt(moments.reduce(kept["covariance_type"]))
         estimator.n_features_in_ = int(moments.n_features or 0)
         if moments.feature_names is not None:

@@ -192,7 +192,7 @@ def _results(
     for number, (X, y, *weight) in enumerate(batches):
         started = time.perf_counter()
         if window is not None and monitor is None and learnt >= REFERENCE_WINDOWS * window:
-            monitor = DriftMonitor(without_norms(model.moments_), window=window)
+            monitor = DriftMonitor(without_fourth_moments(model.moments_), window=window)
         if monitor is not None and not watching:
             watching, watched = True, n_rows - monitor.n_rows + min(monitor.can_alarm_from.values())
         elif monitor is None and window is not None:  # the model learns its reference first
@@ -252,6 +252,6 @@ def _means(sums: np.ndarray) -> tuple[float, float]:
     return (hits / weight, losses / weight) if weight > 0 else (np.nan, np.nan)
 
 
-def without_norms(moments: Any) -> Any:
-    """Return moments as they are, or without their norms, which a reference does not need."""
-    return moments.select_features(slice(None)) if moments.norms else moments
+def without_fourth_moments(moments: Any) -> Any:
+    """Return moments as they are, or without fourth moments, which a reference does not need."""
+    return moments.select_features(slice(None)) if moments.fourth_moments else moments

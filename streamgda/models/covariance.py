@@ -108,10 +108,10 @@ class Regularisation:
         structure, rule = structure_of(covariance_type), self.shrinkage_rule
         if rule:
             check_rule(rule, structure, self.pooling)
-        norms = rule == LEDOIT_WOLF
-        norms = norms and not self.standardize
-        full = norms or rule == AUTO
-        return {"covariance_type": "full" if full else covariance_type, "norms": norms}
+        fourth = rule == LEDOIT_WOLF
+        fourth = fourth and not self.standardize
+        full = fourth or rule == AUTO
+        return {"covariance_type": "full" if full else covariance_type, "fourth_moments": fourth}
 
     @property
     def scalings(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def estimate(
     MergeError
         If the moments do not determine the covariance type.
     InvalidDataError
-        If all features are constant, or the moments lack the norms that the shrinkage needs.
+        If all features are constant, or fourth moments that the shrinkage needs are not kept.
     InvalidParameterError
         If the shrinkage does not apply to such covariances.
     """

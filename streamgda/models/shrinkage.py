@@ -58,7 +58,7 @@ def shrinkage_of(
     Parameters
     ----------
     moments : ClassMoments
-        ``"full"``, or for the pooled covariance ``"tied"``; with norms for Ledoit and Wolf's.
+        ``"full"``, or for the pooled covariance ``"tied"``; with fourth moments for Ledoit-Wolf.
     rule : {"auto", "ledoit_wolf", "oas"}
     structure : Structure
         Structure of the covariances that are shrunk.
@@ -75,7 +75,7 @@ def shrinkage_of(
     Raises
     ------
     InvalidDataError
-        If norms are needed and not kept.
+        If fourth moments are needed and not kept.
     InvalidParameterError
         If fourth powers of scaled rows are needed and not known.
     """

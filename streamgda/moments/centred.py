@@ -609,10 +609,10 @@ class CentredSums(Sums):
             trial.add(other.without_products(), at)
             return trial.finite
 
-    def can_scale(self, gamma: float, norms: np.ndarray | None) -> bool:
+    def can_scale(self, gamma: float, fourth: np.ndarray | None) -> bool:
         """Return True if no sum overflows if every weight is multiplied by `gamma`."""
         squares = self.structure.diagonal(self.scatter)
-        held = [self.count.sum(), squares, *([] if norms is None else [norms])]
+        held = [self.count.sum(), squares, *([] if fourth is None else [fourth])]
         with np.errstate(over="ignore"):
             finite = [np.isfinite(values * gamma).all() for values in held]
             return all(finite) and bool(np.isfinite(self._squares().sum() * gamma * gamma))

@@ -22,7 +22,7 @@ from streamgda.moments.centred import (
     total_scatter,
 )
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.fourth import NormsOfPart, merge_norms, norms_of_rows
+from streamgda.moments.fourth import FourthOfPart, fourth_of_rows, merge_fourth
 from streamgda.moments.structures import Structure, check_covers, structure_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
@@ -38,7 +38,7 @@ from streamgda.rows.invalid_rows import (
 from streamgda.rows.names import Names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
-from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type
+from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, renamed
 from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
 
@@ -99,7 +99,7 @@ class ClassMoments(Moments):
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
     weights are summed in integers: not a bit then depends on the order or the chunks of the rows,
-    except in their norms. Covariances are rounded twice: the scatter, and its division by the
+    except in fourth moments. Covariances are rounded twice: the scatter, and its division by the
     number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
@@ -116,11 +116,14 @@ class ClassMoments(Moments):
     covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
         The part of the scatter to keep. ``"full"`` is a matrix per class and can become any other
         (`reduce`); ``"tied"`` is one matrix, pooled within classes; ``"diag"`` holds variances.
-    norms : bool
-        Also keep the norms of the rows about their class means, :math:`\sum w_i |t_i|^2 t_i` and
-        :math:`\sum w_i |t_i|^4`, from which Ledoit and Wolf's shrinkage is computed; ``"full"``
+    fourth_moments : bool
+        Also keep :math:`\sum w_i |t_i|^2 t_i` and :math:`\sum w_i |t_i|^4` of the rows about their
+        class means, from which Ledoit and Wolf's shrinkage is computed; ``"full"``
         moments only. They are float64 for rows of any type, and every `update` computes the
         moments of its rows first and adds these: batches should have more rows than features.
+
+    norms : bool, optional
+        Deprecated name of `fourth_moments`.
 
     Attributes
     ----------
@@ -130,7 +133,7 @@ class ClassMoments(Moments):
     Raises
     ------
     InvalidParameterError
-        For an unknown covariance type, or `norms` with a type other than ``"full"``.
+        For an unknown covariance type, or `fourth_moments` with a type other than ``"full"``.
 
     Examples
     --------
@@ -155,19 +158,27 @@ class ClassMoments(Moments):
 
     _kind = "moments"
 
-    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+    def __init__(
+        self,
+        covariance_type: str = "full",
+        *,
+        fourth_moments: bool = False,
+        norms: bool | None = None,
+    ) -> None:
         super().__init__()
+        fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
         self._structure = structure_of(covariance_type)
-        if norms and covariance_type != "full":
+        if fourth_moments and covariance_type != "full":
             raise InvalidParameterError(
-                f"norms=True needs a matrix per class to merge them, which covariance_type="
-                f"{covariance_type!r} does not keep; use 'full', which can be reduced later"
+                f"fourth_moments=True needs a matrix per class to merge them, which "
+                f"covariance_type={covariance_type!r} does not keep; use 'full', which can be "
+                f"reduced later"
             )
         self._classes = _NO_CLASSES
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
         self.changes = 0
-        self._norms = np.empty((0, 0)) if norms else None
+        self._fourth = np.empty((0, 0)) if fourth_moments else None
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
@@ -176,13 +187,13 @@ class ClassMoments(Moments):
         self,
         classes: np.ndarray,
         sums: Any,
-        norms: np.ndarray | None = None,
+        fourth: np.ndarray | None = None,
         covariance_type: str | None = None,
     ) -> Self:
         """Return other moments of the same rows."""
         covariance_type = covariance_type or self.covariance_type
         skipped, names = self._n_skipped, self._feature_names
-        return self._of_sums(covariance_type, classes, sums, norms, skipped, names)
+        return self._of_sums(covariance_type, classes, sums, fourth, skipped, names)
 
     @classmethod
     def _of_sums(
@@ -190,14 +201,15 @@ class ClassMoments(Moments):
         covariance_type: str,
         classes: np.ndarray,
         sums: CentredSums | ExactSums | None,
-        norms: np.ndarray | None = None,
+        fourth: np.ndarray | None = None,
         n_skipped: int = 0,
         feature_names: Names | None = None,
     ) -> Self:
         """Return class moments that hold these sums, with one entry a class."""
         moments = cls(covariance_type)
         moments._classes, moments._sums = classes, sums
-        moments._norms, moments._n_skipped, moments._feature_names = norms, n_skipped, feature_names
+        moments._fourth, moments._n_skipped = fourth, n_skipped
+        moments._feature_names = feature_names
         if sums is not None:
             sums.structure = moments._structure
         return moments
@@ -238,12 +250,18 @@ class ClassMoments(Moments):
         if self._sums is None:
             return 0
         held = sum(array.nbytes for array in self._sums.arrays().values())
-        return held + (self._norms.nbytes if self._norms is not None else 0)
+        return held + (self._fourth.nbytes if self._fourth is not None else 0)
+
+    @property
+    def fourth_moments(self) -> bool:
+        """True if fourth moments of the rows are kept."""
+        return self._fourth is not None
 
     @property
     def norms(self) -> bool:
-        """True if the norms of the rows are kept."""
-        return self._norms is not None
+        """Deprecated name of `fourth_moments`."""
+        renamed("norms", True, "fourth_moments", None)
+        return self.fourth_moments
 
     @property
     def fourth(self) -> np.ndarray:
@@ -252,15 +270,16 @@ class ClassMoments(Moments):
         Raises
         ------
         InvalidDataError
-            If norms are not kept.
+            If fourth moments are not kept.
         """
-        if self._norms is None:
+        if self._fourth is None:
             raise InvalidDataError(
-                "these moments hold no norms of the rows; make them with ClassMoments('full', "
-                "norms=True) or accumulate(..., norms=True). Selecting features, projecting and "
-                "reducing to another covariance type lose them"
+                "these moments hold no fourth moments of the rows; make them with "
+                "ClassMoments('full', fourth_moments=True) or accumulate(..., "
+                "fourth_moments=True). Selecting features, projecting and reducing to another "
+                "covariance type lose them"
             )
-        return self._norms[:, -1].copy() if self._sums is not None else np.zeros(0)
+        return self._fourth[:, -1].copy() if self._sums is not None else np.zeros(0)
 
     def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
         """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
@@ -371,10 +390,10 @@ class ClassMoments(Moments):
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         # There are two states while classes are added, and every thread has its own sums; with
-        # norms, the moments of the new rows are computed beside those that they are added to.
+        # fourth moments, those of the new rows are computed beside those that they are added to.
         state = self._structure.state_bytes(n_classes, n_features)
         adding = 2 * state + (threads.n_threads() + 1) * 8 * n_classes * n_features
-        return state, adding * (1 + self.norms)
+        return state, adding * (1 + self.fourth_moments)
 
     def _scratch_bytes(self, n_features: int) -> int:
         return scratch_bytes(self._structure, n_features)
@@ -400,8 +419,8 @@ class ClassMoments(Moments):
             names = self._feature_names if named is None else self._names_with_rows(named)
             if not y.size:
                 return self
-            if self._norms is not None and self._sums is not None:
-                added = type(self)(self.covariance_type, norms=True)
+            if self._fourth is not None and self._sums is not None:
+                added = type(self)(self.covariance_type, fourth_moments=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
                 added._name_features(named)
                 try:
@@ -429,11 +448,11 @@ class ClassMoments(Moments):
             except NotFinite:
                 self.changes -= 1
                 refuse_not_finite(X, first_row, numbers)
-            norms = self._norms
-            if norms is not None:
+            fourth = self._fourth
+            if fourth is not None:
                 centred = sums.centred()
-                norms = norms_of_rows(X, codes, weights, centred.mean, centred.mean_low)
-            self._classes, self._sums, self._norms = classes, sums, norms
+                fourth = fourth_of_rows(X, codes, weights, centred.mean, centred.mean_low)
+            self._classes, self._sums, self._fourth = classes, sums, fourth
             self._n_skipped, self._feature_names = n_skipped, names
         return self
 
@@ -451,7 +470,7 @@ class ClassMoments(Moments):
         with self._lock:
             few = self._few
             if few is None or few.changes != self.changes or few.sums is not self._sums:
-                if self._sums is None or self._norms is not None:
+                if self._sums is None or self._fourth is not None:
                     return False
                 self._few = few = FewRows(self._sums, self._classes, self.changes)
             codes = few.codes(X, y)
@@ -509,12 +528,12 @@ class ClassMoments(Moments):
             if self._sums is None:
                 self._refuse_empty()
             joined = label_codes.join_labels(self._classes, labels)
-            sums, norms = self._with_classes(joined), self._norms
-            if norms is not None:
-                norms = np.zeros((joined.size, norms.shape[1]))
-                norms[np.searchsorted(joined, self._classes)] = self._norms
+            sums, fourth = self._with_classes(joined), self._fourth
+            if fourth is not None:
+                fourth = np.zeros((joined.size, fourth.shape[1]))
+                fourth[np.searchsorted(joined, self._classes)] = self._fourth
             self.changes += 1
-            self._classes, self._sums, self._norms = joined, sums, norms
+            self._classes, self._sums, self._fourth = joined, sums, fourth
         return self
 
     # --- algebra ------------------------------------------------------------------------------
@@ -540,25 +559,25 @@ class ClassMoments(Moments):
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
-        norms = self._norms
-        if other._norms is not None:
+        fourth = self._fourth
+        if other._fourth is not None:
             own = np.searchsorted(classes, self._classes)
-            parts = [*self._norms_as_part(1, own), *other._norms_as_part(1, at)]
-            norms = merge_norms(parts, classes.size)
+            parts = [*self._as_part(1, own), *other._as_part(1, at)]
+            fourth = merge_fourth(parts, classes.size)
 
         def change(mine: Any) -> None:
             mine.add(theirs, at)
-            state = scaled(mine, norms, decay)
-            self._classes, self._sums, self._norms, self._n_skipped = classes, *state, n_skipped
+            state = scaled(mine, fourth, decay)
+            self._classes, self._sums, self._fourth, self._n_skipped = classes, *state, n_skipped
             self._feature_names = names
 
         mine: Any = self._with_classes(classes)
         if mine is None:
             mine = theirs.empty(classes.size)
         elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
-            mine, theirs = _as_centred(mine, norms), _as_centred(theirs, norms)
+            mine, theirs = _as_centred(mine, fourth), _as_centred(theirs, fourth)
         room = not isinstance(mine, CentredSums) or mine.has_room_for(theirs, at)
-        if not room or (norms is not None and not np.isfinite(norms).all()):
+        if not room or (fourth is not None and not np.isfinite(fourth).all()):
             raise MergeError(OVERFLOW)
         self._change_sums(mine, change)
         return self
@@ -584,15 +603,15 @@ class ClassMoments(Moments):
         at = self._check_contains(other)
         if (at < 0).any():  # classes without rows
             other, at = other._keep(at >= 0), at[at >= 0]
-        norms = None
-        if self._norms is not None:
+        fourth = None
+        if self._fourth is not None:
             everyone = np.arange(self._classes.size)
-            parts = [*self._norms_as_part(1, everyone), *other._norms_as_part(-1, at)]
-            norms = merge_norms(parts, everyone.size)
+            parts = [*self._as_part(1, everyone), *other._as_part(-1, at)]
+            fourth = merge_fourth(parts, everyone.size)
         theirs: Any = other._sums
         left: Any = self.copy()._sums
         if not _both_exact(left, theirs):
-            left, theirs = _as_centred(left, norms), _as_centred(theirs, norms)
+            left, theirs = _as_centred(left, fourth), _as_centred(theirs, fourth)
         with np.errstate(over="ignore", invalid="ignore"):
             impossible = np.argwhere(left.subtract(theirs, at))
         if impossible.size:
@@ -603,7 +622,7 @@ class ClassMoments(Moments):
                 f"feature {feature if names is None else names[feature]}: only rows that were "
                 f"added can be subtracted"
             )
-        result = self._with_sums(self._classes, left, norms)
+        result = self._with_sums(self._classes, left, fourth)
         result._feature_names = names
         result._n_skipped = max(0, self._n_skipped - other._n_skipped)
         emptied = np.zeros(self._classes.size, bool)
@@ -630,12 +649,12 @@ class ClassMoments(Moments):
         gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
         with self._lock:
             if self._sums is not None:
-                centred = _as_centred(self._sums, self._norms)
-                if gamma > 1 and not centred.can_scale(gamma, self._norms):
+                centred = _as_centred(self._sums, self._fourth)
+                if gamma > 1 and not centred.can_scale(gamma, self._fourth):
                     raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
 
                 def change(sums: CentredSums) -> None:
-                    self._sums, self._norms = scaled(sums, self._norms, gamma)
+                    self._sums, self._fourth = scaled(sums, self._fourth, gamma)
 
                 self._change_sums(centred, change)
         return self
@@ -659,8 +678,8 @@ class ClassMoments(Moments):
         """
         with self._lock:
             sums = self._sums.copy() if self._sums is not None else None
-            norms = self._norms.copy() if self._norms is not None else None
-            copied = self._with_sums(self._classes, sums, norms)
+            fourth = self._fourth.copy() if self._fourth is not None else None
+            copied = self._with_sums(self._classes, sums, fourth)
             copied._keep_scaled(self._scaled_fourth())
             return copied
 
@@ -675,18 +694,18 @@ class ClassMoments(Moments):
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
         sums = self._sums.with_classes(kept, kept if self._structure.per_class else slice(None))
-        norms = self._norms[kept] if self._norms is not None else None
-        result = self._with_sums(self._classes[kept], sums, norms)
+        fourth = self._fourth[kept] if self._fourth is not None else None
+        result = self._with_sums(self._classes[kept], sums, fourth)
         own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
         if own is not None:
             result._keep_scaled({"class": own[kept]})
         return result
 
-    def _norms_as_part(self, sign: int, at: np.ndarray) -> list[NormsOfPart]:
-        """Return these moments as one of the parts of `merge_norms`; none if without rows."""
-        if self._sums is None or self._norms is None:
+    def _as_part(self, sign: int, at: np.ndarray) -> list[FourthOfPart]:
+        """Return these moments as one of the parts of `merge_fourth`; none if without rows."""
+        if self._sums is None or self._fourth is None:
             return []
-        return [(sign, self._norms, _as_centred(self._sums, self._norms), at)]
+        return [(sign, self._fourth, _as_centred(self._sums, self._fourth), at)]
 
     def _check_mergeable(self, other: ClassMoments) -> Names | None:
         """Raise `MergeError` unless both moments combine; return the names of the features."""
@@ -695,11 +714,11 @@ class ClassMoments(Moments):
                 f"moments of covariance_type={self.covariance_type!r} and "
                 f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
             )
-        if self.norms != other.norms:
+        if self.fourth_moments != other.fourth_moments:
             raise MergeError(
-                f"moments {'with' if self.norms else 'without'} norms and moments "
-                f"{'with' if other.norms else 'without'} do not combine; make both with "
-                f"norms=True, or both without"
+                f"moments {'with' if self.fourth_moments else 'without'} fourth moments and "
+                f"moments {'with' if other.fourth_moments else 'without'} do not combine; make "
+                f"both with fourth_moments=True, or both without"
             )
         self._check_width(other)
         return self._names_with(other)
@@ -935,10 +954,10 @@ class ClassMoments(Moments):
         at[renamed] = label_codes.find(new, classes)
         assert self._sums is not None  # there are classes
         sums = self._sums.placed(at, classes.size)
-        norms = None
-        if self._norms is not None:
-            norms = merge_norms(self._norms_as_part(1, at), classes.size)
-        return self._with_sums(classes, sums, norms)
+        fourth = None
+        if self._fourth is not None:
+            fourth = merge_fourth(self._as_part(1, at), classes.size)
+        return self._with_sums(classes, sums, fourth)
 
     def pca(self, n_components: int) -> np.ndarray:
         """Return the principal components of all rows, from the scatter within and between classes.
@@ -1064,7 +1083,7 @@ class ClassMoments(Moments):
             "n_skipped": self._n_skipped,
         }
         attributes |= saved_names(self._feature_names)
-        if self.norms:
+        if self.fourth_moments:
             attributes["norms"] = True
         if self._sums is None:
             return attributes, {}
@@ -1072,8 +1091,8 @@ class ClassMoments(Moments):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
         arrays = self._sums.arrays()
         arrays["scatter"] = self._structure.pack(arrays["scatter"])
-        if self._norms is not None:
-            arrays["norms"] = self._norms
+        if self._fourth is not None:
+            arrays["norms"] = self._fourth
         scaled = self._scaled_fourth()
         if scaled:
             attributes["scaled_fourth"] = [*scaled]
@@ -1083,13 +1102,13 @@ class ClassMoments(Moments):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         structure = cls._saved_structure(attributes)
         classes = storage.unpack_labels(attributes["classes"])
-        norms = check_flag("norms", attributes.get("norms", False))
-        moments = cls(structure.name, norms=norms)
+        fourth = check_flag("norms", attributes.get("norms", False))
+        moments = cls(structure.name, fourth_moments=fourth)
         moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
             return moments
         arrays = dict(arrays)
-        held = arrays.pop("norms") if norms else None
+        held = arrays.pop("norms") if fourth else None
         names = attributes.get("scaled_fourth", [])
         scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["scatter"] = structure.unpack(arrays["scatter"])
@@ -1123,24 +1142,24 @@ def exceeds(count: Any, held: Any) -> Any:
     return count > (held if whole else held * (1 + 1e-9))
 
 
-def _as_centred(sums: CentredSums | ExactSums, norms: np.ndarray | None) -> CentredSums:
-    """Return sums in float64. Beside exact ones, norms may have rounding errors of any size."""
+def _as_centred(sums: CentredSums | ExactSums, fourth: np.ndarray | None) -> CentredSums:
+    """Return sums in float64. Fourth moments beside exact ones have rounding errors of any size."""
     centred = sums.centred()
-    if norms is not None and centred is not sums:
+    if fourth is not None and centred is not sums:
         centred.rounding = np.zeros_like(sums.structure.diagonal(centred.scatter))
     return centred
 
 
 def scaled(
-    sums: Any, norms: np.ndarray | None, gamma: float | None
+    sums: Any, fourth: np.ndarray | None, gamma: float | None
 ) -> tuple[CentredSums | ExactSums, np.ndarray | None]:
-    """Multiply the weights in sums by `gamma`, in place; return them and scaled norms."""
+    """Multiply the weights in sums by `gamma`, in place; return them and scaled fourth moments."""
     if gamma is not None:
         gone = sums.scale(gamma)
-        if norms is not None:
-            norms = norms * gamma
-            norms[gone] = 0
-    return sums, norms
+        if fourth is not None:
+            fourth = fourth * gamma
+            fourth[gone] = 0
+    return sums, fourth
 
 
 def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:

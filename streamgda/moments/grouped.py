@@ -16,7 +16,7 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
-from streamgda.moments.fourth import merge_norms
+from streamgda.moments.fourth import merge_fourth
 from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
@@ -31,7 +31,7 @@ from streamgda.rows.labels import (
     without_mask,
 )
 from streamgda.rows.names import Names
-from streamgda.runtime.parameters import check_type, shown
+from streamgda.runtime.parameters import check_type, renamed, shown
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import State, nested, restore_nested
 
@@ -98,8 +98,8 @@ class Cells(ClassMoments):
     many successive classes share a scatter.
     """
 
-    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
-        super().__init__(covariance_type, norms=norms)
+    def __init__(self, covariance_type: str = "full", *, fourth_moments: bool = False) -> None:
+        super().__init__(covariance_type, fourth_moments=fourth_moments)
         self._grid = self._classes  # all cells, for pooled types
 
     @property
@@ -155,12 +155,12 @@ class Cells(ClassMoments):
         """Return a copy of the cells of some groups and classes, given as boolean arrays."""
         of_group, of_class = self.numbers
         kept = np.flatnonzero(groups[of_group] & classes[of_class])
-        chosen = type(self)(self.covariance_type, norms=self.norms)
+        chosen = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
         chosen._n_skipped = self._n_skipped
         if self._sums is not None and kept.size:
             sums = self._sums.with_classes(kept, groups if self.pooled else kept)
             chosen = self._with_sums(
-                self._classes[kept], sums, None if self._norms is None else self._norms[kept]
+                self._classes[kept], sums, None if self._fourth is None else self._fourth[kept]
             )
         sizes = int(groups.sum()), int(classes.sum())
         return chosen.renumbered(np.cumsum(groups) - 1, np.cumsum(classes) - 1, *sizes)
@@ -189,9 +189,9 @@ class Cells(ClassMoments):
         kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
         assert self._sums is not None  # there are groups
         sums = self._sums.with_classes(kept, [number] if self.pooled else kept)
-        norms = None if self._norms is None else self._norms[kept]
+        fourth = None if self._fourth is None else self._fourth[kept]
         labels, names = classes[of_class[kept]], self._feature_names
-        moments = ClassMoments._of_sums(self.covariance_type, labels, sums, norms, 0, names)
+        moments = ClassMoments._of_sums(self.covariance_type, labels, sums, fourth, 0, names)
         return moments if labels.size == classes.size else moments.declare(classes)
 
     def merged_groups(self, groups: np.ndarray, n_groups: int, n_classes: int) -> Cells:
@@ -210,15 +210,15 @@ class Cells(ClassMoments):
         self, kind: type[_Kind], classes: np.ndarray, at: np.ndarray, sharing: int
     ) -> _Kind:
         """Return moments of a kind whose class ``at[k]`` includes the rows of cell k."""
-        sums, norms = copy(self._sums), self._norms
+        sums, fourth = copy(self._sums), self._fourth
         structure = structure_of(self.covariance_type)
         if sums is not None:
             sums.structure = replace(structure, sharing=sharing) if self.pooled else structure
-            if norms is not None:
-                norms = merge_norms(self._norms_as_part(1, at), classes.size)
+            if fourth is not None:
+                fourth = merge_fourth(self._as_part(1, at), classes.size)
             sums = sums.placed(at, classes.size)
             structure = sums.structure
-        more = norms, self._n_skipped, self._feature_names
+        more = fourth, self._n_skipped, self._feature_names
         moments = kind._of_sums(self.covariance_type, classes, sums, *more)
         moments._structure = structure
         if sums is not None:
@@ -264,11 +264,11 @@ class Cells(ClassMoments):
         self,
         classes: np.ndarray,
         sums: Any,
-        norms: np.ndarray | None = None,
+        fourth: np.ndarray | None = None,
         covariance_type: str | None = None,
     ) -> Self:
         structure = self._structure if sums is None else sums.structure
-        cells = super()._with_sums(classes, sums, norms, covariance_type)
+        cells = super()._with_sums(classes, sums, fourth, covariance_type)
         cells._structure, cells._grid = structure, self._grid
         if sums is not None:
             sums.structure = structure
@@ -333,14 +333,17 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     Parameters
     ----------
-    covariance_type, norms : str, bool
-        The scatter and norms that are kept of each group; see `ClassMoments`. ``"tied"`` is one
-        matrix for each group.
+    covariance_type, fourth_moments : str, bool
+        The scatter and fourth moments that are kept of each group; see `ClassMoments`.
+        ``"tied"`` is one matrix for each group.
+
+    norms : bool, optional
+        Deprecated name of `fourth_moments`.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown covariance type, or `norms` with a type other than ``"full"``.
+        For an unknown covariance type, or `fourth_moments` with a type other than ``"full"``.
 
     Examples
     --------
@@ -361,9 +364,16 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     __eq__ = object.__eq__  # a mapping compares its values, which are copies
     __hash__ = object.__hash__
 
-    def __init__(self, covariance_type: str = "full", *, norms: bool = False) -> None:
+    def __init__(
+        self,
+        covariance_type: str = "full",
+        *,
+        fourth_moments: bool = False,
+        norms: bool | None = None,
+    ) -> None:
         super().__init__()
-        self._held = Held(NONE, NONE, Cells(covariance_type, norms=norms))
+        fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
+        self._held = Held(NONE, NONE, Cells(covariance_type, fourth_moments=fourth_moments))
 
     # --- properties ---------------------------------------------------------------------------
 
@@ -373,9 +383,15 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return self._held.cells.covariance_type
 
     @property
+    def fourth_moments(self) -> bool:
+        """True if fourth moments of the rows are kept."""
+        return self._held.cells.fourth_moments
+
+    @property
     def norms(self) -> bool:
-        """True if the norms of the rows are kept."""
-        return self._held.cells.norms
+        """Deprecated name of `fourth_moments`."""
+        renamed("norms", True, "fourth_moments", None)
+        return self.fourth_moments
 
     @property
     def groups(self) -> np.ndarray:
@@ -565,7 +581,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             return self._made(Held(groups, held.classes, cells))
 
     def _made(self, held: Held) -> Self:
-        made = type(self)(self.covariance_type, norms=self.norms)
+        made = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
         made._held = held
         return made
 
@@ -689,7 +705,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
-        cells = Cells(self.covariance_type, norms=self.norms)
+        cells = Cells(self.covariance_type, fourth_moments=self.fourth_moments)
         cells = cells.renumbered(NONE, NONE, 0, n_classes)
         state, adding = cells._bytes(n_cells, n_features)
         return state, adding + _CELL_BYTES * n_cells
@@ -783,6 +799,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         classes = storage.unpack_labels(attributes["classes"])
         cells = restore_nested(Cells, {"cells": attributes["cells"]}, arrays)["cells"]
         cells.check(groups.size, classes.size)
-        grouped = cls(cells.covariance_type, norms=cells.norms)
+        grouped = cls(cells.covariance_type, fourth_moments=cells.fourth_moments)
         grouped._held = Held(groups, classes, cells)
         return grouped

@@ -202,7 +202,7 @@ class SlidingWindow(Saved):
     def _check(self) -> None:
         """Raise ValueError unless the blocks and their sums fit each other."""
         held = [*self._older, self._newer_total, *self._newer]
-        kinds = {(moments.covariance_type, moments.norms) for moments in held}
+        kinds = {(moments.covariance_type, moments.fourth_moments) for moments in held}
         widths = {moments.n_features for moments in held} - {None}
         if kinds != {(self.covariance_type, False)} or len(widths) > 1:
             raise ValueError(f"its blocks are moments of kinds {kinds} and widths {widths}")

@@ -18,7 +18,7 @@ GRID = {"covariance_type": ["tied", "diag"]}
 
 def moments_of(folds, rows=X):
     of_parts = FoldedRows(rows, Y, None, lambda *_: folds, 1 << 30)
-    return of_parts.accumulate("full", norms=False)
+    return of_parts.accumulate("full", fourth_moments=False)
 
 
 @pytest.mark.parametrize("never", [0, 7])

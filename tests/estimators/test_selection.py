@@ -71,7 +71,7 @@ def test_folds_depend_on_row_numbers_alone(n_folds, seed):
 def test_folds_are_the_moments_of_their_rows(kind):
     X, y = blobs(400, 3)
     rows = FoldedRows(held(X, kind), held(y, kind), None, lambda *_: hashed_splits(3, 7), 1 << 30)
-    folds = rows.accumulate("full", norms=True)
+    folds = rows.accumulate("full", fourth_moments=True)
     others = [added(folds, parts) for parts in rows.splits.trains]
     of = fold_of(0, 400, 3, 7)
     for f in range(3):

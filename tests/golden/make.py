@@ -60,7 +60,7 @@ def moments_of(data):
         "moments-full": ClassMoments().update(X, names, weights),
         "moments-exact-tied": ClassMoments("tied").update(data["bytes"], y),
         "moments-exact-diag": ClassMoments("diag").update(data["bytes"].astype("i2"), y),
-        "moments-norms": ClassMoments("full", norms=True).update(X, y),
+        "moments-norms": ClassMoments("full", fourth_moments=True).update(X, y),
         "moments-spherical": ClassMoments("spherical").update(X.astype("f4"), y * 2.0),
         "moments-dates": ClassMoments("tied").update(X, np.datetime64("2020-01-01", "D") + y),
         "moments-empty": ClassMoments("diag"),

@@ -15,6 +15,7 @@ import streamgda
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
+    GroupedMoments,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
@@ -48,7 +49,7 @@ def expected(rule, X, y, per_class, weights=None):
 
 
 def norm_moments(X, y, weights=None):
-    return ClassMoments("full", norms=True).update(X, y, weights)
+    return ClassMoments("full", fourth_moments=True).update(X, y, weights)
 
 
 def assert_norms(moments, X, y, weights=None, rtol=1e-11):
@@ -168,11 +169,11 @@ def test_any_chunking_and_any_merging_give_the_norms_of_all_rows(data):
     X, y, weights, cuts = data
     slices = [slice(a, b) for a, b in pairwise(cuts)]
     w = [None if weights is None else weights[s] for s in slices]
-    updated = ClassMoments("full", norms=True)
+    updated = ClassMoments("full", fourth_moments=True)
     for s, part in zip(slices, w, strict=True):
         updated.update(X[s], y[s], part)
     parts = [norm_moments(X[s], y[s], part) for s, part in zip(slices, w, strict=True)]
-    merged = ClassMoments("full", norms=True)
+    merged = ClassMoments("full", fourth_moments=True)
     for part in reversed(parts):
         merged = part + merged
     for moments in (updated, merged):
@@ -220,18 +221,18 @@ def test_classes_are_selected_joined_renamed_and_declared(kind):
 
 def test_other_views_lose_norms_and_say_so():
     moments = norm_moments(*blobs(60, 3))
-    assert moments.norms
-    assert moments.reduce("full").norms
+    assert moments.fourth_moments
+    assert moments.reduce("full").fourth_moments
     lost = [
         moments.reduce("tied"),
         moments.select_features([0, 1]),
         moments.project(moments.pca(2)),
     ]
     for view in lost:
-        assert not view.norms
-        with pytest.raises(InvalidDataError, match="hold no norms of the rows; make them with"):
+        assert not view.fourth_moments
+        with pytest.raises(InvalidDataError, match="hold no fourth moments of the rows; make them"):
             view.fourth  # noqa: B018
-        with pytest.raises(InvalidDataError, match="norms=True"):
+        with pytest.raises(InvalidDataError, match="fourth_moments=True"):
             LinearDiscriminantAnalysis.from_moments(view, solver="eigen", shrinkage="ledoit_wolf")
     assert (
         LinearDiscriminantAnalysis.from_moments(
@@ -246,12 +247,12 @@ def test_saved_and_loaded(tmp_path):
     moments = norm_moments(X, y)
     moments.save(tmp_path / "moments.zip")
     loaded = ClassMoments.load(tmp_path / "moments.zip")
-    assert loaded.norms
+    assert loaded.fourth_moments
     assert loaded.nbytes == moments.nbytes
     np.testing.assert_array_equal(state_of(loaded)[1]["norms"], state_of(moments)[1]["norms"])
     assert_norms(loaded.update(X[:9], y[:9]), np.vstack([X, X[:9]]), np.append(y, y[:9]))
-    empty = ClassMoments("full", norms=True)
-    assert restore(ClassMoments, *state_of(empty)).norms
+    empty = ClassMoments("full", fourth_moments=True)
+    assert restore(ClassMoments, *state_of(empty)).fourth_moments
     attributes, arrays = state_of(moments)
     for damaged in (arrays["norms"][:, :-1], arrays["norms"] * np.nan):
         with pytest.raises(FormatError, match=r"damaged: .*norms"):
@@ -264,7 +265,9 @@ def test_norms_cost_nothing_unless_asked_for():
     X, y = blobs(60, 3)
     assert "norms" not in state_of(ClassMoments("full").update(X, y))[1]
     assert (
-        not QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas").fit(X, y).moments_.norms
+        not QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas")
+        .fit(X, y)
+        .moments_.fourth_moments
     )
     assert (
         LinearDiscriminantAnalysis("lsqr", shrinkage="oas").fit(X, y).moments_.covariance_type
@@ -298,7 +301,9 @@ def test_the_number_of_threads_changes_no_bit(use_threads):
 
 def test_dask_merges_norms_in_a_tree():
     X, y = blobs(700, 3)
-    lazy = accumulate(da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30), norms=True)
+    lazy = accumulate(
+        da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30), fourth_moments=True
+    )
     assert_norms(lazy, X, y)
 
 
@@ -307,7 +312,7 @@ def test_the_memory_of_norms_is_planned():
     state = 2 * 800**2 * 8
     accumulate(X, y, max_memory=3 * state)
     with pytest.raises(MemoryBudgetError, match="for the moments"):
-        accumulate(X, y, norms=True, max_memory=3 * state)
+        accumulate(X, y, fourth_moments=True, max_memory=3 * state)
 
 
 def test_from_moments_and_on():
@@ -359,13 +364,24 @@ def test_pooled_covariances_are_refused(rule):
 
 @pytest.mark.parametrize("covariance_type", ["tied", "diag", "tied_diag", "spherical"])
 def test_norms_need_a_matrix_per_class(covariance_type):
-    with pytest.raises(InvalidParameterError, match="norms=True needs a matrix per class"):
-        ClassMoments(covariance_type, norms=True)
+    with pytest.raises(InvalidParameterError, match="fourth_moments=True needs a matrix per class"):
+        ClassMoments(covariance_type, fourth_moments=True)
 
 
 def test_unknown_rules_are_refused():
     with pytest.raises(InvalidParameterError, match="or one of auto, ledoit_wolf, oas"):
         QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="lw").fit(*blobs())
+
+
+def test_norms_is_a_deprecated_name_of_fourth_moments():
+    X, y = blobs(20, 2)
+    makers = [ClassMoments, GroupedMoments, lambda **options: accumulate(X, y, **options)]
+    for make in makers:
+        with pytest.warns(FutureWarning, match=r"norms is deprecated.*: use fourth_moments"):
+            moments = make(norms=True)
+        with pytest.warns(FutureWarning, match="use fourth_moments") as caught:
+            assert moments.norms
+        assert caught[0].filename == __file__
 
 
 def test_moments_with_and_without_norms_do_not_combine():
@@ -376,7 +392,7 @@ def test_moments_with_and_without_norms_do_not_combine():
         lambda: with_norms + without,
         lambda: with_norms - without,
     ):
-        with pytest.raises(MergeError, match="make both with norms=True, or both without"):
+        with pytest.raises(MergeError, match="make both with fourth_moments=True, or both without"):
             combine()
     assert_norms(with_norms, X, y)
 
@@ -389,7 +405,7 @@ def test_rows_seen_without_norms_are_refused():
         .set_params(solver="eigen", shrinkage="ledoit_wolf")
     )
     before = snapshot(qda)
-    with pytest.raises(InvalidParameterError, match="kept without their norms; call fit"):
+    with pytest.raises(InvalidParameterError, match="kept without their fourth moments; call fit"):
         qda.partial_fit(X, y)
     assert snapshot(qda) == before
 
@@ -401,7 +417,7 @@ def test_rows_that_cannot_be_summed_leave_no_trace():
     for bad, match in ((np.nan, "row 0, column 0 is nan"), (1e120, "fourth powers overflow")):
         rows = X.copy()
         rows[0, 0] = bad
-        for held_so_far in (moments, ClassMoments("full", norms=True)):
+        for held_so_far in (moments, ClassMoments("full", fourth_moments=True)):
             with pytest.raises(InvalidDataError, match=match):
                 held_so_far.update(rows, y)
     with pytest.raises(InvalidDataError, match="2 features, but these moments have 3"):

@@ -138,11 +138,11 @@ def test_chunks_and_order_do_not_matter(case, n_groups, random):
 
 
 def test_norms_are_kept_of_each_group():
-    grouped = GroupedMoments(norms=True).update(X, Y, GROUPS)
+    grouped = GroupedMoments(fourth_moments=True).update(X, Y, GROUPS)
     for group in grouped:
         own = group == GROUPS
         for found, rows in ((grouped[group], own), (grouped.without(group), ~own)):
-            alone = ClassMoments(norms=True).update(X[rows], Y[rows])
+            alone = ClassMoments(fourth_moments=True).update(X[rows], Y[rows])
             np.testing.assert_allclose(with_rows(found).fourth, alone.fourth, rtol=1e-9)
 
 
@@ -209,7 +209,7 @@ def test_what_does_not_combine():
     for other, message in (
         (GroupedMoments("diag").update(X, Y, GROUPS), "do not combine"),
         (GroupedMoments().update(X[:, :2], Y, GROUPS), "features"),
-        (GroupedMoments(norms=True).update(X, Y, GROUPS), "norms"),
+        (GroupedMoments(fourth_moments=True).update(X, Y, GROUPS), "fourth moments"),
     ):
         before = snapshot(a)
         for combine in (lambda other=other: a + other, lambda other=other: a - other):

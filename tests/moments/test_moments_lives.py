@@ -32,10 +32,10 @@ def rows(draw, d, dtype, weighted):
 def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
     """Whatever was added, merged and decayed before, all of it can be taken out again."""
     covariance_type = data.draw(st.sampled_from(TYPES))
-    norms = covariance_type == "full" and data.draw(st.booleans())
+    fourth = covariance_type == "full" and data.draw(st.booleans())
     d, weighted = data.draw(st.integers(1, 4)), data.draw(st.booleans())
     dtypes = data.draw(st.sampled_from([["float64"], ["float32", "float64"], ["uint8"]]))
-    held, parts = ClassMoments(covariance_type, norms=norms), []
+    held, parts = ClassMoments(covariance_type, fourth_moments=fourth), []
     with pytest.MonkeyPatch.context() as patch:
         if data.draw(st.booleans()):
             set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, patch)
@@ -49,7 +49,7 @@ def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
                 held = held - parts.pop(data.draw(st.integers(0, len(parts) - 1)))
             elif action != "subtract":
                 X, y, w = data.draw(rows(d, data.draw(st.sampled_from(dtypes)), weighted))
-                parts.append(ClassMoments(covariance_type, norms=norms).update(X, y, w))
+                parts.append(ClassMoments(covariance_type, fourth_moments=fourth).update(X, y, w))
                 held = held + parts[-1] if action == "merge" else held.update(X, y, w)
             assert_saved(held)
         for part in data.draw(st.permutations(parts)):
@@ -100,9 +100,9 @@ def test_rows_that_were_never_there_cannot_be_subtracted(covariance_type, dtype,
 def test_fourth_powers_that_were_never_there_cannot_be_subtracted():
     """One far row has no more square than many near ones, but more of a fourth power."""
     near = np.tile([[1.0], [-1.0]], (200, 1))
-    far = ClassMoments(norms=True).update([[15.0]], [0])
-    moments = ClassMoments(norms=True).update(near, np.zeros(400, int))
-    refuses(moments, lambda held: held - far, match="norms that no rows have")
+    far = ClassMoments(fourth_moments=True).update([[15.0]], [0])
+    moments = ClassMoments(fourth_moments=True).update(near, np.zeros(400, int))
+    refuses(moments, lambda held: held - far, match="fourth moments that no rows have")
 
 
 def test_forgetting_goes_through_the_same_check():
@@ -198,7 +198,7 @@ def test_whatever_the_algebra_makes_can_be_saved(data):
     """Projections along directions without variance and heavy weights too."""
     labels = data.draw(st.sampled_from(LABELS))
     covariance_type = data.draw(st.sampled_from(TYPES))
-    norms = covariance_type == "full" and data.draw(st.booleans())
+    fourth = covariance_type == "full" and data.draw(st.booleans())
     dtype = data.draw(st.sampled_from(["float64", "float32", "uint8"]))
     d = data.draw(st.integers(1, 5))
     heavy = data.draw(st.sampled_from([None, 1.0, 3e100, 1e-100]))
@@ -208,7 +208,7 @@ def test_whatever_the_algebra_makes_can_be_saved(data):
         kind = GroupedMoments if groups else ClassMoments
         more = [np.arange(len(y)) % 2] if groups else []
         w = None if w is None else w * heavy
-        held = kind(covariance_type, norms=norms)
+        held = kind(covariance_type, fourth_moments=fourth)
         return held.update(X, np.array([labels[k] for k in y]), *more, w)
 
     grouped = part(groups=True)

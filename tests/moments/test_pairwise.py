@@ -231,7 +231,7 @@ def test_a_pass_is_planned():
         accumulate(*rows, on_invalid="pairwise", max_memory=taking)
     assert readable(taking) in str(few.value)
     accumulate(*rows, on_invalid="pairwise", max_memory="50MB")
-    for other in ({"covariance_type": "tied"}, {"norms": True}):
+    for other in ({"covariance_type": "tied"}, {"fourth_moments": True}):
         with pytest.raises(InvalidParameterError, match="'pairwise' keeps matrices for each class"):
             accumulate(X, y, on_invalid="pairwise", **other)
 

@@ -177,7 +177,7 @@ def test_kernels_are_compiled_on_a_thread_that_is_not_interrupted():
 
 SHARED = [
     ClassMoments("diag"),
-    ClassMoments("full", norms=True),
+    ClassMoments("full", fourth_moments=True),
     PairwiseMoments(),
     SlidingWindow(1000, "diag"),
     GaussianNB(),
