@@ -6,9 +6,8 @@ It is kept in `contract.txt`, which changes only when the contract is meant to g
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from enum import Enum
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 import typer
@@ -83,27 +82,23 @@ def python() -> Iterator[str]:
 def command_line() -> Iterator[str]:
     for command in sorted(app.registered_commands, key=lambda command: command.callback.__name__):
         yield f"streamgda {command.name or command.callback.__name__}"
-        hints = get_type_hints(command.callback, include_extras=True)
         for parameter in inspect.signature(command.callback).parameters.values():
-            if hints[parameter.name] is typer.Context:
-                continue
-            kind, described = get_args(hints[parameter.name])
+            kind, described = get_args(parameter.annotation)
             option = isinstance(described, typer.models.OptionInfo)
             spelled = f"--{parameter.name.replace('_', '-')}" if option else parameter.name.upper()
-            names = " ".join(described.param_decls or [spelled])
+            given = (described.default, *(described.param_decls or ()))
+            names = " ".join(name for name in given if isinstance(name, str)) or spelled
             needed = parameter.default is inspect.Parameter.empty
-            default = (
-                "" if needed else f" = {getattr(parameter.default, 'value', parameter.default)}"
-            )
-            yield f"    {names}: {values(kind)}{'' if needed else f' = {default}'}"
+            default = "" if needed else f" = {parameter.default}"
+            yield f"    {names}: {values(kind)}{default}"
 
 
 def values(kind: Any) -> str:
     """The type of an option, with the names that it may have."""
-    if isinstance(kind, UnionType):
+    if get_origin(kind) in (UnionType, Union):
         return " | ".join(values(part) for part in get_args(kind))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return " | ".join(repr(member.value) for member in kind)
+    if get_origin(kind) is Literal:
+        return " | ".join(map(repr, get_args(kind)))
     return str(kind) if get_args(kind) else kind.__name__.replace("NoneType", "None")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -16,10 +17,29 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
+from streamgda.cli.options import help_of, takes
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
-from streamgda.cli.warmup import warmup
 from streamgda.errors import StreamGDAError
+
+
+@takes()
+def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") -> None:
+    """Compile the kernels ahead of time: as an image is built, or once on a machine.
+
+    Parameters
+    ----------
+    types : TYPE,...
+        Data types of rows.
+    kinds : KIND,...
+        Estimators: qda, lda, gnb.
+    """
+    import streamgda  # noqa: PLC0415  (see the note in `options`)
+
+    started = time.perf_counter()
+    streamgda.warmup(types, kinds, progress=True)
+    screen.say(f"kernels compiled or found in {time.perf_counter() - started:.1f} s")
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,12 +47,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, convert, fit, select, predict, evaluate, info, warmup):
-    app.command()(command)
+    app.command(help=help_of(command))(command)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from streamgda import __version__  # noqa: PLC0415  (see the note in `options`)
+        from streamgda import __version__  # noqa: PLC0415
 
         typer.echo(f"streamgda {__version__}")
         raise typer.Exit

@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
-from typing import Any
+from typing import Annotated, Any, Literal, Unpack
 
 import typer
 
-from streamgda.cli import options, screen
-from streamgda.cli.options import MissingChunks, MissingLabels
-from streamgda.cli.paths import refuse_occupied, stored_bytes
+from streamgda.cli import screen
+from streamgda.cli.files import (
+    column_of,
+    columns_of,
+    refuse_occupied,
+    stored_bytes,
+    table_options,
+)
+from streamgda.cli.options import takes
+from streamgda.runtime.table_options import TableOptions
 
-_INDEX = re.compile("-?[0-9]+")
-_RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
 
-
+@takes()
 def convert(
-    source: options.SourceToConvert,
-    store: options.StoreToWrite,
-    labels: options.LabelsFile = None,
-    label_column: options.LabelColumn = None,
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.MissingMarkers = None,
-    default_na: options.DefaultMarkers = True,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    comment: options.Comment = None,
-    missing_labels: options.RowsWithoutLabel = MissingLabels.RAISE,
-    no_labels: options.NoLabels = False,
-    format: options.FileFormat = None,
-    dtype: options.Dtype = None,
-    chunk_rows: options.ChunkRows = None,
-    missing: options.Missing = MissingChunks.FILL,
-    overwrite: options.Overwrite = False,
+    source: str,
+    store: str,
+    *,
+    labels: str | None = None,
+    label_column: str | None = None,
+    columns: list[str] | None = None,
+    missing_labels: Literal["raise", "keep"] = "raise",
+    no_labels: bool = False,
+    dtype: str | None = None,
+    chunk_rows: Annotated[int | None, typer.Option(min=1)] = None,
+    missing: Literal["fill", "error"] = "fill",
+    overwrite: bool = False,
+    **table: Unpack[TableOptions],
 ) -> None:
-    """Convert rows and labels to a zarr group, a few chunks at a time."""
+    """Convert rows and labels to a zarr group, a few chunks at a time.
+
+    Parameters
+    ----------
+    source : SOURCE
+        IDX, .npy or .npz file, table (.csv, .tsv, .txt, .data, .parquet, .arrow, a folder of them;
+        IDX and text also as .gz), or zarr.
+    store : STORE
+        zarr group to write: a directory or .zip.
+    labels : PATH
+        File of labels, if they are not in SOURCE.
+    label_column : NAME
+        Tables: name or index (from 0) of the column of labels; the last by default.
+    columns : NAME,...
+        Tables: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.
+    missing_labels : {"raise", "keep"}
+        Tables: raise an error for missing labels, or keep.
+    no_labels : bool
+        Read no labels: all columns of a text are features.
+    dtype : TYPE
+        Type of the features, such as uint8 or float32; that of SOURCE by default, and float64 for
+        text.
+    chunk_rows : INTEGER
+        Rows per chunk; about 4 MiB of rows by default.
+    missing : {"fill", "error"}
+        Read missing chunks as the fill value, or raise an error.
+    overwrite : bool
+        Replace existing output.
+    """
     from streamgda import datasets  # noqa: PLC0415
     from streamgda.engine.progress import reporter  # noqa: PLC0415
     from streamgda.runtime.memory import readable  # noqa: PLC0415
@@ -49,9 +74,6 @@ def convert(
         raise typer.BadParameter("give --labels or --no-labels, not both")
     if "://" not in store:
         refuse_occupied(store, overwrite)
-    given: Any = source
-    if missing is MissingChunks.ERROR:  # only zarr has chunks that may be missing
-        given = open_node(source, missing=missing.value)
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         report = None
@@ -62,20 +84,19 @@ def convert(
                 report = stack.enter_context(reporter(True, total, "converting"))
             report(done, total)
 
+        given: Any = source  # only zarr has chunks that may be missing
         group = datasets.convert(
-            given,
+            given if missing == "fill" else open_node(source, missing=missing),
             store,
             labels=False if no_labels else labels,
-            format=format,
             dtype=dtype,
             label_column=None if label_column is None else column_of(label_column),
-            columns=_columns(columns),
-            drop=_columns(drop),
-            **text_options(header, delimiter, na, default_na, encoding, decimal, comment),
-            missing_labels=missing_labels.value,
+            columns=columns_of(columns),
+            missing_labels=missing_labels,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             progress=progress,
+            **table_options(**table),
         )
     seconds = time.perf_counter() - started
     arrays = [(name, group[name]) for name in sorted(group.array_keys())]
@@ -87,38 +108,3 @@ def convert(
     )
     stored = "" if size is None else f" ({readable(size)})"
     screen.say(f"written to {store}{stored} in {seconds:.2f} s")
-
-
-def text_options(
-    header: bool | None,
-    delimiter: str | None,
-    na: list[str] | None,
-    default_na: bool,
-    encoding: str | None,
-    decimal: str | None,
-    comment: str | None,
-) -> Any:
-    """Return the options of `streamgda.rows.text_files.TextOptions` that were given."""
-    given = {
-        "header": header,
-        "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
-        "na_values": na,
-        "keep_default_na": None if default_na else False,
-        "encoding": encoding,
-        "decimal": decimal,
-        "comment": comment,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _columns(texts: list[str] | None) -> list[Any] | None:
-    return (
-        [column_of(part.strip()) for text in texts for part in text.split(",")] if texts else None
-    )
-
-
-def column_of(text: str) -> Any:
-    """Return a name, an index or a range of indices."""
-    if matched := _RANGE.fullmatch(text):
-        return slice(*(int(bound) if bound else None for bound in matched.groups()))
-    return int(text) if _INDEX.fullmatch(text) else text

@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import Any, NamedTuple
 
 from streamgda.cli import screen
 from streamgda.cli.evaluate import Evaluation, count, show_confusion
-from streamgda.cli.paths import refuse_occupied
+from streamgda.cli.files import refuse_occupied
+from streamgda.cli.options import takes
 from streamgda.errors import ConstantFeatureWarning, MissingLibraryError
 from streamgda.runtime.extras import require
 from streamgda.storage.replacing import replacing
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Rows = tuple[np.ndarray, np.ndarray]
+Rows = tuple[Any, Any]
 
 _PICTURE = Path("streamgda-demo.png")
 _MODELS = {"QDA": "full", "LDA": "tied", "GaussianNB": "diag"}
 _SMOOTHINGS = (1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
-def demo(
-    mnist: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder of the four MNIST files; scikit-learn's 8 x 8 digits by default.",
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Keep the data and the best model in this zarr group."),
-    ] = None,
-    picture: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Picture of the best model; needs matplotlib."),
-    ] = _PICTURE,
-) -> None:
-    """Fit three classifiers in one pass over handwritten digits in zarr, and compare them."""
+@takes()
+def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path = _PICTURE) -> None:
+    """Fit three classifiers in one pass over handwritten digits in zarr, and compare them.
+
+    Parameters
+    ----------
+    mnist : DIR
+        Folder of the four MNIST files; scikit-learn's 8 x 8 digits by default.
+    store : PATH
+        Keep the data and the best model in this zarr group.
+    picture : FILE
+        Picture of the best model; needs matplotlib.
+    """
     if store is not None:
         refuse_occupied(store)
     if picture != _PICTURE:  # which another demo may have drawn
@@ -57,17 +47,29 @@ def demo(
     from streamgda import datasets, estimators  # noqa: F401, PLC0415
 
     imported = _peak_memory()
-    with _folder(store) as folder, warnings.catch_warnings():
-        # The edges of the images are empty; every candidate would warn about it.
+    with contextlib.ExitStack() as stack:
+        if store is None:
+            kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgda-"))
+            folder = Path(kept) / "demo.zarr"
+        else:
+            folder = stack.enter_context(replacing(store))
+        stack.enter_context(warnings.catch_warnings())
+        # The edges of the images are empty; every model would warn about it.
         warnings.simplefilter("ignore", category=ConstantFeatureWarning)
         train, validation, test = _write_parts(mnist, folder)
         trained, everything = _read_once(train, validation)
-        candidates = [
+        models = [
             _fit(name, kind, trained, everything, validation, test)
             for name, kind in _MODELS.items()
         ]
-        best = max(candidates, key=lambda candidate: candidate.validation_accuracy)
-        _show(candidates, best)
+        best = max(models, key=lambda model: model.validated)
+        screen.say()
+        columns = ("smoothing", "accuracy (validation)", "accuracy (test)", "test rows/s")
+        screen.show_table(("model", *columns), [model.row() for model in models])
+        screen.say(
+            f"\nBest on the validation rows: {best.name}. Its confusion matrix on test rows:"
+        )
+        show_confusion(best.evaluation)
         _show_memory(imported)
         if store is not None:
             best.estimator.save(folder / "model")
@@ -79,17 +81,7 @@ def demo(
 # --- Data ---------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _folder(store: Path | None) -> Iterator[Path]:
-    if store is not None:
-        with replacing(store) as folder:
-            yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="streamgda-") as folder:
-        yield Path(folder) / "demo.zarr"
-
-
-def _write_parts(mnist: Path | None, folder: Path) -> list[tuple[Any, Any]]:
+def _write_parts(mnist: Path | None, folder: Path) -> list[Rows]:
     """Write training, validation and test rows to zarr; return the opened arrays."""
     import zarr  # noqa: PLC0415
 
@@ -130,19 +122,25 @@ def _parts(mnist: Path | None) -> dict[str, Rows]:
 # --- Models -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A fitted model with the smoothing that did best on the validation rows."""
+class _Fitted(NamedTuple):
+    """A model of the rows of training and validation, with the best smoothing for the latter."""
 
     name: str
     smoothing: float
-    validation_accuracy: float
+    validated: float  # accuracy on the validation rows, of the model of the training rows
     estimator: Any
     evaluation: Evaluation  # on the test rows
     seconds: float  # taken by the evaluation
 
+    def row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        tested = self.evaluation
+        accuracies = f"{self.validated:.4f}", f"{tested.accuracy:.4f}"
+        speed = f"{tested.confusion.sum() / self.seconds:,.0f}"
+        return self.name, f"{self.smoothing:g}", *accuracies, speed
 
-def _read_once(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Any, Any]:
+
+def _read_once(train: Rows, validation: Rows) -> tuple[Any, Any]:
     """Return the moments of the training rows, and of training and validation rows together."""
     from streamgda import accumulate  # noqa: PLC0415
 
@@ -163,64 +161,27 @@ def _read_once(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[Any
 
 
 def _fit(
-    name: str,
-    kind: str,
-    trained: Any,
-    everything: Any,
-    validation: tuple[Any, Any],
-    test: tuple[Any, Any],
-) -> _Candidate:
-    smoothing, accuracy = _choose(trained, kind, *validation)
-    estimator = _estimator(everything, kind, smoothing)
+    name: str, kind: str, trained: Any, everything: Any, validation: Rows, test: Rows
+) -> _Fitted:
+    """Choose the smoothing with the highest accuracy on the validation rows, and fit all rows."""
+    from streamgda import GaussianDiscriminantAnalysis  # noqa: PLC0415
+    from streamgda.errors import SingularCovarianceError  # noqa: PLC0415
+
+    make = functools.partial(GaussianDiscriminantAnalysis.from_moments, covariance_type=kind)
+    accuracies: dict[float, float] = {}
+    for smoothing in _SMOOTHINGS:
+        with contextlib.suppress(SingularCovarianceError):  # too little smoothing
+            accuracies[smoothing] = make(trained, var_smoothing=smoothing).score(*validation)
+    best = max(accuracies, key=lambda smoothing: accuracies[smoothing])
+    estimator = make(everything, var_smoothing=best)
     count(estimator, *(array[:2] for array in test))  # compiles or loads the kernels
     started = time.perf_counter()
     evaluation = count(estimator, *test)
-    return _Candidate(
-        name, smoothing, accuracy, estimator, evaluation, time.perf_counter() - started
-    )
-
-
-def _estimator(moments: Any, covariance_type: str, smoothing: float) -> Any:
-    from streamgda import GaussianDiscriminantAnalysis  # noqa: PLC0415
-
-    return GaussianDiscriminantAnalysis.from_moments(
-        moments, covariance_type=covariance_type, var_smoothing=smoothing
-    )
-
-
-def _choose(moments: Any, covariance_type: str, X: Any, y: Any) -> tuple[float, float]:
-    """Return the smoothing with the highest accuracy on the rows, and that accuracy."""
-    from streamgda.errors import SingularCovarianceError  # noqa: PLC0415
-
-    accuracies = {}
-    for smoothing in _SMOOTHINGS:
-        with contextlib.suppress(SingularCovarianceError):  # too little smoothing
-            estimator = _estimator(moments, covariance_type, smoothing)
-            accuracies[smoothing] = float(estimator.score(X, y))
-    best = max(accuracies, key=lambda smoothing: accuracies[smoothing])
-    return best, accuracies[best]
+    seconds = time.perf_counter() - started
+    return _Fitted(name, best, accuracies[best], estimator, evaluation, seconds)
 
 
 # --- Report -------------------------------------------------------------------------------------
-
-
-def _show(candidates: list[_Candidate], best: _Candidate) -> None:
-    screen.say()
-    screen.show_table(
-        ("model", "smoothing", "accuracy (validation)", "accuracy (test)", "test rows/s"),
-        [
-            (
-                each.name,
-                f"{each.smoothing:g}",
-                f"{each.validation_accuracy:.4f}",
-                f"{each.evaluation.accuracy:.4f}",
-                f"{each.evaluation.confusion.sum() / each.seconds:,.0f}",
-            )
-            for each in candidates
-        ],
-    )
-    screen.say(f"\nBest on the validation rows: {best.name}. Its confusion matrix on test rows:")
-    show_confusion(best.evaluation)
 
 
 def _peak_memory() -> int | None:
@@ -246,7 +207,7 @@ def _show_memory(imported: int | None) -> None:
         )
 
 
-def _draw(best: _Candidate, test: tuple[Any, Any], path: Path) -> str:
+def _draw(best: _Fitted, test: Rows, path: Path) -> str:
     """Draw the means of the classes and the confusion matrix; return a line that says so."""
     try:
         require("matplotlib", "plot", "pictures")

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamgda.cli import screen
-from streamgda.cli.inputs import open_both
-from streamgda.cli.labels import labels_like
-from streamgda.cli.options import (
-    AllTouched,
-    FeatureNames,
-    InvalidRows,
-    Json,
-    LabelName,
-    Labels,
-    MaxMemory,
-    Missing,
-    MissingChunks,
-    Model,
-    Nodata,
-    OnInvalid,
-    Store,
-    Unlabelled,
-    XName,
-    YName,
-)
+from streamgda.cli.files import counting, open_both, open_rows
+from streamgda.cli.options import options_of, takes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,33 +16,28 @@ _MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs liste
 _SCORES = 1 << 20  # rows x classes that are scored at a time
 
 
+@takes(open_rows, counting)
 def evaluate(
-    model: Model,
-    store: Store,
-    x: XName = "X",
-    y: YName = "y",
-    label: LabelName = None,
-    features: FeatureNames = None,
-    labels: Labels = None,
-    all_touched: AllTouched = False,
-    max_memory: MaxMemory = None,
-    missing: Missing = MissingChunks.FILL,
-    on_invalid: InvalidRows = OnInvalid.RAISE,
-    nodata: Nodata = None,
-    unlabelled: Unlabelled = None,
-    json: Json = False,
+    model: str, store: str, *, max_memory: str | None = None, json: bool = False, **options: Any
 ) -> None:
-    """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions."""
-    from streamgda.rows import as_rows  # noqa: PLC0415
+    """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions.
+
+    Parameters
+    ----------
+    model : MODEL
+        Saved estimator.
+    max_memory : BYTES
+        Memory budget for rows and scores, such as 512MB; an error if it is too small.
+    json : bool
+        Print one JSON object.
+    """
+    from streamgda.rows import as_rows  # noqa: PLC0415  (see the note in `options`)
     from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
 
-    estimator, X, truth = open_both(
-        model, store, x, y, missing, label, features, labels, all_touched
-    )
-    without = labels_like(unlabelled, truth, "--unlabelled")
-    X, nodata = as_rows(X, None, nodata)
-    rule = row_rule(on_invalid.value, nodata, without, y=truth)
-    result = count(estimator, X, truth, max_memory=max_memory, rule=rule)
+    estimator, X, truth = open_both(model, store, **options_of(open_rows, options))
+    rules = counting(truth, **options)
+    X, rules["nodata"] = as_rows(X, None, rules["nodata"])
+    result = count(estimator, X, truth, max_memory=max_memory, rule=row_rule(y=truth, **rules))
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
         return
@@ -87,18 +63,24 @@ def evaluate(
 
 def show_confusion(result: Evaluation) -> None:
     """Write the confusion matrix, or the most frequent confusions if there are many classes."""
-    labels = result.labels.tolist()
+    import numpy as np  # noqa: PLC0415
+
+    labels, confusion = result.labels.tolist(), result.confusion
     if len(labels) <= _MOST_CLASSES:
         screen.show_table(
             ("true \\ predicted", *map(str, labels)),
             [
                 (label, *(str(n) if n else "." for n in row))
-                for label, row in zip(labels, result.confusion.tolist(), strict=True)
+                for label, row in zip(labels, confusion.tolist(), strict=True)
             ],
         )
         return
+    wrong = np.where(np.eye(len(labels), dtype=bool), 0, confusion)
+    most = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
+    pairs = zip(*np.unravel_index(most, wrong.shape), strict=True)
     screen.show_table(
-        ("true", "predicted", "rows"), [(*pair, f"{n:,}") for *pair, n in result.confused()]
+        ("true", "predicted", "rows"),
+        [(labels[i], labels[j], f"{wrong[i, j]:,}") for i, j in pairs if wrong[i, j]],
     )
 
 
@@ -124,32 +106,21 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """Fraction of the rows whose predicted class is correct."""
-        from sklearn.metrics import accuracy_score  # noqa: PLC0415
+        return float(self.confusion.trace() / self.confusion.sum())
 
-        true, predicted, rows = self._pairs()
-        return float(accuracy_score(true, predicted, sample_weight=rows))
-
-    def per_class(self) -> list[tuple[Any, int, float | None, float | None, float | None]]:
+    def per_class(self) -> list[tuple[Any, ...]]:
         """Return label, rows, precision, recall and F1 of each class; None for undefined values."""
-        from sklearn.metrics import precision_recall_fscore_support  # noqa: PLC0415
+        import numpy as np  # noqa: PLC0415
 
-        true, predicted, rows = self._pairs()
-        scores = precision_recall_fscore_support(
-            true, predicted, sample_weight=rows, zero_division=math.nan
-        )[:3]
-        values = [[None if math.isnan(v) else float(v) for v in score] for score in scores]
-        return list(
-            zip(self.labels.tolist(), self.confusion.sum(axis=1).tolist(), *values, strict=True)
+        right, true, predicted = (
+            self.confusion.diagonal(),
+            self.confusion.sum(axis=1),
+            self.confusion.sum(axis=0),
         )
-
-    def confused(self) -> list[tuple[Any, Any, int]]:
-        """Return true label, predicted label and rows of the most frequent confusions."""
-        true, predicted, rows = self._pairs()
-        wrong = [i for i in (-rows).argsort(kind="stable") if true[i] != predicted[i] and rows[i]]
-        labels = self.labels.tolist()
-        return [
-            (labels[true[i]], labels[predicted[i]], int(rows[i])) for i in wrong[:_MOST_CLASSES]
-        ]
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            scores = right / predicted, right / true, 2 * right / (true + predicted)
+        values = [[screen.finite(v) for v in score.tolist()] for score in scores]
+        return list(zip(self.labels.tolist(), true.tolist(), *values, strict=True))
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures for JSON: null for an infinite log-loss and for undefined values."""
@@ -157,16 +128,10 @@ class Evaluation:
         return {
             "rows": int(self.confusion.sum()),
             "accuracy": self.accuracy,
-            "log_loss": self.log_loss if math.isfinite(self.log_loss or 0) else None,
+            "log_loss": screen.finite(self.log_loss),
             "classes": [dict(zip(names, row, strict=True)) for row in self.per_class()],
             "confusion_matrix": self.confusion.tolist(),
         }
-
-    def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        import numpy as np  # noqa: PLC0415
-
-        true, predicted = np.indices(self.confusion.shape)
-        return true.ravel(), predicted.ravel(), self.confusion.ravel()
 
 
 def count(
@@ -189,57 +154,45 @@ def count(
     Evaluation
     """
     import numpy as np  # noqa: PLC0415
-    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
 
     from streamgda.engine.labelled import LabelledRows  # noqa: PLC0415
-    from streamgda.engine.reading import reading  # noqa: PLC0415
+    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
-    from streamgda.rows.invalid_rows import CHECK_SUMS  # noqa: PLC0415
-    from streamgda.rows.labels import encode, find  # noqa: PLC0415
-
-    rule = CHECK_SUMS if rule is None else rule
-    rows = LabelledRows(X, y)
-    plan = rows.plan(max_memory)
-    classes = labels = estimator.classes_
-    likely = hasattr(estimator, "predict_log_proba")
-    scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
-    with reading(plan, *rows.companions) as slabs:
-        for start, (truth,) in slabs:
-            labels = encode(rule.class_labels(truth, start), labels)[1]
-    column = find(labels, classes)  # -1 for labels that the model does not know
-    numbers = np.arange(labels.size)
-    number_of_class = np.flatnonzero(column >= 0)
-    confusion = np.zeros((labels.size, labels.size), np.int64)
-    loss, n_rows = 0.0, 0
-    step = max(1, _SCORES // classes.size)
-    with rows.read(plan, "evaluating", progress=True) as slabs:
-        for start, arrays in slabs:
-            block, truth = _counted(rule, start, *arrays)
-            n_rows += len(block)
-            codes = find(truth, labels)
-            for first in range(0, len(block), step):
-                scores = scorer.function(block[first : first + step], start + first)
-                true = codes[first : first + step]
-                best = scores.argmax(axis=1) if likely else find(scores, classes)
-                confusion += confusion_matrix(true, number_of_class[best], labels=numbers)
-                if likely:
-                    of_truth = scores[np.arange(true.size), column[true]]
-                    loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
-    if not n_rows:
-        raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
-    return Evaluation(labels, confusion, loss / n_rows if likely else None)
-
-
-def _counted(rule: Any, first_row: int, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-    """Return the rows that count, and their labels."""
     from streamgda.rows.invalid_rows import (  # noqa: PLC0415
         CHECK_SUMS,
         as_maskable_matrix,
         rows_to_count,
     )
+    from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
 
-    labels = rule.as_labels(y, first_row)
-    if rule is CHECK_SUMS:  # the function that scores rows checks them
-        return X, labels
-    return rows_to_count(as_maskable_matrix(X, sparse=True), labels, None, rule, first_row)[:2]
+    rule = CHECK_SUMS if rule is None else rule
+    rows = LabelledRows(X, y)
+    plan = rows.plan(max_memory)
+    classes = estimator.classes_
+    likely = hasattr(estimator, "predict_log_proba")
+    scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
+    labels = join_labels(classes, distinct_labels(rows.companions[0], rule))
+    column = find(labels, classes)  # -1 for labels that the model does not know
+    number_of_class = np.flatnonzero(column >= 0)
+    confusion = np.zeros((labels.size, labels.size), np.int64)
+    loss = 0.0
+    step = max(1, _SCORES // classes.size)
+    with rows.read(plan, "evaluating", progress=True) as slabs:
+        for start, (block, truth) in slabs:
+            counted, known = block, rule.as_labels(truth, start)
+            if rule is not CHECK_SUMS:  # the function that scores rows checks them otherwise
+                counted = as_maskable_matrix(block, sparse=True)
+                counted, known = rows_to_count(counted, known, None, rule, start)[:2]
+            codes = find(known, labels)
+            for first in range(0, len(counted), step):
+                scores = scorer.function(counted[first : first + step], start + first)
+                true = codes[first : first + step]
+                best = scores.argmax(axis=1) if likely else find(scores, classes)
+                np.add.at(confusion, (true, number_of_class[best]), 1)
+                if likely:
+                    of_truth = scores[np.arange(true.size), column[true]]
+                    loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
+    if not confusion.any():
+        raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
+    return Evaluation(labels, confusion, loss / confusion.sum() if likely else None)

@@ -4,163 +4,242 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import typer
 
-from streamgda.cli import options, screen
-from streamgda.cli.inputs import open_rows
-from streamgda.cli.labels import labels_like
-from streamgda.cli.options import Kind, MissingChunks, OnInvalid
-from streamgda.cli.paths import check_distinct, refuse_other_kind, refuse_replacing, stored_size
-from streamgda.cli.recipes import Recipe, recipe_of
+from streamgda.cli import screen
+from streamgda.cli.files import (
+    check_distinct,
+    counting,
+    open_rows,
+    refuse_occupied,
+    refuse_other_kind,
+    stored_size,
+)
+from streamgda.cli.options import options_of, takes, value_of
+
+_ESTIMATORS = {
+    "qda": "QuadraticDiscriminantAnalysis",
+    "lda": "LinearDiscriminantAnalysis",
+    "nb": "GaussianNB",
+    "gda": "GaussianDiscriminantAnalysis",
+    "bernoulli": "BernoulliNB",
+}
 
 
+class Parameters(TypedDict, total=False):
+    """Parameters of the estimators.
+
+    Attributes
+    ----------
+    solver : {"svd", "lsqr", "eigen"}
+        qda, lda: solver, as in scikit-learn; eigen if shrinkage is given.
+    covariance_type : str
+        gda: covariances of the classes.
+    shrinkage : AMOUNT
+        qda, lda, gda: shrinkage towards a sphere, 0 to 1, or ledoit_wolf or oas; or auto (Ledoit
+        and Wolf of standardised features), which reads the rows twice.
+    pooling : float
+        gda: weight of the pooled covariance, 0 to 1.
+    reg_param : float
+        qda, gda: weight of the identity matrix, 0 to 1.
+    var_smoothing : float
+        nb, gda: fraction of the largest variance that is added to all variances.
+    standardize : bool
+        gda: regularise scaled features.
+    priors : P,P,...
+        Prior probabilities of the sorted classes; class frequencies by default.
+    tol : float
+        qda, lda, gda: threshold for singularity.
+    ddof : int
+        gda: number subtracted from each class count in a covariance.
+    alpha : float
+        bernoulli: additive smoothing; 1 by default.
+    binarize : float
+        bernoulli: values above this are ones; 0 by default.
+    """
+
+    solver: Literal["svd", "lsqr", "eigen"] | None
+    covariance_type: (
+        Literal["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"] | None
+    )
+    shrinkage: str | None
+    pooling: float | None
+    reg_param: float | None
+    var_smoothing: float | None
+    standardize: bool
+    priors: str | None
+    tol: float | None
+    ddof: int | None
+    alpha: float | None
+    binarize: float | None
+
+
+@takes(open_rows, counting)
 def fit(
+    store: str | None = None,
     *,
-    store: options.StoreToFit = None,
-    model: options.OutputModel,
-    kind: options.EstimatorKind = Kind.QDA,
-    solver: options.SolverName = None,
-    covariance_type: options.CovarianceType = None,
-    shrinkage: options.Shrinkage = None,
-    pooling: options.Pooling = None,
-    reg_param: options.RegParam = None,
-    var_smoothing: options.VarSmoothing = None,
-    standardize: options.Standardize = False,
-    priors: options.Priors = None,
-    tol: options.Tol = None,
-    ddof: options.Ddof = None,
-    alpha: options.Alpha = None,
-    binarize: options.Binarize = None,
-    x: options.XName = "X",
-    y: options.YName = "y",
-    label: options.LabelName = None,
-    features: options.FeatureNames = None,
-    labels: options.Labels = None,
-    all_touched: options.AllTouched = False,
-    weights: options.Weights = None,
-    max_memory: options.MaxMemory = None,
-    missing: options.Missing = MissingChunks.FILL,
-    on_invalid: options.InvalidRows = OnInvalid.RAISE,
-    nodata: options.Nodata = None,
-    unlabelled: options.Unlabelled = None,
-    checkpoint: options.CheckpointFile = None,
-    checkpoint_every: options.CheckpointEvery = 60.0,
-    moments: options.OutputMoments = None,
-    moments_in: options.InputMoments = None,
-    overwrite: options.Overwrite = False,
+    model: Path,
+    kind: Literal["qda", "lda", "nb", "gda", "bernoulli"] = "qda",
+    weights: str | None = None,
+    max_memory: str | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: Annotated[float, typer.Option(min=0)] = 60.0,
+    moments: Path | None = None,
+    moments_in: Path | None = None,
+    overwrite: bool = False,
+    **options: Unpack[Parameters],
 ) -> None:
-    """Fit an estimator in one pass over the rows, and save it."""
+    """Fit an estimator in one pass over the rows, and save it.
+
+    Parameters
+    ----------
+    model : PATH
+        File for the estimator.
+    kind : {"qda", "lda", "nb", "gda", "bernoulli"}
+        Estimator to fit.
+    weights : NAME
+        Name of the array of sample weights.
+    max_memory : BYTES
+        Memory budget for rows and sums, such as 512MB; an error if it is too small.
+    checkpoint : PATH
+        Save partial moments to this file; run the same command again to resume.
+    checkpoint_every : SECONDS
+        Time between two checkpoints.
+    moments : PATH
+        Also save the moments, from which other models can be fitted without reading rows.
+    moments_in : PATH
+        Start from saved moments; add the rows of STORE to them if it is given.
+    overwrite : bool
+        Replace existing output.
+    """
+    from streamgda import ClassMoments  # noqa: PLC0415  (see the note in `options`)
+
     if store is None and moments_in is None:
         raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
     check_distinct({"--model": model, "--moments": moments, "--checkpoint": checkpoint})
-    recipe = recipe_of(
-        kind,
-        solver=solver,
-        covariance_type=covariance_type,
-        shrinkage=shrinkage,
-        pooling=pooling,
-        reg_param=reg_param,
-        var_smoothing=var_smoothing,
-        standardize=standardize,
-        priors=priors,
-        tol=tol,
-        ddof=ddof,
-        alpha=alpha,
-        binarize=binarize,
-    )
+    given: dict[str, Any] = dict(options)
+    reading, which = options_of(open_rows, given), options_of(counting, given)
+    estimator = _estimator(kind, given)
     for path, saved in ((model, "estimator"), (moments, "moments")):
         if path is not None:
-            refuse_replacing(path, saved, overwrite or path == moments_in)  # to be added to
+            refuse_other_kind(path, saved)
+            refuse_occupied(path, overwrite or path == moments_in)  # to be added to
     if checkpoint is not None:  # of an earlier pass, which is resumed
         refuse_other_kind(checkpoint, "checkpoint")
 
-    held = _load_moments(moments_in)
+    held: Any = None if moments_in is None else ClassMoments.load(moments_in)
     if store is not None:
+        X, y, weight = _open(store, weights, reading)
         added = _accumulate(
-            recipe,
+            estimator,
             held,
-            *_open_rows(store, x, y, weights, missing, label, features, labels, all_touched),
-            max_memory=max_memory,
-            on_invalid=on_invalid.value,
-            nodata=nodata,
-            unlabelled=unlabelled,
+            X,
+            y,
+            weight,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
+            max_memory=max_memory,
+            **counting(y, **which),
         )
         held = held + added if held else added
     if moments is not None:
         held.save(moments)
         screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
-    _save(recipe.estimator_class.from_moments(held, **recipe.params), held, model)
-
-
-def _save(estimator: Any, moments: Any, model: Path) -> None:
-    estimator.save(model)
-    rows = screen.number(moments.class_count.sum().item())
+    fitted = type(estimator).from_moments(held, **estimator.get_params())
+    fitted.save(model)
+    rows = screen.number(held.class_count.sum().item())
     screen.say(
-        f"{' '.join(repr(estimator).split())} of {rows} rows in {moments.classes.size:,} classes: "
+        f"{' '.join(repr(fitted).split())} of {rows} rows in {held.classes.size:,} classes: "
         f"saved to {model} ({stored_size(model)})"
     )
 
 
-# --- Rows and moments ---------------------------------------------------------------------------
+def _estimator(kind: str, options: dict[str, Any]) -> Any:
+    """Return an unfitted estimator with the parameters that were given; refuse those it lacks."""
+    import streamgda  # noqa: PLC0415
+
+    estimator = getattr(streamgda, _ESTIMATORS[kind])()
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    accepted = [name for name in options if name in estimator.get_params()]
+    for name in given:
+        if name not in accepted:
+            takes = ", ".join(map(_spelled, accepted))
+            raise typer.BadParameter(f"--kind {kind} accepts {takes}", param_hint=_spelled(name))
+    if "shrinkage" in given:
+        given["shrinkage"] = value_of(given["shrinkage"])
+        if kind != "gda" and "solver" not in given:
+            if "reg_param" in given:
+                raise typer.BadParameter(
+                    "qda takes --shrinkage or --reg-param; use --kind gda for both",
+                    param_hint="--reg-param",
+                )
+            given["solver"] = "eigen"
+    if "priors" in given:
+        given["priors"] = [value_of(part) for part in given["priors"].split(",")]
+        if not all(isinstance(prior, int | float) for prior in given["priors"]):
+            raise typer.BadParameter(
+                f"{options['priors']!r} is not a list of numbers separated by commas",
+                param_hint="--priors",
+            )
+    estimator.set_params(**given)
+    estimator._kept()
+    estimator._check_supported()
+    return estimator
 
 
-def _load_moments(path: Path | None) -> Any:
-    from streamgda import ClassMoments  # noqa: PLC0415
-
-    return None if path is None else ClassMoments.load(path)
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
-def _open_rows(
-    store: str,
-    x: str,
-    y: str,
-    weights: str | None,
-    missing: MissingChunks,
-    label: str | None,
-    features: str | list[str] | None,
-    labels: str | None,
-    all_touched: bool,
-) -> tuple[Any, Any, Any]:
+def _open(store: str, weights: str | None, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return rows, labels and weights (None without a name)."""
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415
-
-    rows = open_rows(store, x, y, missing, label, features, labels, all_touched)
+    X, y = open_rows(store, **reading)
     if weights is None:
-        return *rows, None
-    names = features
-    if is_table(store) and features is None:  # a column of weights is none of the features
-        names = [name for name in rows[0].feature_names if name != weights]
-        rows = open_rows(store, x, y, missing, label, names, labels)
-    return *rows, open_rows(store, x, weights, missing, None, names)[1]
+        return X, y, None
+    from streamgda.rows import names_of  # noqa: PLC0415
+
+    named = reading | {"y": weights, "label": None, "labels": None}
+    if reading["features"] is None and (names := names_of(X)) and weights in names:
+        # A column of weights is none of the features.
+        named["features"] = reading["features"] = ",".join(n for n in names if n != weights)
+        X, y = open_rows(store, **reading)
+    return X, y, open_rows(store, **named)[1]
 
 
-def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **reading: Any) -> Any:
+def _accumulate(
+    estimator: Any,
+    held: Any,
+    X: Any,
+    y: Any,
+    weight: Any,
+    *,
+    checkpoint: Path | None,
+    checkpoint_every: float,
+    **reading: Any,
+) -> Any:
     """Return the moments of the rows, of the same kind as `held` if it is not None."""
     import streamgda  # noqa: PLC0415
     from streamgda import engine  # noqa: PLC0415
+    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
     from streamgda.rows import as_rows, as_sources  # noqa: PLC0415
     from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
+    from streamgda.rows.labels import join_labels  # noqa: PLC0415
 
     X, reading["nodata"] = as_rows(X, None, reading["nodata"])
-    reading["unlabelled"] = labels_like(reading["unlabelled"], y, "--unlabelled")
-    estimator = recipe.estimator_class(**recipe.params)
-    needs = (
-        {"covariance_type": held.covariance_type, "fourth_moments": held.fourth_moments}
-        if held
-        else recipe.needs
-    )
-    checkpoint = reading["checkpoint"]
-    resumed = checkpoint is not None and checkpoint.exists()
-    started = time.perf_counter()
     rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")), y=y)
-    if "priors" in recipe.params and weight is None and rule.action == "raise" and not resumed:
-        _check_priors(estimator, held, as_sources(X, y)[1], rule)
+    resumed = checkpoint is not None and checkpoint.exists()
+    all_count = weight is None and rule.action == "raise"
+    if estimator.get_params().get("priors") and all_count and not resumed:
+        classes = distinct_labels(as_sources(X, y)[1], rule)
+        estimator._check_priors(join_labels(held.classes, classes) if held else classes)
     rows, counted = estimator._summed(X, y, rule=rule)
-    reading["nodata"] = counted.nodata
+    keeping = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
+    needs = estimator._kept()
+    if held:
+        needs = {name: getattr(held, name) for name in ("covariance_type", "fourth_moments")}
+    started = time.perf_counter()
     with screen.notes_on_interrupt():
         moments = streamgda.accumulate(
             rows,
@@ -169,7 +248,7 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
             for_model=True,
             progress=True,
             **needs,
-            **reading,
+            **reading | keeping | {"nodata": counted.nodata},
         )
         if not held and (scalings := estimator._scalings()):
             options = {"max_memory": reading["max_memory"], "progress": True, "rule": rule}
@@ -177,19 +256,6 @@ def _accumulate(recipe: Recipe, held: Any, X: Any, y: Any, weight: Any, **readin
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")
-    if reading["on_invalid"] == OnInvalid.SKIP:
+    if rule.action == "skip":
         screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity, nodata or no label")
     return moments
-
-
-def _check_priors(estimator: Any, held: Any, labels: Any, rule: Any) -> None:
-    """Raise an error if there is not one prior for each class, before the rows are read.
-
-    All labels are read, and every one must count: rows of weight zero or that are left out might be
-    all rows of a class.
-    """
-    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
-    from streamgda.rows.labels import join_labels  # noqa: PLC0415
-
-    classes = distinct_labels(labels, rule)
-    estimator._check_priors(join_labels(held.classes, classes) if held else classes)

@@ -6,24 +6,28 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from streamgda.cli import screen
-from streamgda.cli.options import Json
-from streamgda.cli.paths import stored_bytes
+from streamgda.cli.files import stored_bytes
+from streamgda.cli.options import takes
 from streamgda.errors import FormatError
 
 _MOST_CLASSES = 50  # listed in the table
 _MOST_NAMES = 10
 
 
-def info(
-    path: Annotated[str, typer.Argument(help="Saved estimator, moments or model, or zarr rows.")],
-    json: Json = False,
-) -> None:
-    """Describe a saved object or a zarr store."""
+@takes()
+def info(path: str, *, json: bool = False) -> None:
+    """Describe a saved object or a zarr store.
+
+    Parameters
+    ----------
+    path : PATH
+        Saved estimator, moments or model, or zarr rows.
+    json : bool
+        Print one JSON object.
+    """
     described = _describe(path)
     described["bytes_stored"] = stored_bytes(path)
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -87,6 +88,11 @@ def number(value: float) -> str:
 def rate(n_rows: int, seconds: float) -> str:
     """Format the number of rows per second."""
     return f"{n_rows / seconds:,.0f} rows a second"
+
+
+def finite(value: Any) -> Any:
+    """Return the value for JSON: None for a number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def show_json(value: Any) -> None:

@@ -20,10 +20,10 @@ class TableOptions(TypedDict, total=False):
     format : {"csv"}, default=None
         Format of a text with another name than ``.csv``, ``.tsv``, ``.txt`` or ``.data``.
     header : bool, default=None
-        True if the first line has the names of the columns. If None, it does unless one of its
-        fields is a number.
+        True if the first line has the names of the columns. By default, it does unless one of
+        its fields is a number.
     delimiter : str, default=None
-        Separator of the fields. If None, a tab for ``.tsv``, and otherwise that of comma,
+        Separator of the fields; by default a tab for ``.tsv``, and otherwise that of comma,
         semicolon, tab and bar of which the first line has most.
     na_values : str, number or sequence of them, default=None
         More markers of missing values, such as ``"?"`` or -9999. A number also marks the same

@@ -21,7 +21,6 @@ from streamgda.datasets import convert
         ("fit {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
         ("fit {data}/rows.zarr --model m.zip --max-memory lots", "max_memory='lots'"),
         ("fit {data}/rows.zarr --model m.zip --reg-param 2", "reg_param=2.0"),
-        ("fit {data}/rows.zarr --model m.zip --kind gda --covariance-type round", "'round'"),
         ("fit --moments-in {data}/qda.zip --model m.zip", "expected 'moments'"),
         ("fit {data}/rows.zarr --model {file}", "it will not be replaced"),
         (
@@ -85,11 +84,7 @@ def test_failures_are_one_line_and_leave_nothing(
         "predict m.zip rows.zarr --out o.zip",
         "convert rows.csv rows.zarr --chunk-rows 0",
         "evaluate m.zip",
-        "plot confusion m.zip --out p.png",
-        "plot boundary m.zip --out p.png --shape a,b",
-        "plot boundary m.zip --out p.png --directions up",
-        "plot learning m.zip --out p.png",
-        "plot everything m.zip --out p.png",
+        "fit rows.zarr --model m.zip --kind gda --covariance-type round",
         "elect",
     ],
 )

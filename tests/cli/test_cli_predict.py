@@ -16,7 +16,7 @@ from commands import NAMES, PROGRAM, Command, child, interrupt_at, rows
 from sklearn.metrics import classification_report, confusion_matrix, log_loss
 
 import streamgda
-from streamgda.cli.labels import label_like
+from streamgda.cli.files import label_like
 from streamgda.datasets import convert
 
 

@@ -1,0 +1,270 @@
+"""Rows, labels and models that a command reads, and checks of the paths that it writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Unpack
+
+import typer
+
+from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.runtime.table_options import TableOptions
+from streamgda.storage.replacing import exists
+
+_INDEX = re.compile("-?[0-9]+")
+_RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
+_NUMBERS, _DATES = "biuf", "mM"
+_BOOLEANS = {"True": True, "False": False}
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def open_rows(
+    store: str,
+    *,
+    x: str = "X",
+    y: str | None = "y",
+    label: Annotated[str | None, typer.Option("--label-column", "--label")] = None,
+    features: str | None = None,
+    labels: str | None = None,
+    all_touched: bool = False,
+    missing: Literal["fill", "error"] = "fill",
+    **table: Unpack[TableOptions],
+) -> tuple[Any, Any]:
+    """Return rows and labels (None if neither `y` nor `label` names them); see `open_store`.
+
+    Parameters
+    ----------
+    store : STORE
+        Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables:
+        .parquet, .arrow, .csv; or a GeoTIFF.
+    x : NAME
+        Name of the array of rows.
+    y : NAME
+        Name of the array of labels.
+    label : NAME
+        Tables: column of labels; --y by default. Polygons: their only column by default.
+    features : NAME,...
+        Tables: columns of features; those of MODEL, or all but the labels, by default. Zarr cubes:
+        dimension of the features.
+    labels : PATH
+        Labels that are not in STORE: GeoTIFF or zarr, or polygons (.gpkg, .geojson, .shp, .fgb)
+        with labels of the pixels of a GeoTIFF.
+    all_touched : bool
+        Polygons: label pixels that only polygons of one class touch, too, and not only those whose
+        centre is in one.
+    missing : {"fill", "error"}
+        Read missing chunks as the fill value, or raise an error.
+    """
+    from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
+
+    options = table_options(**table) | {"missing": missing}
+    names = split_names(features) if isinstance(features, str) else features
+    own, column = (y, label) if labels is None else (None, None)
+    X, found = open_store(store, x, own, label=column, features=names, **options)
+    if y is not None and labels is not None:
+        found, _ = open_store(labels, y, None, label=label, all_touched=all_touched)
+    if y is not None and found is None:
+        raise InvalidParameterError(
+            f"{store} holds no {y!r} beside the rows: --labels names the file that holds the labels"
+        )
+    return X, found
+
+
+def open_both(model: str, store: str, **options: Any) -> tuple[Any, Any, Any]:
+    """Return an estimator, rows and labels; `options` are those of `open_rows`.
+
+    The columns of a table are by default those that the estimator was fitted with.
+
+    Raises
+    ------
+    SourceNotFoundError, SourceError, FormatError
+        If either cannot be opened, or the rows or labels are scores that are not complete.
+    InvalidDataError
+        If the rows do not have the features that the estimator expects.
+    """
+    from streamgda import load  # noqa: PLC0415
+    from streamgda.estimators.validation import names_in  # noqa: PLC0415
+    from streamgda.rows import names_of  # noqa: PLC0415
+    from streamgda.rows.names import join_names  # noqa: PLC0415
+    from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.storage.opening import refuse_half_written  # noqa: PLC0415
+
+    estimator = load(model)
+    if not hasattr(estimator, "predict"):
+        raise FormatError(
+            f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
+            f"model that `streamgda fit` or a classifier's save() wrote"
+        )
+    if options["features"] is None and is_table(store):
+        options["features"] = names_in(estimator)
+    X, found = open_rows(store, **options)
+    x = options["x"]
+    if len(X.shape) != 2 or X.shape[1] != estimator.n_features_in_:
+        raise InvalidDataError(
+            f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "
+            f"{estimator.n_features_in_} features"
+        )
+    join_names(names_in(estimator), names_of(X), model, InvalidDataError)
+    for name, array in ((x, X), (options["y"], found)):
+        refuse_half_written(array, f"{store}: {name!r}")
+    return estimator, X, found
+
+
+def table_options(**table: Unpack[TableOptions]) -> TableOptions:
+    """Return the options of a table that were given, with values for their texts."""
+    given: Any = {name: value for name, value in table.items() if value is not None}
+    if "drop" in given:
+        given["drop"] = columns_of(given["drop"])
+    if "delimiter" in given:
+        given["delimiter"] = given["delimiter"].replace("\\t", "\t")
+    return given
+
+
+def columns_of(texts: list[str] | None) -> list[Any] | None:
+    """Return columns of texts, each of which may name several, separated by commas."""
+    return [column_of(name) for text in texts for name in split_names(text)] if texts else None
+
+
+def column_of(text: str) -> Any:
+    """Return a name, an index or a range of indices."""
+    if matched := _RANGE.fullmatch(text):
+        return slice(*(int(bound) if bound else None for bound in matched.groups()))
+    return int(text) if _INDEX.fullmatch(text) else text
+
+
+def split_names(text: str) -> list[str]:
+    """Return names that are separated by commas."""
+    return [name.strip() for name in text.split(",")]
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+def label_like(text: str, dtype: Any, option: str) -> Any:
+    """Return a label of the kind that an array of labels has.
+
+    Parameters
+    ----------
+    text : str
+    dtype : numpy.dtype or None
+        Data type of the labels; None for texts.
+    option : str
+        Name of the option in errors.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the text is no such label.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    kind = getattr(dtype, "kind", "U")
+    try:
+        if kind == "b" and text in _BOOLEANS:
+            return _BOOLEANS[text]
+        if kind in _NUMBERS:
+            number = float(text)
+            return int(text) if not number % 1 else number
+        if kind in _DATES:  # dates in their own unit, as another may cut them
+            return np.datetime64(text) if kind == "M" else np.array(text, dtype)[()]
+        return text.encode() if kind == "S" else text
+    except (ValueError, OverflowError):
+        what = "a number" if kind in _NUMBERS else "a date"
+        raise typer.BadParameter(
+            f"{text!r} is not {what}, as the classes or scores are", param_hint=option
+        ) from None
+
+
+def counting(
+    found: Any,
+    *,
+    on_invalid: Literal["raise", "skip"] = "raise",
+    nodata: float | None = None,
+    unlabelled: list[str] | None = None,
+) -> dict[str, Any]:
+    """Return the options of `streamgda.accumulate` that say which rows count.
+
+    Parameters
+    ----------
+    found : array-like
+        The labels of the rows.
+    on_invalid : {"raise", "skip"}
+        Raise an error for rows with NaN, infinity, --nodata or a missing label, or skip.
+    nodata : FLOAT
+        Value that marks a missing measurement.
+    unlabelled : LABEL
+        Label of rows that do not count, whatever they hold. Give it several times for more.
+    """
+    dtype = getattr(found, "dtype", None)
+    labels = [label_like(text, dtype, "--unlabelled") for text in unlabelled or ()]
+    return {"on_invalid": on_invalid, "nodata": nodata, "unlabelled": labels or None}
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def is_free(path: Path) -> bool:
+    """Return True if the path does not exist, or is an empty directory."""
+    return not exists(path) or (path.is_dir() and not any(path.iterdir()))
+
+
+def check_distinct(paths: Mapping[str, Path | None]) -> None:
+    """Raise BadParameter if two options name the same path."""
+    written = [path.resolve() for path in paths.values() if path is not None]
+    if len(set(written)) < len(written):
+        *names, last = paths
+        raise typer.BadParameter(f"{', '.join(names)} and {last} must be different paths")
+
+
+def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:
+    """Raise InvalidParameterError if the path exists and may not be replaced.
+
+    Parameters
+    ----------
+    path : path
+    overwrite : bool, optional
+        Allow replacing it; None if the command has no such option.
+    """
+    if not (overwrite or is_free(Path(path))):
+        remedy = "name another path" if overwrite is None else "--overwrite replaces it"
+        raise InvalidParameterError(f"{path} exists; {remedy}")
+
+
+def refuse_other_kind(path: Path, kind: str) -> None:
+    """Raise InvalidParameterError if the path holds anything but a saved object of this kind.
+
+    Saving replaces any zarr group; this check protects rows from being replaced.
+    """
+    from streamgda import storage  # noqa: PLC0415
+
+    if is_free(path):
+        return
+    try:
+        found = storage.kind_of(path)
+    except FormatError:
+        found = "other data"
+    if found != kind:
+        raise InvalidParameterError(
+            f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
+        )
+
+
+def stored_bytes(path: str | Path) -> int | None:
+    """Return the size of a file, or of all files in a directory; None for a remote store."""
+    path = Path(path)
+    if path.is_file():
+        return path.stat().st_size
+    if not path.is_dir():
+        return None
+    return sum(member.stat().st_size for member in path.rglob("*") if member.is_file())
+
+
+def stored_size(path: str | Path) -> str:
+    """Return `stored_bytes` in a readable unit."""
+    from streamgda.runtime.memory import readable  # noqa: PLC0415
+
+    return readable(stored_bytes(path) or 0)
