@@ -51,7 +51,7 @@ from streamgda import (
 )
 from streamgda.moments import centred
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.structures import STRUCTURES
+from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.storage.saved import state_of
 
 PACKAGE = str(Path(streamgda.__file__).parent)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import strategies as st
 
 from streamgda.kernels import integer_scatter, products
-from streamgda.moments import ClassMoments, exact, parallel
+from streamgda.moments import ClassMoments, covariance_types, exact, parallel
 from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.structures import diagonal
 from streamgda.rows import arrays
 from streamgda.storage.saved import state_of
 
@@ -152,9 +151,9 @@ def watch(patch):
         note("small", kind, "_add_few", lambda _, X, codes, weights, size: (len(X), size))
         note("large", kind, "_add_many", lambda _, X, *rest: len(X))
     note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
-    note("squares", diagonal, "add_squares", lambda X, *rest: len(X))
+    note("squares", covariance_types, "add_squares", lambda X, *rest: len(X))
     note("sums", parallel, "add_totals", lambda X, *rest: len(X))
-    note("squares", diagonal, "add_integer_squares", lambda X, *rest: len(X))
+    note("squares", covariance_types, "add_integer_squares", lambda X, *rest: len(X))
     note("packed", parallel, "pack_block", lambda *arguments: 1)
     note("tiles", integer_scatter, "add_products", lambda *arguments: arguments[9])
     note("packed", products, "pack_blocks", lambda source, first, *rest: first.size)

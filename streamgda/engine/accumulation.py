@@ -49,7 +49,7 @@ from streamgda.moments import (
     Moments,
     PairwiseMoments,
 )
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import as_batches, as_rows, as_source, as_sources
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule

@@ -18,7 +18,7 @@ from streamgda.engine.resuming import resume
 from streamgda.engine.splits import Splits
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import as_sources
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix, rows_to_count

@@ -16,7 +16,7 @@ from streamgda.moments import (
     Moments,
     group_labels,
 )
-from streamgda.moments.structures import Structure
+from streamgda.moments.covariance_types import Structure
 from streamgda.rows import as_source
 from streamgda.rows.arrays import is_plain
 from streamgda.rows.in_memory import SparseRows
@@ -220,7 +220,7 @@ def _required(
 
 def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
     """Return the bytes needed to compute a model: a centred copy, covariances and their roots."""
-    return 4 * state + _MATRICES * threads.n_threads() * structure.group_bytes(n_features)
+    return 4 * state + _MATRICES * threads.n_threads() * 8 * structure.group_size(n_features)
 
 
 def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:

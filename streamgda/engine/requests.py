@@ -18,7 +18,7 @@ from streamgda.moments import (
     Moments,
     PairwiseMoments,
 )
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.runtime.parameters import as_flag
 

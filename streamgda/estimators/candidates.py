@@ -21,7 +21,7 @@ from streamgda.estimators.validation import calls_within
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown

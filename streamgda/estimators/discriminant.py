@@ -21,7 +21,7 @@ from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import STRUCTURES, structure_of
+from streamgda.moments.covariance_types import STRUCTURES, structure_of
 from streamgda.rows import adapter_of, as_source
 from streamgda.rows.invalid_rows import RowRule, as_matrix, rows_to_count
 from streamgda.runtime import threads

@@ -28,7 +28,7 @@ from streamgda.models.drift import (
     whole_of,
 )
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory

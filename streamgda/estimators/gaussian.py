@@ -29,7 +29,7 @@ from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.models.model import check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import adapter_of, as_rows, as_source
 from streamgda.rows.invalid_rows import RowRule
 from streamgda.rows.labels import as_labels, with_label

@@ -35,7 +35,7 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import as_rows, as_source
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_weights, row_rule
 from streamgda.rows.labels import as_labels, find

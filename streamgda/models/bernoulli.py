@@ -12,10 +12,9 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
-from streamgda.models.sparse import SparseTerms
 from streamgda.moments import ClassMoments
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
 from streamgda.rows.names import restored_names, saved_names
@@ -236,16 +235,9 @@ class BernoulliModel(Model):
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
 
     @cached_property
-    def _packed(self) -> list[Rounded]:
-        return [Rounded(coefficients) for coefficients, _ in self._products_of_rows]
-
-    @cached_property
-    def _sparse(self) -> list[SparseTerms]:
-        return [SparseTerms(None, None, linear) for linear, _ in self._products_of_rows]
-
-    @property
-    def _products_of_rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [self._linear] if self._impossible is None else [self._linear, self._impossible]
+    def _functions(self) -> list[LinearFunctions]:
+        both = [self._linear] if self._impossible is None else [self._linear, self._impossible]
+        return [LinearFunctions(*each, np.arange(self.n_features)) for each in both]
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
@@ -254,16 +246,7 @@ class BernoulliModel(Model):
         return as_kernel_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
 
     def _joint(self, X: Any) -> np.ndarray:
-        offsets = [offsets for _, offsets in self._products_of_rows]
-        if type(X) is CompressedRows:
-            products = [
-                terms.scores(X, 1.0, o) for terms, o in zip(self._sparse, offsets, strict=True)
-            ]
-        else:
-            whole = np.arange(self.n_features), np.zeros(self.n_features)
-            pairs = zip(self._packed, offsets, strict=True)
-            products = [linear_scores(X, *whole, *pair) for pair in pairs]
-        scores, *impossible = products
+        scores, *impossible = (functions(X) for functions in self._functions)
         for number in impossible:
             scores[number > 0] = -np.inf
         return scores

@@ -26,7 +26,7 @@ from streamgda.moments.centred import (
     pooled_variance,
     total_variance,
 )
-from streamgda.moments.structures import Structure, structure_of
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import as_flag, as_number, refuse
 
@@ -64,7 +64,7 @@ class Regularisation:
         (see `pooled_variance`), and scale the result back.
     singular : {"refuse", "scaled", "features"}
         Treatment of a singular pooled covariance: an error, or the directions without variance
-        are dropped; see `streamgda.moments.structures.cholesky.invert`.
+        are dropped; see `streamgda.moments.roots.invert`.
     advice : str
         Remedies that the error for a singular covariance names; by default all parameters here.
     largest_variance : float, optional
@@ -301,7 +301,7 @@ def _own_share(
     """Return the share of regularised covariances that is not what was added, shape (groups,)."""
     variances = structure.diagonal(values)
     added = (how.reg_param * unit + smoothing) / np.where(variances > 0, variances, np.inf)
-    shrunk = 0.0 if structure.kind == "spherical" else amounts
+    shrunk = 0.0 if structure.one_variance else amounts
     return np.asarray((1 - shrunk) * (1 - np.minimum(added, 1).mean(axis=1)))
 
 
@@ -554,7 +554,7 @@ def factorise(
     roots = covariances.values if overwrite else covariances.values.copy()
     count = structure.group_sums(covariances.count)
     d = covariances.features.size
-    roots[count == 0] = structure.unit(d)
+    roots[count == 0] = np.eye(d) if structure.matrix else 1.0
     log_determinants = np.zeros(len(roots))
     kept = "refuse" if structure.per_class else how.singular
     parts = _parts(roots)

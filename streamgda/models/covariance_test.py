@@ -13,7 +13,7 @@ from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
-from streamgda.moments.structures import Structure, pooled, structure_of
+from streamgda.moments.covariance_types import Structure, pooled, structure_of
 from streamgda.runtime.parameters import check_type
 
 # Remedies for a singular covariance, by its type.
@@ -172,7 +172,7 @@ def _compare_covariances(moments: ClassMoments, structure: Structure, tol: float
         )
     statistic = max(0.0, float(df @ (log_pooled - log_each)))  # rounding may leave less
     effect_size = statistic / (2 * df.sum())
-    one_variance = structure.kind == "spherical"  # of d times as many values
+    one_variance = structure.one_variance  # of d times as many values
     features, copies = None, 1
     if structure.kind == "diag":
         features, copies = bartlett(both.values, each.values[seen], df), d

@@ -14,7 +14,7 @@ from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import check_classes, check_width, checked_names
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import pooled
+from streamgda.moments.covariance_types import pooled
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
@@ -419,7 +419,7 @@ class QuadraticDiscriminants(Discriminants):
         model = self.model
         group = model.structure.group(number)
         gap, direction = self._gap_and_direction(number)
-        inverse = model.structure.inverse(model.roots[group])
+        inverse = model.structure.solve(model.roots[group], np.eye(model.features.size))
         A = np.zeros((model.n_features, model.n_features))
         A[np.ix_(model.features, model.features)] = -0.5 * inverse
         c = -0.5 * (float(gap @ direction) + model.log_determinants[group])

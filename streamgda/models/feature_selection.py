@@ -16,7 +16,7 @@ from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, measure_of
 from streamgda.models.subsets import Subset, subset_bytes, subset_of
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
 

@@ -31,10 +31,9 @@ from streamgda.models.model import (
     copied,
     length,
 )
-from streamgda.models.sparse import SparseScores
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import Structure, structure_of
-from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.moments.covariance_types import Structure, structure_of
+from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.labels import with_label
@@ -250,11 +249,6 @@ class GaussianModel(Model):
         return self._varying(np.where(np.isnan(self.means), self.xbar, self.means))
 
     @cached_property
-    def _centres(self) -> np.ndarray:
-        """Centres of the distances that scores contain."""
-        return self._class_means if self.structure.per_class else self._centre[None]
-
-    @cached_property
     def _centre(self) -> np.ndarray:
         """`xbar` of the features in the density."""
         return self._varying(self.xbar[None])[0]
@@ -264,7 +258,7 @@ class GaussianModel(Model):
         return np.ascontiguousarray(np.nan_to_num(means[:, self.features]))
 
     @cached_property
-    def _mean_terms(self) -> tuple[Rounded, np.ndarray]:
+    def _mean_terms(self) -> LinearFunctions:
         r"""Linear functions of rows less `xbar` that add the rounding errors of the means.
 
         With the error :math:`e_k` of a mean, a squared distance changes by :math:`-2 (x - m_k)^T
@@ -275,20 +269,36 @@ class GaussianModel(Model):
         groups = self.structure.groups(len(errors))
         solved = np.array([solve(self.roots[g], e) for g, e in zip(groups, errors, strict=True)])
         gaps = self._class_means - self._centre
-        return Rounded(-2 * solved), ((2 * gaps + errors) * solved).sum(axis=1)
+        return self._functions(-2 * solved, ((2 * gaps + errors) * solved).sum(axis=1))
 
     @cached_property
     def _read_features(self) -> np.ndarray:
         """`features`, writable: for read-only ones, of a memory map, kernels compile again."""
         return np.require(self.features, requirements="W")
 
-    @cached_property
-    def _packed_roots(self) -> Any:
-        return self.structure.pack_roots(self.roots)
+    def _distances_to(self, centres: np.ndarray) -> Distances:
+        return self.structure.packed(self.roots, self._read_features, centres)
 
     @cached_property
-    def _packed_coefficients(self) -> Rounded:
-        return Rounded(self.linear[0])
+    def _from_means(self) -> Distances:
+        return self._distances_to(self._class_means)
+
+    @cached_property
+    def _from_centre(self) -> Distances:
+        return self._distances_to(self._centre[None])
+
+    def _functions(self, vectors: np.ndarray, offsets: np.ndarray) -> LinearFunctions:
+        """Return linear functions of rows less `xbar`."""
+        precisions = None if self.structure.matrix else self.roots
+        return LinearFunctions(vectors, offsets, self._read_features, self._centre, precisions)
+
+    @cached_property
+    def _linear_functions(self) -> LinearFunctions:
+        return self._functions(*self.linear)
+
+    @cached_property
+    def _discriminant_functions(self) -> LinearFunctions:
+        return self._functions(*self.discriminants)
 
     @property
     def _takes_sparse(self) -> bool:
@@ -298,10 +308,6 @@ class GaussianModel(Model):
     def _by_blas(self) -> bool:
         wide = self.structure.matrix and self.features.size > MAX_FEATURES
         return wide or not self.structure.per_class
-
-    @cached_property
-    def _sparse(self) -> SparseScores:
-        return SparseScores(self.roots, self.features, self.n_features)
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:
@@ -320,10 +326,6 @@ class GaussianModel(Model):
     def discriminants(self) -> tuple[np.ndarray, np.ndarray]:
         """`linear` without the effect of the rounding error of `xbar` on all classes."""
         return self._linear_about(self._xbar_low)
-
-    @cached_property
-    def _packed_discriminants(self) -> Rounded:
-        return Rounded(self.discriminants[0])
 
     @cached_property
     def _xbar_low(self) -> np.ndarray:
@@ -346,7 +348,7 @@ class GaussianModel(Model):
     def rank(self) -> int:
         """Number of directions in the density: of the features that vary, less those dropped."""
         pooled = not self.structure.per_class
-        return self.structure.rank(self.roots[0]) if pooled else self.features.size
+        return rank(self.roots[0]) if pooled else self.features.size
 
     @cached_property
     def _constants(self) -> np.ndarray:
@@ -379,43 +381,32 @@ class GaussianModel(Model):
         return rows
 
     def _distances(
-        self,
-        X: np.ndarray,
-        centres: np.ndarray,
-        scale: float,
-        offsets: np.ndarray,
-        margin: float = np.inf,
+        self, X: np.ndarray, scale: float, offsets: np.ndarray, margin: float = np.inf
     ) -> np.ndarray:
-        """Return squared Mahalanobis distances to centres, scaled; see `Structure.scores`."""
-        exact = self.means_low is None or centres is not self._class_means
-        if type(X) is CompressedRows:
-            scores = self._sparse.distances(X, centres, scale, offsets)
-        else:
-            scaling = centres, scale, offsets, margin if exact else np.inf
-            scores = self.structure.scores(self._packed_roots, X, self._read_features, *scaling)
-        if not exact:
-            scores += scale * self._products(X, *self._mean_terms)
+        """Return squared distances to the class means, scaled; see `Distances.scores`."""
+        if self.means_low is None:
+            return self._from_means.scores(X, scale, offsets, margin)
+        scores = self._from_means.scores(X, scale, offsets)
+        scores += scale * self._mean_terms(X)
         return scores
 
     def _to_means(self, X: np.ndarray) -> np.ndarray:
         """Return squared Mahalanobis distances to the class means, shape (n_classes, n_rows)."""
-        return self._distances(X, self._class_means, 1.0, np.zeros(self.classes.size))
+        return self._distances(X, 1.0, np.zeros(self.classes.size))
 
-    def _products(self, X: np.ndarray, vectors: Rounded, offsets: np.ndarray) -> np.ndarray:
-        """Return the products of rows less `xbar` and vectors, plus an offset for each vector."""
-        if type(X) is CompressedRows:
-            return self._sparse.products(X, self._centre[None], vectors.whole, offsets)
-        return linear_scores(X, self._read_features, self._centre, vectors, offsets)
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        """Scores of the classes at their means."""
+        return np.asarray(self._constants + self.log_priors)
 
     def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
         if self.structure.per_class:
-            offsets = self._constants + self.log_priors
-            return self._distances(X, self._centres, -0.5, offsets, margin)
-        return self._products(X, self._packed_coefficients, self.linear[1])
+            return self._distances(X, -0.5, self._offsets, margin)
+        return self._linear_functions(X)
 
     def _shared_scores(self, X: np.ndarray) -> np.ndarray:
         """Return the term that all classes share, if the scores are linear, shape (1, n_rows)."""
-        return self._distances(X, self._centres, -0.5, self._constants)
+        return self._from_centre.scores(X, -0.5, self._constants)
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         scores = self._relative_scores(X)
@@ -424,12 +415,10 @@ class GaussianModel(Model):
         return scores
 
     def _most_probable(self, X: np.ndarray) -> np.ndarray:
-        plain = self.means_low is None and type(X) is not CompressedRows
-        if not (self.structure.per_class and plain):
+        if not self.structure.per_class or self.means_low is not None:
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
-        scored = self._packed_roots, X, self._read_features, self._centres
-        self.structure.closest(*scored, -0.5, self._constants + self.log_priors, out=codes)
+        self._from_means.closest(X, -0.5, self._offsets, codes)
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -466,8 +455,7 @@ class GaussianModel(Model):
         (array([2.5]), array([2.5]))
         """
         if not self.structure.per_class:
-            vectors, offsets = self._packed_discriminants, self.discriminants[1]
-            return self._linear_functions(X, first_row, vectors, offsets)
+            return self._by_class(X, self._discriminant_functions, copied, first_row)
         scores = super().relative_scores(X, first_row)
         scores += 0.5 * self.features.size * np.log(2 * np.pi)
         return scores
@@ -509,16 +497,9 @@ class GaussianModel(Model):
         """
         used = directions[self.features]
         point = self._xbar_low if centred else -self._centre
-        return self._linear_functions(X, first_row, Rounded(used.T), -(point @ used))
-
-    def _linear_functions(
-        self, X: Any, first_row: int, vectors: Rounded, offsets: np.ndarray
-    ) -> np.ndarray:
-        """Return linear functions of rows less `xbar`, shape (n_rows, n_functions)."""
-        out = np.empty((length(X), offsets.size))
-        return self._score(
-            X, lambda rows: self._products(rows, vectors, offsets), copied, out, first_row
-        )
+        out = np.empty((length(X), used.shape[1]))
+        functions = self._functions(used.T, -(point @ used))
+        return self._score(X, functions, copied, out, first_row)
 
     # --- distances and outliers ---------------------------------------------------------------
 
@@ -660,8 +641,6 @@ class GaussianModel(Model):
         """
         labels, n = with_label(self.classes, "label", label), self.classes.size
         limits = self.rejection_limits(reject)
-        # The difference of a score and minus half a squared distance.
-        offsets = self.log_priors + self._constants
 
         def scores_of(rows: np.ndarray) -> np.ndarray:
             scores = self._relative_scores(rows, margin=0.0)
@@ -672,7 +651,8 @@ class GaussianModel(Model):
         def finish(scores: np.ndarray, out: np.ndarray) -> None:
             codes = np.empty(out.size, np.int64)
             scoring.largest(scores[:n], codes)
-            best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0) - offsets[codes]
+            best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0)
+            best -= self._offsets[codes]  # minus half a squared distance
             np.take(labels, codes, out=out, mode="clip")
             out[-2 * best > limits[codes]] = labels[-1]
 
@@ -861,7 +841,7 @@ class GaussianModel(Model):
         for name in names if any(getattr(self, each) is not None for each in names) else ():
             values = np.asarray(getattr(self, name))
             check_array(name, np.where(values == np.inf, 0.0, values), (k,), "f8", least=0)
-        if not self.structure.valid_roots(self.roots):
+        if not valid_roots(self.roots):
             raise ValueError("its roots are not positive")
         if not np.allclose(self.structure.log_determinants(self.roots), self.log_determinants):
             raise ValueError("its log-determinants are not those of its roots")

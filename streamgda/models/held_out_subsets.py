@@ -135,7 +135,7 @@ def _fold(
         n, g = float(sums.count[k]), structure.group(int(at[k]))
         if sums.structure.per_class or k == known[0]:
             own_scatter = sums.scatter[sums.structure.group(int(k))][None]
-            structure.select_varying(structure.of_kind(sums.structure, own_scatter), features, own)
+            structure.select_varying(structure.of_kind(own_scatter), features, own)
         else:
             own[...] = 0.0  # it is pooled, and was added with the first class
         mean = sums.mean[k] + sums.mean_low[k]

@@ -49,8 +49,7 @@ from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Finish, by_chunks, check_width, checked_names, posterior
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
-from streamgda.moments.structures.cholesky import rank_limit
-from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.moments.roots import LinearFunctions, rank_limit
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.runtime import lapack, threads
@@ -355,11 +354,6 @@ class GaussianLeaveOneOut(GaussianModel):
         narrow = self.features.size <= MAX_FEATURES
         return self.structure.matrix and not self._regularised and narrow
 
-    @cached_property
-    def _offsets(self) -> np.ndarray:
-        """Scores of the classes at their means."""
-        return np.asarray(self._constants + self.log_priors)
-
     def _own_distances(
         self, X: np.ndarray, codes: np.ndarray, changes: Changes
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -433,7 +427,7 @@ class GaussianLeaveOneOut(GaussianModel):
         axes, features = self.axes[group][0], self._read_features
         if self.structure.matrix:
             some = X if rows.size == len(X) else X[rows]  # in order
-            return linear_scores(some, features, centre, self._rounded_axes[group], -(axes @ low))
+            return LinearFunctions(axes, -(axes @ low), features, centre)(some)
         columns = np.empty((features.size, rows.size))
         kernels.scaled_columns(X, rows, features, centre, low, axes, columns)
         return columns
@@ -454,10 +448,6 @@ class GaussianLeaveOneOut(GaussianModel):
             return vectors.T @ root, ridges
 
         return threads.run_serial_blas(axes_of, ((root,) for root in self.roots))
-
-    @cached_property
-    def _rounded_axes(self) -> list[Rounded]:
-        return [Rounded(axes) for axes, _ in self.axes]
 
     @cached_property
     def _largest_precision(self) -> float:
@@ -494,7 +484,7 @@ class GaussianLeaveOneOut(GaussianModel):
 
     @property
     def _uses_traces(self) -> bool:
-        return self.structure.kind == "spherical" or bool(self.how.shrinkage)
+        return self.structure.one_variance or bool(self.how.shrinkage)
 
     @cached_property
     def _divisors(self) -> np.ndarray:
@@ -557,7 +547,7 @@ class GaussianLeaveOneOut(GaussianModel):
             squares = self._own_squares(X, removal.codes, np.ones_like(self._class_means))
             traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
             variances = self._variances(traces, after)
-        if self.structure.kind == "spherical":  # one variance, which is what changes
+        if self.structure.one_variance:  # one variance, which is what changes
             variances = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
             none = np.zeros(len(X))
             return Changes(variances * self.roots[groups, 0], none, none, growth)
@@ -574,7 +564,7 @@ class GaussianLeaveOneOut(GaussianModel):
         divisors = self._divisors[groups]
         found = (weights > 0) & (removal.left <= _LEAST_WEIGHT * removal.total)
         found |= divisors - weights <= _LEAST_WEIGHT * divisors
-        if self.structure.kind == "spherical" or self._regularised:
+        if self.structure.one_variance or self._regularised:
             # Features that are constant without a row, or nearly so, in all classes. Otherwise the
             # covariance of the row's own class tells.
             total = self.count.sum()
@@ -676,7 +666,7 @@ def _check(model: GaussianModel, how: Regularisation) -> None:
         problem = f"shrinkage={how.shrinkage!r} is computed from all rows; give the amount found"
     elif how.pooling and structure.per_class:
         problem = f"pooling={how.pooling:g} mixes the covariances; leave it out"
-    elif how.standardize and (regularised or structure.kind == "spherical"):
+    elif how.standardize and (regularised or structure.one_variance):
         problem = "standardize=True scales by all rows; standardise the rows first"
     elif model.rank < model.features.size:
         problem = (

@@ -35,6 +35,7 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
     groups = structure.groups(model.classes.size)[codes[known]]
     log_two_pi = model.rank * np.log(2 * np.pi)
     total = weight = 0.0
+    whole = structure.matrix
     part = np.empty((1, *structure.shape(features.size)))
     for g in np.unique(groups):
         root, scatter, squares = model.roots[g], np.zeros(part.shape[1:]), 0.0
@@ -42,12 +43,12 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
             c, n = codes[k], float(sums.count[k])
             low = 0.0 if model.means_low is None else model.means_low[c]
             gap = ((sums.mean[k] - model.means[c]) + (sums.mean_low[k] - low))[features]
-            held = structure.of_kind(sums.structure, sums.scatter[k : k + 1])
+            held = structure.of_kind(sums.scatter[k : k + 1])
             structure.select_varying(held, features, part)
             scatter += part[0]
-            squares += n * structure.squared_length(root, gap)
+            squares += n * float(np.square(root @ gap).sum() if whole else root @ gap**2)
             constant = model.log_priors[c] - 0.5 * (log_two_pi + model.log_determinants[g])
             total += n * float(constant)
             weight += n
-        total -= 0.5 * (squares + structure.trace(root, scatter))
+        total -= 0.5 * (squares + float(np.vdot(root @ scatter, root) if whole else root @ scatter))
     return total, weight

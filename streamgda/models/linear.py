@@ -25,9 +25,9 @@ from streamgda.models.model import Model
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import class_variance, total_scatter
+from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.fourth import TOTAL
-from streamgda.moments.structures import structure_of
-from streamgda.moments.structures.packing import Rounded, linear_scores
+from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.names import saved_names
@@ -172,8 +172,8 @@ class LinearScores(Model):
         return _of_two(self.coefficients, self.intercepts)
 
     @cached_property
-    def _packed(self) -> Rounded:
-        return Rounded(self.coefficients)
+    def _functions(self) -> LinearFunctions:
+        return LinearFunctions(self.coefficients, self.intercepts, np.arange(self.n_features))
 
     def _read(self, X: Any, first_row: int) -> np.ndarray:
         rows = as_kernel_rows(X, np.dtype(np.float64))
@@ -182,8 +182,7 @@ class LinearScores(Model):
         return rows
 
     def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
-        d = self.n_features
-        return linear_scores(X, np.arange(d), np.zeros(d), self._packed, self.intercepts)
+        return self._functions(X)
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         return self.log_densities  # which raises an error

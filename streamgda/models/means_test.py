@@ -14,7 +14,7 @@ from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime.parameters import check_type
 
 _ADVICE = "Test fewer directions (moments.project(moments.pca(n_components)))"

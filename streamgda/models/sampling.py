@@ -15,7 +15,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
-from streamgda.moments.structures import Structure
+from streamgda.moments.covariance_types import Structure
 from streamgda.rows import as_source
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
@@ -138,7 +138,8 @@ class Sampler:
         for k in np.unique(codes):
             rows, root = codes == k, self.roots[self.structure.group(k)]
             assert root is not None  # the class has rows
-            X[np.ix_(rows, self.features)] += self.structure.colour(root, noise[rows])
+            own = noise[rows]
+            X[np.ix_(rows, self.features)] += own @ root.T if root.ndim == 2 else own * root
         return X, codes
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
+from streamgda.moments.covariance_types import Structure
 from streamgda.moments.fourth import CLASS, WITHIN
 from streamgda.moments.layouts import symmetric
-from streamgda.moments.structures import Structure
 
 AUTO, LEDOIT_WOLF, OAS = "auto", "ledoit_wolf", "oas"
 RULES = AUTO, LEDOIT_WOLF, OAS

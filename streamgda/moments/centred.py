@@ -21,9 +21,9 @@ from streamgda.kernels.merging import add_outer, merge_means, two_sum
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import add_sums, count_rows
 from streamgda.moments import parallel
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.layouts import symmetric
 from streamgda.moments.parallel import add_in_parts
-from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, blocks, row_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -327,7 +327,7 @@ class Sums(ABC):
         """Add squares or products of the centred rows to the scatter, in place."""
         for rows, block in blocks(X, self._read_dtype(X.dtype)):
             by_row = block, codes[rows], weights[rows]
-            self.structure.add_rows(*by_row, centre, centre_low, panel_dtype, self.scatter)
+            self.structure.add_many(*by_row, centre, centre_low, panel_dtype, self.scatter)
 
 
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
@@ -513,7 +513,7 @@ class CentredSums(Sums):
         squares = self._squares() if weights.size else self.squares
         held = _NO_SQUARES if squares is None else squares
         state = limit, count, held, self.mean, self.mean_low, self.scatter
-        if self.structure.add_centred(X, codes, weights, block_rows, *state):
+        if self.structure.add_few(X, codes, weights, block_rows, *state):
             self.count, self.squares = count, squares
             return
         # Of several blocks, some may be added by now; they are only added to empty sums.

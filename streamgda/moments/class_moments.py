@@ -21,9 +21,10 @@ from streamgda.moments.centred import (
     scratch_bytes,
     total_scatter,
 )
+from streamgda.moments.covariance_types import Structure, check_covers, structure_of
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.fourth import FourthOfPart, fourth_of_rows, merge_fourth
-from streamgda.moments.structures import Structure, check_covers, structure_of
+from streamgda.moments.layouts import symmetric
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -1053,7 +1054,7 @@ class ClassMoments(Moments):
             longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T
             mean = longer.astype(np.float64)
             mean_low = (longer - mean).astype(np.float64)
-            scatter = self._structure.project(sums.scatter, components)
+            scatter = np.tril(components @ symmetric(sums.scatter) @ components.T)
             squares = self._structure.diagonal(scatter)
             np.maximum(squares, 0, out=squares)  # rounding, along directions without variance
             # Errors of a square are sums over pairs of features, of at most the product of roots.

@@ -9,8 +9,9 @@ import numpy as np
 
 from streamgda.kernels.merging import two_sum
 from streamgda.moments.centred import CentredSums, Sums
-from streamgda.moments.structures import Structure
+from streamgda.moments.covariance_types import Structure
 from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
+from streamgda.runtime import threads
 from streamgda.storage.checks import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
@@ -155,13 +156,13 @@ class ExactSums(Sums):
     ) -> None:
         self._widen_reach(X.dtype)
         state = self.count, self.total, self.scatter
-        self.structure.add_exact(X, codes, self.origin, *state)
+        self.structure.add_integers(X, codes, self.origin, 1, *state)
 
     def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self._widen_reach(X.dtype)
-        state = self.count, self.total, self.scatter
+        state, n_threads = (self.count, self.total, self.scatter), threads.n_threads()
         for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            self.structure.add_many_exact(block, codes[rows], self.origin, *state)
+            self.structure.add_integers(block, codes[rows], self.origin, n_threads, *state)
 
     def _widen_reach(self, dtype: np.dtype) -> None:
         """Widen the reach to values of a data type."""
@@ -225,7 +226,7 @@ class ExactSums(Sums):
         classes = groups if self.structure.per_class else slice(None)
         by_class = (self.total, *self._whole_means())
         sums = (np.ascontiguousarray(array[classes, features]) for array in by_class)
-        self.structure.centre_exact(
+        self.structure.centre_integers(
             self.count[classes], *sums, self.scatter[groups], features, out=out
         )
 

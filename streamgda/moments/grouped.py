@@ -16,8 +16,8 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.fourth import merge_fourth
-from streamgda.moments.structures import Structure, structure_of
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule

@@ -14,7 +14,7 @@ from streamgda.kernels.merging import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.structures import STRUCTURES
+from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, as_weights

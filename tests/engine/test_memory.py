@@ -17,7 +17,7 @@ from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import as_source
 from streamgda.runtime import memory, threads
 from streamgda.runtime.memory import readable

@@ -24,7 +24,7 @@ from streamgda.engine import accumulate_again
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.shrinkage import shrinkage_of
 from streamgda.moments import FourthMoments
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.storage.saved import restore, state_of
 
 UNITS = 10.0 ** np.array([0, 3, -3, 1])

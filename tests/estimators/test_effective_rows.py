@@ -9,7 +9,7 @@ from scipy import sparse
 import streamgda
 from streamgda import ClassMoments, GaussianDiscriminantAnalysis, SlidingWindow
 from streamgda.models.shrinkage import shrinkage_of
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 
 EVERY_RULE = pytest.mark.parametrize("rule", ["auto", "ledoit_wolf", "oas"])
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", ["full", "tied"])

@@ -101,7 +101,7 @@ def test_the_density_is_that_of_the_directions_that_are_kept():
     rejected = model.predict_or_reject(wide, reject=0.1)
     np.testing.assert_array_equal(rejected, plain.predict_or_reject(X, reject=0.1))
     structure, root = model.structure, model.roots[0]
-    inverse = structure.inverse(root)
+    inverse = structure.solve(root, np.eye(root.shape[-1]))
     W = naive.covariance(wide, y, "tied")
     np.testing.assert_allclose(W @ inverse @ W, W, atol=1e-12)
 

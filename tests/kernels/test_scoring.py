@@ -9,12 +9,12 @@ from frozen import frozen
 from streamgda.kernels import scoring
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES, MAX_FEATURES, ROW_STEP
 from streamgda.models import model as scores
-from streamgda.moments.structures.packing import (
+from streamgda.moments.roots import (
     NO_LABELS,
     NO_SCORES,
-    PackedRoots,
-    Rounded,
-    linear_scores,
+    LinearFunctions,
+    MatrixDistances,
+    PooledDistances,
 )
 from streamgda.rows.invalid_rows import all_finite
 
@@ -31,10 +31,10 @@ def whole_numbers(rng, *shape, dtype="float64"):
 
 
 def matrix_scores(X, features, centres, roots, offsets, margin=np.inf, dtype="float64"):
-    packed = PackedRoots(roots)
-    X = frozen(np.asarray(X, dtype))
+    kind = PooledDistances if len(roots) < len(centres) else MatrixDistances
+    distances, X = kind(roots, features, centres), frozen(np.asarray(X, dtype))
     with np.errstate(invalid="ignore", over="ignore"):
-        return packed.scores(X, features, centres, -0.5, offsets, margin)
+        return distances.scores(X, -0.5, offsets, margin)
 
 
 def expected_scores(X, centres, roots, offsets):
@@ -78,7 +78,7 @@ def test_features_without_covariances_are_not_multiplied(alone, dtype, small_blo
     for root, features in zip(roots, some, strict=True):
         for j in features:
             root[j, np.arange(d) != j] = root[np.arange(d) != j, j] = 0
-    packed = PackedRoots(roots)
+    packed = MatrixDistances(roots, np.arange(d), centres)
     assert packed.n_coupled.tolist() == [d - len(features) for features in some]
     X = whole_numbers(rng, n, d)
     out = matrix_scores(X, np.arange(d), centres, roots, np.zeros(2), dtype=dtype)
@@ -171,13 +171,13 @@ def test_narrow_matrix_scores(d, tied, dtype, small_panels):
 @pytest.mark.parametrize("d", [1, 4, 9])
 def test_linear_scores(d, n_vectors, dtype, small_blocks):
     rng = np.random.default_rng(d)
-    centre, vectors = whole_numbers(rng, d), Rounded(whole_numbers(rng, n_vectors, d))
+    centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
     offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d + 2, dtype=dtype)
-        out = linear_scores(frozen(X), features, centre, vectors, offsets)
+        out = LinearFunctions(vectors, offsets, features, centre)(frozen(X))
         gaps = X[:, features].astype(float) - centre
-        assert (out == offsets[:, None] + vectors.whole @ gaps.T).all()
+        assert (out == offsets[:, None] + vectors @ gaps.T).all()
 
 
 @EVERY_TYPE

@@ -22,7 +22,7 @@ from streamgda.errors import (
     SingularCovarianceError,
 )
 from streamgda.models.covariance import Covariances, Regularisation, estimate, factorise
-from streamgda.moments.structures import cholesky
+from streamgda.moments import roots
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 
@@ -373,7 +373,7 @@ def test_roots_of_pseudo_inverses(copies, metric):
     X = np.column_stack([X, X[:, copies] * 3])
     covariance = np.cov(X.T)
     root = covariance.copy()
-    assert cholesky.invert(root, 1e-4, metric) == 7
+    assert roots.invert(root, 1e-4, metric) == 7
     n = len(copies)
     assert (root == np.tril(root)).all()
     assert not root[:n].any()
@@ -383,4 +383,4 @@ def test_roots_of_pseudo_inverses(copies, metric):
     found = root.T @ root
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
     expected = np.log(np.linalg.eigvalsh(root[n:] @ root[n:].T)).sum()
-    assert cholesky.log_determinant(root[n:]) == pytest.approx(-expected, rel=1e-9)
+    assert roots.log_determinant(root[n:]) == pytest.approx(-expected, rel=1e-9)

@@ -21,7 +21,7 @@ from streamgda.errors import (
 from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
 from streamgda.models import model as scores_module
 from streamgda.models.covariance import Regularisation
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.storage.saved import restore, state_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)

@@ -16,7 +16,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models import sampling
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 
 N = 5000  # more than two blocks
 

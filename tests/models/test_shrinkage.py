@@ -28,7 +28,7 @@ from streamgda.errors import (
     MergeError,
 )
 from streamgda.models.shrinkage import shrinkage_of
-from streamgda.moments.structures import structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.storage.saved import restore, state_of
 
 RULES = ["ledoit_wolf", "oas"]

@@ -20,7 +20,7 @@ from streamgda import (
 )
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, SparseDataError
-from streamgda.models import sparse as sparse_models
+from streamgda.moments import roots
 
 pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
 
@@ -156,7 +156,7 @@ def test_features_far_from_zero_do_not_cancel():
 def test_most_features_far_from_zero_have_entries_in_most_rows():
     X, y, _ = rows(600)
     fitted = GaussianNB().fit(sp.csr_array(X), y)
-    far = fitted.var_**-1 * fitted.theta_**2 > sparse_models._FAR
+    far = fitted.var_**-1 * fitted.theta_**2 > roots._FAR
     share = np.array([(X[y == k] != 0).mean(axis=0) for k in range(3)])
     assert far.any()
     assert (share[far] > 16 / 17).all()

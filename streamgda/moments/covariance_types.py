@@ -1,0 +1,569 @@
+"""Covariance types: what is kept of scatters, how rows are added, and roots of covariances.
+
+A covariance type is an entry of `STRUCTURES`: a kind of covariance, and one for each class or
+one for all. A kind whose scatters are matrices, or variances, inherits from `Matrix` or `Diagonal`
+and overrides `Structure.constrain`, as `Spherical` does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import linalg
+
+from streamgda import storage
+from streamgda.errors import InvalidParameterError, MergeError
+from streamgda.kernels import narrow_distances, narrow_products
+from streamgda.kernels.accumulate import add_centred, add_centred_squares
+from streamgda.kernels.accumulate_narrow import (
+    EXACT_NARROW_ROWS,
+    add_centred_narrow,
+    add_exact_narrow,
+)
+from streamgda.kernels.integer_scatter import add_integer_squares
+from streamgda.kernels.products import empty_rows
+from streamgda.kernels.rounding import centre_scatter, centre_squares
+from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
+from streamgda.kernels.sums import add_squares
+from streamgda.kernels.triangles import copy_symmetric, mirror
+from streamgda.moments import roots as roots_of
+from streamgda.moments.layouts import symmetric
+from streamgda.moments.parallel import add_in_parts, add_integers, add_scatter, triangle_ranges
+from streamgda.rows.arrays import byte_rows
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import threads
+from streamgda.runtime.parameters import shown
+
+# Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
+# these take more than a few bytes.
+_FEW_ROWS, _FEW_BYTES, _MOST_BYTES = 4, 1 << 20, 8 << 20
+
+
+@dataclass(frozen=True)
+class Structure(ABC):
+    r"""Structure of the covariances of a covariance type.
+
+    Two independent choices make a covariance type. The *groups* of classes that share a covariance
+    are handled here: each class is a group, or all of them are one (pooled, "tied"), or as many
+    successive classes make each group (`GroupedMoments` of a pooled type). The *kind* of
+    covariance is a subclass: how rows are added to a group's scatter, and how its covariance is
+    inverted and rows are scored by it.
+
+    Scatters, covariances and roots are arrays with one entry a group, shape (groups, d, d) if
+    covariances between features are kept (of scatters the lower triangles) and (groups, d)
+    otherwise. The kernels `merge` and `add_outer` serve both alike.
+
+    Attributes
+    ----------
+    name : str
+        The covariance type.
+    per_class : bool
+        One covariance for each class; otherwise one, pooled within classes.
+    simpler : tuple of str
+        Covariance types to advise where a covariance is singular.
+    sharing : int
+        Number of successive classes that share a pooled covariance; 0 if all do.
+    kind : str
+        Name of the kind, that of its covariance type per class.
+    sources : frozenset of str
+        Kinds that determine this one.
+    matrix : bool
+        Covariances between features are kept.
+    one_variance : bool
+        All features that vary have the same variance. Scatters still have an entry for each, so
+        that constant features can be found.
+    """
+
+    name: str
+    per_class: bool
+    simpler: tuple[str, ...] = ()
+    sharing: int = 0
+
+    kind: ClassVar[str]
+    sources: ClassVar[frozenset[str]]
+    matrix: ClassVar[bool] = False
+    one_variance: ClassVar[bool] = False
+
+    # --- groups of classes --------------------------------------------------------------------
+
+    def groups(self, n_classes: int) -> np.ndarray:
+        """Return the group of each class."""
+        if self.per_class:
+            return np.arange(n_classes)
+        return np.arange(n_classes) // (self.sharing or max(n_classes, 1))
+
+    def group(self, number: int) -> int:
+        """Return the group of one class."""
+        return number if self.per_class else 0
+
+    def group_sums(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums over the classes of each group, from one entry a class."""
+        if self.per_class:
+            return values
+        if not self.sharing:
+            return values.sum(axis=0, keepdims=True)
+        return values.reshape(-1, self.sharing, *values.shape[1:]).sum(axis=1)
+
+    def group_weights(self, count: np.ndarray, ddof: float) -> np.ndarray:
+        """Return the count of each group, less `ddof` for each of its classes with rows."""
+        return self.group_sums(np.where(count > 0, count - float(ddof), 0.0))
+
+    def ungroup(self, values: np.ndarray) -> np.ndarray:
+        """Return values of groups in the shape that users see: without the axis of one group."""
+        return values if self.per_class else values[0]
+
+    def add_groups(self, scatter: np.ndarray, other: np.ndarray, at: np.ndarray, sign: int) -> None:
+        """Add to `scatter`, or subtract, that of other rows, whose class k is class ``at[k]``."""
+        groups = at
+        if not self.per_class:  # those of the first class of each group
+            first = at[:: max(1, at.size // max(1, len(other)))]
+            groups = first // self.sharing if self.sharing else np.zeros(len(other), np.int64)
+        if np.array_equal(groups, np.arange(len(scatter))):
+            add = np.add if sign > 0 else np.subtract
+            add(scatter, other, out=scatter)
+        else:
+            for k, g in enumerate(groups):
+                scatter[g] += sign * other[k]
+
+    def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+        """Return the shape of the scatter of all groups."""
+        n_groups = n_classes
+        if not self.per_class:
+            n_groups = n_classes // self.sharing if self.sharing else 1
+        return n_groups, *self.shape(n_features)
+
+    def state_bytes(self, n_classes: int, n_features: int) -> int:
+        """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""
+        scatter = self.scatter_shape(n_classes, 1)[0] * self.group_size(n_features)
+        return 8 * (n_classes * (1 + 2 * n_features) + scatter)
+
+    # --- the layout of scatters: matrices, or variances ---------------------------------------
+
+    def shape(self, n_features: int) -> tuple[int, ...]:
+        """Return the shape of one group's scatter, covariance or root."""
+        return (n_features,) * (1 + self.matrix)
+
+    def group_size(self, n_features: int) -> int:
+        """Return the entries of one group's scatter: multiplications to add a row to it."""
+        return n_features ** (1 + self.matrix)
+
+    @staticmethod
+    def diagonal(values: np.ndarray) -> np.ndarray:
+        """Return a view of the entries of single features, shape (groups, d)."""
+        return values if values.ndim == 2 else np.einsum("gii->gi", values)
+
+    def pack(self, values: np.ndarray) -> np.ndarray:
+        """Return scatters or roots as they are saved."""
+        return storage.pack_triangles(values) if self.matrix else values
+
+    def unpack(self, values: np.ndarray) -> np.ndarray:
+        """Return scatters or roots from what `pack` returned."""
+        return storage.unpack_triangles(values) if self.matrix else values
+
+    def select_features(self, scatter: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Return the scatter of some features, in any order."""
+        if self.matrix:
+            scatter = np.tril(symmetric(scatter)[:, index[:, None], index])
+        else:
+            scatter = scatter[:, index]
+        # C-contiguous, or every kernel would be compiled again for such an array.
+        return np.ascontiguousarray(scatter)
+
+    def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
+        """Write the scatter of some features, in rising order; whole matrices."""
+        if self.matrix:
+            copy_symmetric(scatter, features, out)
+        else:
+            out[...] = scatter[:, features]
+
+    def complete(self, values: np.ndarray) -> None:
+        """Copy the lower triangles of matrices to the upper ones."""
+        if self.matrix:
+            mirror(values)
+
+    def move_origin(
+        self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
+    ) -> np.ndarray:
+        """Return the exact scatter about an origin that is `step` lower.
+
+        `total` and `count` are the groups' sums about the old origin, and their rows.
+        """
+        if self.matrix:
+            cross, count = total[:, :, None] + total[:, None, :], count[:, None]
+        else:
+            cross = 2 * total
+        return scatter + step * cross + count[:, None] * step**2
+
+    # --- other covariance types ---------------------------------------------------------------
+
+    def covers(self, other: Structure) -> bool:
+        """Return True if moments of this structure determine those of `other`."""
+        return self.per_class >= other.per_class and self.kind in other.sources
+
+    def of_kind(self, scatter: np.ndarray) -> np.ndarray:
+        """Return scatters of this kind from those of a kind that determines it; maybe views."""
+        return scatter if self.matrix else self.diagonal(scatter)
+
+    def reduced(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
+        """Return the scatter of this structure from that of one that covers it; maybe a view."""
+        scatter = self.of_kind(scatter)
+        return scatter if held.per_class == self.per_class else self.group_sums(scatter)
+
+    def check_covariances(self, method: str) -> None:
+        """Raise `MergeError` unless covariances between features are kept."""
+        if not self.matrix:
+            raise MergeError(
+                f"{method}() needs covariances between features, which "
+                f"covariance_type={self.name!r} does not keep; use 'full' or 'tied'"
+            )
+
+    # --- adding rows --------------------------------------------------------------------------
+
+    @abstractmethod
+    def add_few(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
+    ) -> bool:
+        """Add rows to float64 sums, block by block; return False if a sum is not finite.
+
+        So it does for values and weights beyond a limit, see `kernels.accumulate.LARGE`. Only kinds
+        without covariances between features are given sparse rows, all as one block. `state` is the
+        limit, and counts, sums of squared weights (or an empty array), both parts of the means and
+        the scatter, which change.
+        """
+
+    @abstractmethod
+    def add_many(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        centre: np.ndarray,
+        centre_low: np.ndarray,
+        dtype: Any,
+        scatter: np.ndarray,
+    ) -> None:
+        """Add squares or products of many centred rows to the scatter, on all threads.
+
+        Matrices are multiplied in the data type `dtype`.
+        """
+
+    @abstractmethod
+    def add_integers(
+        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
+    ) -> None:
+        """Add rows of integers to int64 sums about an origin.
+
+        On one thread, that is a single kernel call, as for sparse rows. `state` is counts, totals
+        and the scatter, which change.
+        """
+
+    @abstractmethod
+    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
+        """Write the scatter about the means, each entry rounded once, from exact sums.
+
+        The sums are the arguments of the kernels in `streamgda.kernels.rounding`. Of matrices, only
+        the lower triangles are written.
+        """
+
+    # --- covariances and their roots ----------------------------------------------------------
+
+    def covariance(self, scatter: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return scatters divided by the weights of their groups, whole and not just triangles."""
+        whole = symmetric(scatter) if self.matrix else scatter
+        values = whole / weight.reshape(-1, *[1] * (whole.ndim - 1))
+        return np.asarray(values.mean(axis=1)) if self.one_variance else values
+
+    def n_averaged(self, n_varying: int, n_features: int) -> int:
+        """Return over how many features variances are averaged: else all, as in scikit-learn."""
+        return max(1, n_varying) if self.one_variance else n_features
+
+    def constrain(  # noqa: B027  (most kinds have nothing to do)
+        self, covariances: np.ndarray, sphere: np.ndarray
+    ) -> None:
+        """Bring covariances into the form of this kind, in place.
+
+        `sphere` holds the variances if they are equal for all (scaled) features, with the same
+        mean; shape (groups, d).
+        """
+
+    def shown(self, covariances: np.ndarray) -> np.ndarray:
+        """Return regularised covariances in the shape that users see, apart from the groups."""
+        return covariances[:, 0] if self.one_variance else covariances
+
+    @abstractmethod
+    def invert(
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
+    ) -> list[int]:
+        r"""Replace covariances by roots W of their inverses; return the ranks.
+
+        :math:`(x-m)^T \Sigma^{-1} (x-m)` is the squared length of :math:`W (x-m)`, or for
+        diagonals :math:`\sum_j W_j (x_j - m_j)^2`. Kinds with covariances between features drop
+        directions if `singular` is not ``"refuse"``: :math:`W^T W` is a pseudo-inverse then, and
+        the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
+        no meaning.
+        """
+
+    @abstractmethod
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        """Return the log-determinants of the covariances with these roots, shape (groups,)."""
+
+    @abstractmethod
+    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return the products of vectors, shape (n, d), and the inverse covariance."""
+
+    @abstractmethod
+    def whitening(self, root: np.ndarray) -> np.ndarray:
+        """Return a matrix that turns the covariance into the unit matrix, shape (rank, d)."""
+
+    @abstractmethod
+    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """Return the variances along directions, shape (..., d), from a root of full rank."""
+
+    @abstractmethod
+    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
+        """Return L with L L' = covariance, which may be singular."""
+
+    @abstractmethod
+    def packed(
+        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
+    ) -> roots_of.Distances:
+        """Return the distances of rows to centres, shape (n_centres, d), by roots of inverses."""
+
+
+class Matrix(Structure):
+    """A covariance for each pair of features.
+
+    The root is the inverse of the lower Cholesky factor. That of a pseudo-inverse of rank r is
+    lower triangular too; it starts with d - r rows of zeros.
+    """
+
+    kind = "full"
+    sources = frozenset({"full"})
+    matrix = True
+
+    def add_few(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
+    ) -> bool:
+        (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
+        narrow = d <= narrow_products.MAX_FEATURES and n_rows >= _FEW_ROWS * n_classes
+        held = _narrow_bytes(d, n_classes, len(scatter)) if narrow else 0
+        if held > _FEW_BYTES:
+            narrow = held <= _MOST_BYTES and n_rows >= 2 * _FEW_ROWS * n_classes
+        finite: bool
+        if narrow:
+            finite = add_centred_narrow(X, codes, weights, block_rows, *state)
+        else:
+            rows = empty_rows(n_rows, d, n_classes)
+            finite = add_centred(X, codes, weights, block_rows, *state[:-1], rows, scatter)
+        return finite
+
+    def add_many(self, *arguments: Any) -> None:
+        add_scatter(*arguments)
+
+    def add_integers(
+        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
+    ) -> None:
+        (n_rows, d), (count, total, scatter) = X.shape, state
+        # Products of bytes are faster than those of float64 if there are enough of them.
+        most = narrow_products.MAX_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
+        narrow = n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
+        if narrow and _narrow_bytes(d, count.size, len(scatter)) <= _MOST_BYTES:
+            add_exact_narrow(X, codes, origin, count, total, scatter)
+        else:
+            rows, form = byte_rows(X, origin)
+            add_integers(rows, codes, form, count, total, scatter, n_threads)
+
+    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
+        ranges = triangle_ranges(out.shape[-1], threads.n_threads())
+        threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
+
+    def invert(
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
+    ) -> list[int]:
+        ranks = [roots_of.invert(covariance, tol, singular) for covariance in covariances]
+        d = covariances.shape[-1]
+        if all(rank == d or (rank and singular != "refuse") for rank in ranks):
+            log_determinants[...] = self.log_determinants(covariances)
+        return ranks
+
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        if (self.diagonal(roots) > 0).all():
+            return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
+        return np.array([roots_of.log_determinant(self.whitening(root)) for root in roots])
+
+    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        return np.asarray((vectors @ root.T) @ root)
+
+    def whitening(self, root: np.ndarray) -> np.ndarray:
+        return root[len(root) - roots_of.rank(root) :]
+
+    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.
+        solved = linalg.solve_triangular(root, directions.T, lower=True, trans="T")
+        return np.asarray((solved**2).sum(axis=0))
+
+    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
+        # Unlike triangular roots, the symmetric one of the correlations is continuous where they
+        # are singular, too. Variances that may be rounding errors become zero, without a step.
+        scale = roots_of.deviations(covariance)
+        correlation = covariance / scale[:, None] / scale
+        np.fill_diagonal(correlation, correlation.diagonal() > 0)
+        variances, axes = linalg.eigh(correlation, overwrite_a=True, check_finite=False)
+        rounding = 16 * len(scale) * np.finfo(np.float64).eps
+        lengths = np.sqrt(np.maximum(variances - rounding, 0))
+        root = (axes * lengths) @ axes.T
+        root *= np.sqrt(np.maximum(covariance.diagonal(), 0))[:, None]
+        return root
+
+    def packed(
+        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
+    ) -> roots_of.Distances:
+        kind: Any = roots_of.NarrowDistances
+        if features.size > narrow_distances.MAX_FEATURES:
+            pooled = len(roots) < len(centres)
+            kind = roots_of.PooledDistances if pooled else roots_of.MatrixDistances
+        return kind(roots, features, centres)
+
+
+def _narrow_bytes(n_features: int, n_classes: int, n_groups: int) -> int:
+    """Return the bytes of the products and rows that are held while narrow rows are added.
+
+    The products are written, read and added to the scatters once for each block.
+    """
+    return 8 * n_features * (n_groups * n_features + narrow_products.LEAST_BUCKET_ROWS * n_classes)
+
+
+class Diagonal(Structure):
+    """One variance for each feature; its root is one over the variance."""
+
+    kind = "diag"
+    sources = frozenset({"full", "diag"})
+
+    def add_few(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
+    ) -> bool:
+        finite: bool
+        if type(X) is CompressedRows:
+            finite = add_sparse_centred(*X.arrays, codes, weights, *state)
+        else:
+            finite = add_centred_squares(X, codes, weights, block_rows, *state)
+        return finite
+
+    def add_many(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        centre: np.ndarray,
+        centre_low: np.ndarray,
+        dtype: Any,
+        scatter: np.ndarray,
+    ) -> None:
+        shared = centre, centre_low, self.groups(len(centre))
+        add_in_parts(add_squares, (X, codes, weights), shared, scatter)
+
+    def add_integers(
+        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
+    ) -> None:
+        if type(X) is CompressedRows:
+            add_sparse_exact(*X.astype(np.int32).arrays, codes, origin, *state)
+            return
+        rows, form = byte_rows(X, origin)
+        if n_threads == 1:
+            add_integer_squares(rows, codes, *form, *state)
+        else:
+            add_in_parts(add_integer_squares, (rows, codes), form, *state)
+
+    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
+        *by_class, square, features = sums
+        centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
+
+    def invert(
+        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
+    ) -> list[int]:
+        positive = covariances > 0
+        log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
+        np.divide(1, covariances, out=covariances, where=positive)
+        ranks: list[int] = positive.sum(axis=1).tolist()
+        return ranks
+
+    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
+        return np.asarray(-np.log(roots).sum(axis=1))
+
+    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        return vectors * root
+
+    def whitening(self, root: np.ndarray) -> np.ndarray:
+        return np.diag(np.sqrt(root))
+
+    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        return np.asarray(directions**2 @ (1 / root))
+
+    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
+        return np.sqrt(covariance)
+
+    def packed(
+        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
+    ) -> roots_of.Distances:
+        return roots_of.DiagonalDistances(roots, features, centres)
+
+
+class Spherical(Diagonal):
+    """One variance for all features: the mean over the features that vary."""
+
+    kind = "spherical"
+    sources = frozenset({"full", "diag", "spherical"})
+    one_variance = True
+
+    def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
+        covariances[...] = sphere
+
+
+STRUCTURES = {
+    structure.name: structure
+    for structure in (
+        Matrix("full", per_class=True, simpler=("tied", "diag")),
+        Matrix("tied", per_class=False, simpler=("tied_diag",)),
+        Diagonal("diag", per_class=True, simpler=("tied_diag", "tied_spherical")),
+        Diagonal("tied_diag", per_class=False, simpler=("tied_spherical",)),
+        Spherical("spherical", per_class=True, simpler=("tied_diag", "tied_spherical")),
+        Spherical("tied_spherical", per_class=False),
+    )
+}
+
+
+def structure_of(covariance_type: object) -> Structure:
+    """Return the structure of a covariance type.
+
+    Raises
+    ------
+    InvalidParameterError
+        For any other value.
+    """
+    if isinstance(covariance_type, str) and covariance_type in STRUCTURES:
+        return STRUCTURES[covariance_type]
+    raise InvalidParameterError(
+        f"covariance_type={shown(covariance_type)} is not known; use one of {', '.join(STRUCTURES)}"
+    )
+
+
+def pooled(covariance_type: str) -> str:
+    """Return the covariance type of the same kind that is pooled within classes."""
+    kind = structure_of(covariance_type).kind
+    return next(s.name for s in STRUCTURES.values() if s.kind == kind and not s.per_class)
+
+
+def check_covers(held: Structure, wanted: Structure) -> None:
+    """Raise `MergeError` unless moments of structure `held` determine those of `wanted`."""
+    if not held.covers(wanted):
+        remedy = f"Accumulate with covariance_type={wanted.name!r}"
+        if wanted.name != "full":
+            remedy += ", or with 'full', which can become any other"
+        possible = ", ".join(s.name for s in STRUCTURES.values() if held.covers(s))
+        raise MergeError(
+            f"moments of covariance_type={held.name!r} do not hold what {wanted.name!r} needs; "
+            f"they can become: {possible}. {remedy}"
+        )

@@ -1,0 +1,534 @@
+"""Roots of inverse covariances, with their ranks, and scores of rows by them.
+
+Scores are class by class: shape (n_classes, n_rows).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg.lapack import dlantr
+
+from streamgda.kernels import scoring
+from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
+from streamgda.kernels.sparse import sparse_scores
+from streamgda.kernels.triangles import clear_upper, remove_directions
+from streamgda.rows.arrays import row_type
+from streamgda.rows.invalid_rows import all_finite
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import lapack
+
+_FLOAT64 = np.dtype(np.float64)
+_FAR = 16.0  # squared distance of a centre from zero, in units of its variance
+
+# Handed to kernels that write either scores or labels, in place of the others.
+NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
+
+
+# --- roots of matrices ------------------------------------------------------------------------
+
+
+def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
+    r"""Replace a covariance by the inverse of its lower Cholesky factor; return the rank.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (d, d)
+        The whole matrix.
+    tol : float
+        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol ** 2``, or of no more than rounding errors.
+    singular : {"refuse", "scaled", "features"}
+        What is written for a singular covariance: nothing that has a meaning; or a lower triangular
+        root W of a pseudo-inverse, :math:`W^T W`. The directions that it drops are principal axes
+        of the scaled features, or as many of the features themselves, which gives the Moore-Penrose
+        inverse. The rows of W that belong to them come first, and are zero.
+    """
+    d = len(covariance)
+    scale = deviations(covariance)
+    covariance /= scale[:, None]
+    covariance /= scale
+    variances = covariance.diagonal().copy()
+    positive, bound = lapack.cholesky(covariance), 0.0
+    if positive:
+        lapack.invert_lower(covariance)
+        # The 2-norm of the inverse W'W is at most |W|_1 |W|_inf; eigenvalues are only computed
+        # where that leaves a doubt.
+        upper = covariance.T  # as LAPACK reads it, column by column
+        bound = 1 / (dlantr("1", upper, uplo="U") * dlantr("I", upper, uplo="U"))
+    limit = rank_limit(tol, d)
+    if not bound > limit:
+        correlation = _symmetric(covariance, variances)
+        if not np.isfinite(correlation).all():  # beyond float64
+            return 0
+        axes = _axes_below(limit, correlation, least=int(not positive))
+        while axes.size:
+            rank = d - axes.shape[1]
+            if not rank or singular == "refuse":
+                return rank
+            root = _truncated_root(correlation, scale, axes, singular)
+            if root is not None:
+                covariance[...] = root
+                return rank
+            limit *= 2  # so close to rounding errors that there is no Cholesky factor
+            axes = _axes_below(limit, correlation)
+    clear_upper(covariance)
+    covariance /= scale
+    return d
+
+
+def _symmetric(upper: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+    """Return a symmetric matrix from its elements above the diagonal, and those on it."""
+    matrix = np.triu(upper, 1)
+    matrix += matrix.T
+    np.fill_diagonal(matrix, diagonal)
+    return matrix
+
+
+def _axes_below(limit: float, matrix: np.ndarray, least: int = 0) -> np.ndarray:
+    """Return the principal axes of variances up to a limit, and at least so many, as columns."""
+    below = -np.inf, limit
+    axes: np.ndarray = linalg.eigh(matrix, subset_by_value=below, check_finite=False)[1]
+    return axes if axes.shape[1] >= least else _first_axes(least, matrix)
+
+
+def _first_axes(n: int, matrix: np.ndarray) -> np.ndarray:
+    """Return the principal axes of the least variances as columns."""
+    axes: np.ndarray = linalg.eigh(matrix, subset_by_index=(0, n - 1), check_finite=False)[1]
+    return axes
+
+
+def _truncated_root(
+    correlation: np.ndarray, scale: np.ndarray, axes: np.ndarray, metric: str
+) -> np.ndarray | None:
+    """Return a root of a pseudo-inverse without some axes; None if rounding prevents it.
+
+    The axes are given a variance, so that the matrix has an inverse, and then removed from its
+    root. Parameters are those of `invert`, and the dropped axes of the correlation matrix.
+    """
+    matrix = correlation
+    if metric == "features":
+        matrix = correlation * scale * scale[:, None]
+        axes, scale = _first_axes(axes.shape[1], matrix), np.ones(len(scale))
+    root = matrix + matrix.trace() / len(scale) * (axes @ axes.T)
+    if not lapack.cholesky(root):
+        return None
+    clear_upper(root)
+    images = root.T @ axes
+    images /= np.linalg.norm(images, axis=0)
+    lapack.invert_lower(root)
+    remove_directions(root, images)
+    root /= scale
+    root[root.diagonal() < 0] *= -1
+    return np.asarray(root[np.argsort(root.any(axis=1), kind="stable")])
+
+
+def log_determinant(kept: np.ndarray) -> float:
+    """Return the log-determinant of a covariance from the rows of its root that are not zero."""
+    n_dropped = kept.shape[1] - len(kept)
+    first, triangle = kept[:, :n_dropped], kept[:, n_dropped:]
+    if triangle.diagonal().all():
+        # It is that of the triangle, and of I + M M' with a column of M for each dropped direction.
+        others = linalg.solve_triangular(triangle, first, lower=True, check_finite=False)
+        if np.isfinite(others).all():
+            logs = np.log(np.abs(triangle.diagonal()))
+            logs_beside = np.log(np.hypot(1, linalg.svdvals(others)))
+            return float(-2 * (logs.sum() + logs_beside.sum()))
+    return float(-2 * np.log(linalg.svdvals(kept)).sum())
+
+
+def rank_limit(tol: float, d: int) -> float:
+    """Return the largest eigenvalue of a correlation matrix that counts as zero."""
+    return max(tol**2, d * float(np.finfo(float).eps))
+
+
+def deviations(covariance: np.ndarray) -> np.ndarray:
+    """Return the standard deviations of the features, one instead of zero."""
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    return np.where(deviations > 0, deviations, 1.0)
+
+
+def rank(root: np.ndarray) -> int:
+    """Return the number of directions that a root keeps."""
+    return int(root.any(axis=1).sum()) if root.ndim == 2 else root.size
+
+
+def valid_roots(roots: np.ndarray) -> bool:
+    """Return True if roots have the form that `Structure.invert` gives them."""
+    diagonals = roots if roots.ndim == 2 else np.einsum("gii->gi", roots)
+    if (diagonals > 0).all():
+        return True
+    if roots.ndim == 2 or len(roots) > 1 or not (kept := rank(roots[0])):
+        return False
+    return kept == int(np.linalg.matrix_rank(roots[0][-kept:]))
+
+
+# --- scores of rows ---------------------------------------------------------------------------
+
+
+class Rounded(dict[np.dtype, np.ndarray]):
+    """An array, rounded to each data type that is asked for.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        super().__init__()
+        self.whole: np.ndarray = np.require(values, requirements=("C", "W"))
+
+    def __missing__(self, dtype: np.dtype) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            self[dtype] = rounded = self.whole.astype(dtype, copy=False)
+        return rounded
+
+
+def in_row_type(
+    scores_of: Callable[[np.ndarray, np.dtype], np.ndarray], X: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
+    """Score rows in float64, or in float32 as far as that does not overflow.
+
+    Parameters
+    ----------
+    scores_of : callable
+        Called as ``scores_of(rows, dtype)``; returns scores class by class.
+    X : ndarray, shape (n_rows, n_features)
+    offsets : ndarray, shape (n_scores,)
+        Scores with an infinite offset may be infinite.
+    """
+    dtype = row_type(X.dtype).floating
+    out = scores_of(X, dtype)
+    if dtype != _FLOAT64 and not all_finite(out):
+        beyond = ~np.isfinite(out[np.isfinite(offsets)]).all(axis=0)
+        if beyond.any():
+            out[:, beyond] = scores_of(X[beyond].astype(_FLOAT64), _FLOAT64)
+    return out
+
+
+class SparseTerms:
+    r"""Sums of :math:`t_j (A_{kj} t_j + B_{kj})` over the features, with :math:`t = x - m_k`.
+
+    Multiplied out, the terms of entries that are not stored are a constant for each class, and a
+    row takes time for its stored entries only. If a centre is far from its feature's zero, in
+    terms of the standard deviation, that would cancel; such features are centred instead. There
+    are few: more than 94 % of the rows of a class (of all classes, with pooled variances) have an
+    entry in a feature whose mean is more than four standard deviations from zero. The rounding
+    error of a squared distance D is thus a small multiple of :math:`2^{-53} (D + 32 n)`, for n
+    stored entries.
+
+    Parameters
+    ----------
+    features : ndarray of int, shape (d,)
+        Features that take part.
+    n_features : int
+        Width of the rows.
+    centres : ndarray, shape (d,) or (n_classes, d)
+        Centres m.
+    second, one : ndarray, shape (1, d) or (n_classes, d); or None
+        Coefficients A and B; zero if None, but not both.
+    precisions : ndarray, shape (1,), (d,), (1, d) or (n_classes, d)
+        One over the variances.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray,
+        n_features: int,
+        centres: np.ndarray,
+        second: np.ndarray | None,
+        one: np.ndarray | None,
+        precisions: np.ndarray,
+    ) -> None:
+        shape = centres.shape if one is None else one.shape
+
+        def among_all(values: np.ndarray) -> np.ndarray:
+            wide = np.zeros((shape[0], n_features), values.dtype)
+            wide[:, features] = values
+            return wide
+
+        zeros = np.broadcast_to(0.0, (shape[0], n_features))
+        m, far = among_all(centres), among_all(precisions * centres**2 > _FAR)
+        a, b = (zeros if values is None else among_all(values) for values in (second, one))
+        self._slots = np.empty(0, np.int32)
+        if far.any():
+            of_any = np.flatnonzero(far.any(axis=0))
+            self._slots = np.full(n_features, -1, np.int32)
+            self._slots[of_any] = np.arange(of_any.size)
+        classes, at = np.nonzero(far)
+        starts = np.searchsorted(classes, np.arange(shape[0] + 1))
+        positions = self._slots[at].astype(np.intp)
+        self._far = starts, positions, *(array[classes, at] for array in (m, a, b))
+        if at.size:
+            a, b = np.where(far, 0.0, a), np.where(far, 0.0, b)
+        self._quadratic = np.empty((0, 0)) if second is None else np.ascontiguousarray(a.T)
+        self._linear = np.ascontiguousarray((b if second is None else b - 2 * a * m).T)
+        self._base = ((a * m - b) * m).sum(axis=1)
+
+    def scores(self, X: CompressedRows, scale: float, offsets: np.ndarray) -> np.ndarray:
+        """Return ``offsets[k] + scale * sum``, class by class: shape (n_classes, n_rows)."""
+        out = np.empty((offsets.size, len(X)))
+        tables = self._quadratic, self._linear, self._base, self._far, self._slots
+        sparse_scores(*X.arrays, *tables, scale, offsets, out)
+        return out
+
+
+class LinearFunctions:
+    """Linear functions of rows, each with a vector and an offset.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (n_functions, d)
+    offsets : ndarray, shape (n_functions,)
+    features : ndarray of int, shape (d,)
+        Features that take part.
+    centre : ndarray, shape (d,), optional
+        Subtracted from the rows; zero by default.
+    precisions : ndarray, shape (d,) or (n_functions, d), optional
+        One over the variances of the features, by which sparse rows are centred where the centre
+        is far from zero.
+    """
+
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        offsets: np.ndarray,
+        features: np.ndarray,
+        centre: np.ndarray | None = None,
+        precisions: np.ndarray | None = None,
+    ) -> None:
+        self._vectors, self._offsets, self._features = Rounded(vectors), offsets, features
+        self._centre = np.zeros(features.size) if centre is None else centre
+        self._precisions = np.zeros(1) if precisions is None else precisions
+        self._sparse: SparseTerms | None = None
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return the functions of rows, shape (n_functions, n_rows)."""
+        if type(X) is CompressedRows:
+            if self._sparse is None:
+                terms = self._centre, None, self._vectors.whole, self._precisions
+                self._sparse = SparseTerms(self._features, X.shape[1], *terms)
+            return self._sparse.scores(X, 1.0, self._offsets)
+        if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
+            X = X.astype(_FLOAT64)
+        return in_row_type(self._scores, X, self._offsets)
+
+    def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        d, n = self._features.size, self._offsets.size
+        n_rows = scoring.rows_at_a_time(len(X), d)
+        scratch = np.empty((n_rows, d), dtype), np.empty((n_rows, n), dtype)
+        out = np.empty((n, len(X)))
+        vectors = self._vectors[dtype]
+        given = self._features, self._centre, vectors, self._offsets
+        scoring.linear_scores(X, *given, *scratch, out)
+        return out
+
+
+class Distances(ABC):
+    """Squared Mahalanobis distances of rows to centres.
+
+    Parameters
+    ----------
+    roots : ndarray, shape (groups, d, d) or (groups, d)
+        Roots of the inverse covariances: one for each centre, or one for all.
+    features : ndarray of int, shape (d,)
+        Features that take part.
+    centres : ndarray, shape (n_centres, d)
+    """
+
+    def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
+        # For read-only arrays, kernels compile again.
+        self._roots = np.require(roots, requirements=("C", "W"))
+        self._features, self._centres = features, centres
+
+    @abstractmethod
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        """Return ``offsets[k] + scale * (squared distance to centre k)``.
+
+        Scores that are more than `margin` below the largest of their row need only be upper bounds
+        with that property; then `scale` is negative.
+        """
+
+    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Write the number of the largest of the `scores`, the first of equal ones."""
+        scoring.largest(self.scores(X, scale, offsets, 0.0), out)
+
+
+class DiagonalDistances(Distances):
+    """Distances by variances, in float64 whatever the rows are.
+
+    For so little work, float32 would save nothing.
+    """
+
+    _sparse: SparseTerms | None = None
+
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        if type(X) is CompressedRows:
+            if self._sparse is None:
+                terms = self._centres, self._roots, None, self._roots
+                self._sparse = SparseTerms(self._features, X.shape[1], *terms)
+            return self._sparse.scores(X, scale, offsets)
+        out = np.empty((offsets.size, len(X)))
+        self._compute(X, scale, offsets, out, NO_LABELS)
+        return out
+
+    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
+        if type(X) is CompressedRows:
+            super().closest(X, scale, offsets, out)
+        else:
+            self._compute(X, scale, offsets, NO_SCORES, out)
+
+    def _compute(self, X: Any, scale: float, offsets: np.ndarray, *out: np.ndarray) -> None:
+        given = self._features, self._centres, self._roots, scale, offsets
+        scoring.diagonal_scores(X, *given, *out)
+
+
+class NarrowDistances(Distances):
+    """Distances by matrices of few features."""
+
+    def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
+        super().__init__(roots, features, centres)
+        self._rounded = Rounded(roots)
+
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            out = np.empty((offsets.size, len(rows)))
+            self._compute(rows, dtype, scale, offsets, out, NO_LABELS)
+            return out
+
+        if self._floating(X) == _FLOAT64:
+            return scores_of(X, _FLOAT64)
+        return in_row_type(scores_of, X, offsets)
+
+    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
+        if self._floating(X) == _FLOAT64:
+            self._compute(X, _FLOAT64, scale, offsets, NO_SCORES, out)
+        else:
+            super().closest(X, scale, offsets, out)
+
+    def _floating(self, X: np.ndarray) -> np.dtype:
+        """Return the type in which rows are multiplied."""
+        narrow = self._features.size <= FLOAT64_FEATURES
+        return _FLOAT64 if narrow else row_type(X.dtype).floating
+
+    def _compute(
+        self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, *out: np.ndarray
+    ) -> None:
+        given = self._features, self._centres, self._rounded[dtype], scale, offsets
+        scoring.narrow_matrix_scores(X, *given, *out)
+
+
+class PooledDistances(Distances):
+    """Distances by one matrix, by which rows are multiplied once for all centres."""
+
+    @cached_property
+    def _white(self) -> tuple[LinearFunctions, DiagonalDistances]:
+        """Rows less the mean of the centres in white coordinates, and distances there."""
+        root, middle, d = self._roots[0], self._centres.mean(axis=0), self._features.size
+        white = LinearFunctions(root, np.zeros(d), self._features, middle)
+        centres = (self._centres - middle) @ root.T
+        return white, DiagonalDistances(np.ones((1, d)), np.arange(d), centres)
+
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        white, distances = self._white
+        return distances.scores(white(X).T.copy(), scale, offsets)
+
+
+class MatrixDistances(Distances):
+    r"""Distances by lower triangular roots W of inverse covariances, :math:`W^T W`.
+
+    A feature that is constant within a class has no covariances, so that the root of the class has
+    zeros in its row and column, but for the diagonal. Such features come last, and a matrix is
+    only kept of the others, which are coupled.
+
+    Attributes
+    ----------
+    n_coupled : ndarray of int, shape (groups,)
+        Number of the coupled features.
+    """
+
+    def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
+        super().__init__(roots, features, centres)
+        used = roots != 0
+        entries = np.count_nonzero(used, axis=1) + np.count_nonzero(used, axis=2)
+        coupled = entries > 2 * np.einsum("gii->gi", used)
+        order = np.argsort(~coupled, axis=1, kind="stable")
+        self.n_coupled = np.count_nonzero(coupled, axis=1)
+        starts = np.append(0, np.cumsum(self.n_coupled))
+        weights = np.take_along_axis(np.einsum("gii->gi", roots), order, axis=1)
+        self._kept = self.n_coupled, weights, starts
+        packed = roots.reshape(-1, roots.shape[-1])
+        if not coupled.all():
+            packed = np.zeros((starts[-1], self.n_coupled.max()))
+            for root, own, m, at in zip(roots, coupled, self.n_coupled, starts, strict=False):
+                packed[at : at + m, :m] = root[np.ix_(own, own)]
+        self._triangles = Rounded(packed)
+        # Columns of rows in order, the ends of runs of adjacent ones, and centres in order.
+        columns, d = features[order], features.size
+        ends = np.full(columns.shape, d)
+        ends[:, :-1][np.diff(columns, axis=1) != 1] = 0
+        ends = np.where(ends, ends, np.arange(1, d + 1))
+        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        ordered = np.take_along_axis(centres, np.broadcast_to(order, centres.shape), axis=1)
+        numbers = (np.array(n, np.uint64, order="C") for n in (columns, ends))
+        self._layout: tuple[np.ndarray, ...] = (*numbers, ordered)
+        self._means: tuple[Rounded, np.ndarray] | None = None
+
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        prunes = margin < np.inf and self._features.size > scoring.BLOCK
+
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), self._features.size)
+            guesses = self._guess(rows, dtype) if prunes else np.zeros(n_rows, np.int64)
+            triangles = self._triangles[dtype]
+            widest = triangles.shape[1]
+            numbers, best = np.empty(n_rows + 1, np.int64), np.full(n_rows, -np.inf)
+            scratch = (
+                np.empty(most),
+                np.empty((most, widest), dtype),
+                np.empty((most, min(scoring.BLOCK, widest)), dtype),
+            )
+            out = np.empty((offsets.size, n_rows))
+            for others in (False, True):  # first the guesses of the rows, then all other classes
+                scoring.matrix_scores(
+                    rows, *self._layout, *self._kept, triangles, scale, offsets, guesses, others,
+                    margin, numbers, best, *scratch, out,
+                )  # fmt: skip
+            return out
+
+        return in_row_type(scores_of, X, offsets)
+
+    def _guess(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return the closest centre of each row, with one variance of each feature for all."""
+        rounded, offsets = self._nearest(X.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (X.astype(dtype, copy=False) @ rounded[dtype] + offsets).argmax(axis=1)
+
+    def _nearest(self, n_features: int) -> tuple[Rounded, np.ndarray]:
+        if self._means is None:
+            # Harmonic means over the groups of inverse variances, given the other features.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                variances = 1 / np.einsum("gij,gij->gj", self._roots, self._roots)
+                precisions = 1 / variances.mean(axis=0)
+            middle = self._centres.mean(axis=0)
+            vectors = np.zeros((n_features, len(self._centres)))
+            vectors[self._features] = (self._centres - middle).T * precisions[:, None]
+            both = self._centres + middle
+            offsets = -0.5 * np.einsum("kj,jk->k", both, vectors[self._features])
+            self._means = Rounded(vectors), offsets
+        return self._means
