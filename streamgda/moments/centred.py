@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -91,68 +93,12 @@ class Sums(ABC):
         """Return sums of no rows, otherwise like these."""
 
     @abstractmethod
-    def copy(self) -> Any:
-        """Return independent sums with the same values."""
-
-    @abstractmethod
-    def with_classes(self, kept: Any, groups: Any) -> Any:
-        """Return a copy of the sums of some classes, and of some groups of them."""
-
-    @abstractmethod
-    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Any:
-        """Return copies of the counts and means with another scatter."""
-
-    @abstractmethod
-    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> Any:
-        """Return the sums of some features, with their scatter."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the state by name."""
-
-    @abstractmethod
-    def check(self, n_classes: int) -> None:
-        """Raise ValueError unless these could be sums of rows of that many classes."""
-
-    @abstractmethod
-    def class_means(self) -> np.ndarray:
-        """Return the means, NaN for classes without rows."""
-
-    @abstractmethod
     def centred(self) -> Any:
         """Return the same moments as `CentredSums`."""
 
     @abstractmethod
-    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
-        """Write scatters about the means of some groups and features, in rising order; whole."""
-
-    def without_products(self) -> Any:
-        """Return `centred` without products of different features."""
-        if not self.structure.matrix:
-            return self.centred()
-        alone = self.with_scatter(self.structure.diagonal(self.scatter).copy(), self.rounding)
-        alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
-        return alone.centred()
-
-    @abstractmethod
     def add(self, other: Any, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
-
-    @abstractmethod
-    def subtract(self, other: Any, at: np.ndarray) -> np.ndarray:
-        """Subtract `other`, whose class k is class ``at[k]`` here.
-
-        Returns
-        -------
-        ndarray of bool, shape (groups, n_features)
-            True where no rows have the sum of squares that is left: it is negative, or positive
-            without two rows of a class, by more than rounding. `other` was not included then.
-        """
-
-    @property
-    def finite(self) -> bool:
-        """True if no sum has overflowed."""
-        return True
 
     @abstractmethod
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
@@ -163,11 +109,62 @@ class Sums(ABC):
         """Return True if `_add_few` changes nothing but arrays, in a single kernel call."""
 
     @abstractmethod
-    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
-        """Return the types of rows that `add_at_once` takes, and how many rows there may be.
+    def _add_few(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
+    ) -> None:
+        """Add rows block by block; if the first block fails, nothing has changed."""
 
-        The number holds until rows are added; in one call there are `most_at_once` at most.
-        """
+    @abstractmethod
+    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        """Add rows on all threads; if that fails, nothing has changed."""
+
+    @property
+    def finite(self) -> bool:
+        """True if no sum has overflowed."""
+        return True
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the state by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def _mapped(self, change: Callable[[str, np.ndarray], np.ndarray]) -> Self:
+        """Return sums whose arrays are what a function of their names and values returns."""
+        mapped = copy(self)
+        vars(mapped).update({name: change(name, array) for name, array in self.arrays().items()})
+        return mapped
+
+    def copy(self) -> Self:
+        """Return independent sums with the same values."""
+        return self._mapped(lambda _, array: array.copy())
+
+    def with_classes(self, kept: Any, groups: Any) -> Self:
+        """Return a copy of the sums of some classes, and of some groups of them."""
+        own = ("scatter", "rounding")
+        return self._mapped(lambda name, a: a[groups].copy() if name in own else a[kept])
+
+    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Self:
+        """Return a copy with another scatter."""
+        changed = copy(self)
+        changed.scatter, changed.rounding = scatter, rounding
+        return changed.copy()
+
+    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> Self:
+        """Return the sums of some features, with their scatter."""
+
+        def selected(name: str, array: np.ndarray) -> np.ndarray:
+            if name == "scatter":
+                return scatter
+            return np.ascontiguousarray(array[:, index]) if array.ndim == 2 else array.copy()
+
+        return self._mapped(selected)
+
+    def without_products(self) -> Any:
+        """Return `centred` without products of different features."""
+        if not self.structure.matrix:
+            return self.centred()
+        alone = self.with_scatter(self.structure.diagonal(self.scatter), self.rounding)
+        alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
+        return alone.centred()
 
     @property
     def most_at_once(self) -> int:
@@ -180,16 +177,6 @@ class Sums(ABC):
     def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows of one of the types of `taken_at_once`, in a single kernel call."""
         self._add_few(as_kernel_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
-
-    @abstractmethod
-    def _add_few(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
-    ) -> None:
-        """Add rows block by block; if the first block fails, nothing has changed."""
-
-    @abstractmethod
-    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows on all threads; if that fails, nothing has changed."""
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         """Return True if BLAS might use several threads to add that many rows, if it is let."""
@@ -298,37 +285,6 @@ class Sums(ABC):
             raise NotFinite
         return result
 
-    def _add_sums(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        centre: np.ndarray,
-        sums: np.ndarray,
-    ) -> bool:
-        """Add the centred rows to `sums`, shape (n_classes, n_features), in place.
-
-        Returns True if any are too large to be squared and summed.
-        """
-        beyond = np.zeros(1, np.int64)
-        for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            add_in_parts(add_sums, (block, codes[rows], weights[rows]), (centre,), sums, beyond)
-        return bool(beyond.any())
-
-    def _add_scatter(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        centre: np.ndarray,
-        centre_low: np.ndarray,
-        panel_dtype: Any,
-    ) -> None:
-        """Add squares or products of the centred rows to the scatter, in place."""
-        for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            by_row = block, codes[rows], weights[rows]
-            self.structure.add_many(*by_row, centre, centre_low, panel_dtype, self.scatter)
-
 
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
@@ -347,6 +303,7 @@ _FLOATS = _FLOAT64, np.dtype(np.float32)
 _NO_SQUARES = np.empty(0)
 
 
+@dataclass(eq=False)
 class CentredSums(Sums):
     """Count, mean and scatter about the mean, in float64.
 
@@ -365,23 +322,13 @@ class CentredSums(Sums):
         Bounds of the rounding errors of the sums of squares beyond the share `ROUNDING` of them.
     """
 
-    def __init__(
-        self,
-        structure: Structure,
-        count: np.ndarray,
-        mean: np.ndarray,
-        mean_low: np.ndarray,
-        scatter: np.ndarray,
-        squares: np.ndarray | None = None,
-        rounding: np.ndarray | None = None,
-    ) -> None:
-        self.structure = structure
-        self.count = count
-        self.mean = mean
-        self.mean_low = mean_low
-        self.scatter = scatter
-        self.squares = squares
-        self.rounding = rounding
+    structure: Structure
+    count: np.ndarray
+    mean: np.ndarray
+    mean_low: np.ndarray
+    scatter: np.ndarray
+    squares: np.ndarray | None = None
+    rounding: np.ndarray | None = None
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> CentredSums:
@@ -397,41 +344,6 @@ class CentredSums(Sums):
     def empty(self, n_classes: int) -> CentredSums:
         """Return sums of no rows, otherwise like these."""
         return CentredSums.zeros(self.structure, n_classes, self.n_features)
-
-    def copy(self) -> CentredSums:
-        """Return independent sums with the same values."""
-        return CentredSums(
-            self.structure,
-            *(self.count.copy(), self.mean.copy(), self.mean_low.copy(), self.scatter.copy()),
-            *_copies(self.squares, self.rounding),
-        )
-
-    def with_classes(self, kept: Any, groups: Any) -> CentredSums:
-        """Return a copy of the sums of some classes, and of some groups of them."""
-        return CentredSums(
-            *(self.structure, self.count[kept], self.mean[kept], self.mean_low[kept]),
-            self.scatter[groups].copy(),
-            None if self.squares is None else self.squares[kept],
-            None if self.rounding is None else self.rounding[groups].copy(),
-        )
-
-    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> CentredSums:
-        """Return copies of the counts and means with another scatter."""
-        means = self.count.copy(), self.mean.copy(), self.mean_low.copy()
-        squares, rounding = _copies(self.squares, rounding)
-        return CentredSums(self.structure, *means, scatter, squares, rounding)
-
-    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> CentredSums:
-        """Return the sums of some features, with their scatter."""
-        return CentredSums(
-            self.structure,
-            self.count.copy(),
-            np.ascontiguousarray(self.mean[:, index]),
-            np.ascontiguousarray(self.mean_low[:, index]),
-            scatter,
-            _copies(self.squares)[0],
-            None if self.rounding is None else np.ascontiguousarray(self.rounding[:, index]),
-        )
 
     def check(self, n_classes: int) -> None:
         """Raise ValueError unless these could be sums of rows of that many classes."""
@@ -449,18 +361,6 @@ class CentredSums(Sums):
         if self.rounding is not None:
             shape = self.structure.diagonal(self.scatter).shape
             check_array("rounding", self.rounding, shape, "f8", least=0)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the state by name."""
-        arrays = {
-            "count": self.count,
-            "mean": self.mean,
-            "mean_low": self.mean_low,
-            "scatter": self.scatter,
-            "squares": self.squares,
-            "rounding": self.rounding,
-        }
-        return {name: array for name, array in arrays.items() if array is not None}
 
     def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         r"""Return Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of groups.
@@ -495,7 +395,7 @@ class CentredSums(Sums):
         return not weights.size or self.squares is not None
 
     def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
-        """Return floating-point types, of which there may be any number of rows."""
+        """Return the types of rows that `add_at_once` takes, and how many rows there may be."""
         return _FLOATS, np.inf
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
@@ -531,7 +431,10 @@ class CentredSums(Sums):
         first_rows(codes, number, self.count, first)
         pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
         pivot[first >= 0] = X[first[first >= 0]]
-        within = not self._add_sums(X, codes, weights, pivot, sums) or limit == np.inf
+        beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
+        for rows, block in blocks(X, self._read_dtype(X.dtype)):
+            add_in_parts(add_sums, (block, codes[rows], weights[rows]), (pivot,), sums, beyond)
+        within = limit == np.inf or not beyond.any()
         within = within and (number + self.count).max() < limit
         if not (within and means_of_sums(limit, number, pivot, sums)):
             trial = self._trial(limit, self.copy)
@@ -550,6 +453,20 @@ class CentredSums(Sums):
             count_rows(codes, weights * weights, self.squares)
         self.count = self._count_for(weights.size > 0)
         self._merge_means(number, pivot, sums)
+
+    def _add_scatter(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        centre: np.ndarray,
+        centre_low: np.ndarray,
+        panel_dtype: Any,
+    ) -> None:
+        """Add squares or products of the centred rows to the scatter, in place."""
+        for rows, block in blocks(X, self._read_dtype(X.dtype)):
+            by_row = block, codes[rows], weights[rows]
+            self.structure.add_many(*by_row, centre, centre_low, panel_dtype, self.scatter)
 
     def _trial(self, limit: float, make: Callable[[], CentredSums]) -> CentredSums:
         """Return other sums, to which values beyond `LARGE` are added to see if they overflow."""
@@ -701,10 +618,6 @@ class CentredSums(Sums):
         bound[gone] = 0
         self.rounding = bound if bound.any() else None
         return impossible
-
-
-def _copies(*arrays: np.ndarray | None) -> list[np.ndarray | None]:
-    return [None if array is None else array.copy() for array in arrays]
 
 
 # --- scatter and variances of all rows together -----------------------------------------------

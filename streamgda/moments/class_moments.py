@@ -776,7 +776,7 @@ class ClassMoments(Moments):
                 scatter, rounding = wanted.reduced(self._structure, sums.scatter), sums.rounding
             if rounding is not None and wanted.per_class != self._structure.per_class:
                 rounding = wanted.group_sums(rounding)
-            sums = sums.with_scatter(scatter.copy(), rounding)
+            sums = sums.with_scatter(scatter, rounding)
         reduced = self._with_sums(self._classes, sums, covariance_type=covariance_type)
         if sums is not None:
             sums.checked()

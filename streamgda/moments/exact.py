@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ _EXACT_ROWS = 1 << 31
 _MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
 
 
+@dataclass(eq=False)
 class ExactSums(Sums):
     """Counts, sums and scatter about one whole number, in int64: no rounding at all.
 
@@ -39,21 +40,12 @@ class ExactSums(Sums):
         Sums of products of ``x - origin``: not centred at the means.
     """
 
-    def __init__(
-        self,
-        structure: Structure,
-        origin: int,
-        reach: int,
-        count: np.ndarray,
-        total: np.ndarray,
-        scatter: np.ndarray,
-    ) -> None:
-        self.structure = structure
-        self.origin = origin
-        self.reach = reach
-        self.count = count
-        self.total = total
-        self.scatter = scatter
+    structure: Structure
+    origin: int
+    reach: int
+    count: np.ndarray
+    total: np.ndarray
+    scatter: np.ndarray
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int, origin: int) -> ExactSums:
@@ -71,37 +63,6 @@ class ExactSums(Sums):
         """Return sums of no rows, otherwise like these."""
         return ExactSums.zeros(self.structure, n_classes, self.n_features, self.origin)
 
-    def copy(self) -> ExactSums:
-        """Return independent sums with the same values."""
-        return ExactSums(
-            *(self.structure, self.origin, self.reach),
-            *(self.count.copy(), self.total.copy(), self.scatter.copy()),
-        )
-
-    def with_classes(self, kept: Any, groups: Any) -> ExactSums:
-        """Return a copy of the sums of some classes, and of some groups of them."""
-        return ExactSums(
-            *(self.structure, self.origin, self.reach, self.count[kept], self.total[kept]),
-            self.scatter[groups].copy(),
-        )
-
-    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> ExactSums:
-        """Return copies of the counts and sums with another scatter."""
-        return ExactSums(
-            self.structure, self.origin, self.reach, self.count.copy(), self.total.copy(), scatter
-        )
-
-    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> ExactSums:
-        """Return the sums of some features, with their scatter."""
-        return ExactSums(
-            self.structure,
-            self.origin,
-            self.reach,
-            self.count.copy(),
-            np.ascontiguousarray(self.total[:, index]),
-            scatter,
-        )
-
     def check(self, n_classes: int) -> None:
         """Raise ValueError unless these could be sums of rows of that many classes."""
         shape = n_classes, self.n_features
@@ -115,10 +76,6 @@ class ExactSums(Sums):
         most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
         check_array("total", self.total, shape, "i8", least=-most, most=most)
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the state by name."""
-        return {"count": self.count, "total": self.total, "scatter": self.scatter}
 
     def class_means(self) -> np.ndarray:
         """Return the means, each rounded once; NaN for classes without rows."""
