@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
+import zarr
 
 from streamgda.datasets.idx import IdxFile
 from streamgda.errors import (
@@ -22,7 +23,17 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from streamgda.rows import as_source, names_of
+from streamgda.rows.arrays import unmasked
+from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.forward import ForwardRows
+from streamgda.rows.in_memory import as_array
+from streamgda.rows.labels import are_missing
+from streamgda.rows.names import join_names
+from streamgda.rows.sources import RowSource, Slabs
+from streamgda.rows.table_files import chosen, is_table, open_table
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
+from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.opening import (
     as_target,
     check_exists,
@@ -30,24 +41,20 @@ from streamgda.storage.opening import (
     local_path,
     locate,
     open_node,
-    open_zarr,
     opened_node,
     stranger,
     writing,
 )
 from streamgda.storage.replacing import exists, replacing
-
-if TYPE_CHECKING:
-    import zarr
-
-    from streamgda.runtime.table_options import ColumnNames, TableOptions
+from streamgda.storage.writing import new_group
 
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 
 _CHUNK_BYTES = 4 << 20
+_IDX_BYTES = 1 << 17  # of IDX files that are read at a time
 _NUMBER_KINDS = "biuf"
 _TEXT_KINDS = "USOT"  # of objects, those that are strings
-_STRICT_TEXT = np.dtypes.StringDType(coerce=False)  # refuses objects that are not strings
+_TEXT = np.dtypes.StringDType(coerce=False)  # refuses objects that are not strings
 _WIDEST = {"i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
 _IDX = re.compile(r"[-.]idx(\d+-[a-z]+)?$")
 _ACCEPTED = (
@@ -141,8 +148,8 @@ def convert(
     options = {"label_column": label_column, "columns": columns, **table}
     given: Any = {name: value for name, value in options.items() if value is not None}
     with contextlib.ExitStack() as stack:
-        if _is_path(source) and ("format" in given or _is_table(source)):
-            rows = _of_table(source, labels, missing_labels == "keep", wanted, given)
+        if _is_path(source) and ("format" in given or is_table(source)):
+            rows = _of_table(source, labels, missing_labels == "keep", wanted, given, names, stack)
         elif given:
             raise InvalidParameterError(
                 f"{' and '.join(given)} given; expected only for tables: .csv, .tsv, .txt, .data, "
@@ -155,7 +162,8 @@ def convert(
                 )
             rows = _of_batches(source, labels is None)
         else:
-            rows = _of_arrays(source, labels, names, stack)
+            X, y = _opened(source, names, stack)
+            rows = _of_sources(X, y if labels is None else _labels(labels, names, stack))
         n_rows = None if n_rows is None else as_integer("n_rows", n_rows, "an integer >= 0", 0)
         if n_rows is not None and rows.n_rows not in (None, n_rows):
             raise InvalidDataError(f"n_rows is {n_rows}, but the source has {rows.n_rows} rows")
@@ -181,9 +189,8 @@ class _Rows:
     n_rows : int or None
         Number of rows; None if it is known only at the end.
     n_features : int
-    dtype : numpy.dtype
-    label_dtype : numpy.dtype or None
-        None without labels.
+    dtypes : list of numpy.dtype
+        Types of the features and, if there are any, the labels.
     blocks : callable
         ``blocks(n)`` iterates over blocks of about n rows.
     names : tuple of str or None
@@ -196,135 +203,124 @@ class _Rows:
 
     n_rows: int | None
     n_features: int
-    dtype: np.dtype
-    label_dtype: np.dtype | None
+    dtypes: list[Any]
     blocks: Callable[[int], Iterator[Block]]
     names: tuple[str, ...] | None = None
     unit: int = 1
     missing_label: str | None = None
 
 
+@dataclass(frozen=True)
+class _IdxRows(ForwardRows):
+    """Rows of an `IdxFile`, which may be gzip and is read from its start."""
+
+    @classmethod
+    def of(cls, X: IdxFile, name: str) -> _IdxRows:
+        """Return a source of the rows."""
+        return cls(X, X.shape, X.dtype, name)
+
+    def _origin(self, row: int) -> int:
+        return 0
+
+    def _blocks(self, start: int) -> Iterator[np.ndarray]:
+        return self.values.blocks(max(1, _IDX_BYTES // max(1, self.row_bytes)))
+
+
 def _of_table(
-    path: Any, labels: Any, keep: bool, dtype: np.dtype | None, options: dict[str, Any]
+    path: Any,
+    labels: Any,
+    keep: bool,
+    dtype: np.dtype | None,
+    options: dict[str, Any],
+    names: tuple[str, str],
+    stack: contextlib.ExitStack,
 ) -> _Rows:
     """Return the rows of a table in files."""
-    from streamgda.rows.table_files import chosen, open_table  # noqa: PLC0415  (it needs Numba)
-
     own, drop = labels is None, options.get("drop")
     label = options.pop("label_column", None)
     if label is not None and not own:
         raise InvalidParameterError("label_column and labels were given; expected one of them")
-    renamed = {"columns": "features"}
-    options = {renamed.get(name, name): value for name, value in options.items()}
 
     def last(names: list[str]) -> str | None:
         dropped = [] if drop is None else chosen(names, drop, "drop", str(path))
         return next((name for name in reversed(names) if name not in dropped), None)
 
     found = last if own and label is None else label
+    options["features"] = options.pop("columns", None)
     X, y = open_table(path, y=None, label=found, dtype=dtype, **options)
     if not own:
-        return _of_sources(X, None if labels is False else _column(labels), X.feature_names)
+        return _of_sources(X, _labels(labels, names, stack))
     assert y is not None
-    number = y.dtype is not None and y.dtype.kind in "biuf"
-    rows = _of_sources(X, y, X.feature_names)
-    label_dtype = rows.label_dtype if number else np.dtypes.StringDType()
-    label_dtype = np.dtype(np.float64) if keep and number else label_dtype
+    assert y.dtype is not None
+    texts = y.dtype.kind not in _NUMBER_KINDS
+    kind = _TEXT if texts else np.dtype(np.float64) if keep else y.dtype
+    stored = partial(_stored, texts=texts, keep=keep, title=y.title)
+    rows = _of_sources(X, y.map(stored, kind))
+    return replace(rows, missing_label="" if keep and texts else None)
+
+
+def _stored(labels: Any, first_row: int, texts: bool, keep: bool, title: str) -> np.ndarray:
+    """Return labels as they are stored: those that are missing are NaN or empty, or an error."""
+    coded = labels if type(labels) is CodedLabels else distinct(np.asarray(labels))
+    values, absent = coded.values, are_missing(coded.values)
+    missing = absent[coded.codes]
+    if not keep and missing.any():
+        raise SourceError(
+            f"{title}: the label of row {first_row + int(missing.argmax())} is missing; "
+            f"missing_labels='keep' keeps such rows"
+        )
+    if texts:
+        words = ["" if gone else str(value) for value, gone in zip(values, absent, strict=True)]
+        values = np.array(words, _TEXT)
+    elif missing.any():
+        values = np.where(absent, np.nan, values).astype(np.float64)
+    return values[coded.codes]
+
+
+def _labels(labels: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> Any:
+    """Return labels that are not in the source of the rows; None if there are to be none."""
+    if labels is False:
+        return None
+    first, second = _opened(labels, names, stack)
+    return first if second is None else second
+
+
+def _of_sources(X: Any, y: Any) -> _Rows:
+    """Return the rows of a container, and labels of another or None."""
+    sources = [_source(values, name) for values, name in ((X, "X"), (y, "y")) if values is not None]
+    rows, *others = sources
+    if len(rows.shape) < 2:
+        raise InvalidDataError(f"features of shape {rows.shape}, expected rows x features")
+    n_rows, width = rows.n_rows, rows.row_elements
+    for found in others:
+        if len(found.shape) != 1:
+            raise InvalidDataError(f"labels of shape {found.shape}, expected one dimension")
+        if found.n_rows != n_rows:
+            raise InvalidDataError(f"{n_rows} rows, but {found.n_rows} labels")
 
     def blocks(n: int) -> Iterator[Block]:
-        done = 0
-        for block, found in rows.blocks(n):
-            read = np.asarray(found)
-            absent = np.array([x is None or x != x for x in read.tolist()], bool)  # noqa: PLR0124
-            if absent.any() and not keep:
-                raise SourceError(
-                    f"{X.values.title}: the label of row {done + int(absent.argmax())} is missing; "
-                    f"missing_labels='keep' keeps such rows"
-                )
-            if number:
-                read = read.astype(np.float64) if absent.any() else read
-            else:
-                read = np.array(
-                    ["" if a else str(x) for x, a in zip(read.tolist(), absent, strict=True)],
-                    _STRICT_TEXT,
-                )
-            yield block, read
-            done += len(block)
+        for start, parts in Slabs(n).read(*sources):
+            plain = (
+                np.asarray(part)
+                if type(part) is CodedLabels
+                else unmasked(part, source.name, start)
+                for part, source in zip(parts, sources, strict=True)
+            )
+            features, *labels = plain
+            yield features.reshape(len(features), width), *labels
 
-    missing = "" if keep and not number else None
-    return replace(rows, label_dtype=label_dtype, blocks=blocks, missing_label=missing)
+    dtypes = [
+        source.dtype if source.mapping is None else source.mapping.dtype for source in sources
+    ]
+    return _Rows(n_rows, width, dtypes, blocks, rows.feature_names, rows.unit)
 
 
-def _of_arrays(
-    source: Any, labels: Any, names: tuple[str, str], stack: contextlib.ExitStack
-) -> _Rows:
-    """Return the rows of arrays: of numpy, of zarr, in a file, or anything that adapters read."""
-    from streamgda.rows import as_source, names_of  # noqa: PLC0415  (it needs Numba)
-
-    opened = _opened(source, stack)
-    y: Any = None
-    if hasattr(opened, "keys") and not hasattr(opened, "shape"):
-        opened, y = _members(source, opened, names)
-    if labels is not None:
-        found = None if labels is False else _opened(labels, stack)
-        if hasattr(found, "keys") and not hasattr(found, "shape"):
-            first, second = _members(labels, found, names)
-            found = first if second is None else second
-        y = found
-    if isinstance(opened, IdxFile):
-        X: Any = opened
-        found_names = None
-    else:
-        X = as_source(opened, "X")
-        found_names = X.feature_names
-        if found_names is None and not (_is_path(source) or _is_zarr(source)):
-            found_names = names_of(source)
-    return _of_sources(X, None if y is None else _column(y), found_names)
-
-
-def _column(labels: Any) -> Any:
-    """Return a source of labels."""
-    from streamgda.rows import as_source  # noqa: PLC0415  (it needs Numba)
-    from streamgda.rows.arrays import as_slab  # noqa: PLC0415
-
-    with contextlib.ExitStack() as stack:
-        opened = _opened(labels, stack) if _is_path(labels) else labels
-        if isinstance(opened, IdxFile):
-            return opened
-        return as_source(opened if hasattr(opened, "chunks") else as_slab(opened), "y")
-
-
-def _of_sources(X: Any, y: Any, names: tuple[str, ...] | None) -> _Rows:
-    """Return the rows of a `RowSource` or an `IdxFile`, and labels of another."""
-    if len(X.shape) < 2:
-        raise InvalidDataError(f"features of shape {X.shape}, expected rows x features")
-    n_rows, width = X.shape[0], math.prod(X.shape[1:])
-    if y is not None and len(y.shape) != 1:
-        raise InvalidDataError(f"labels of shape {y.shape}, expected one dimension")
-    if y is not None and y.shape[0] != n_rows:
-        raise InvalidDataError(f"{n_rows} rows, but {y.shape[0]} labels")
-
-    def blocks(n: int) -> Iterator[Block]:
-        for parts in zip(*(_blocks(s, n) for s in (X, y) if s is not None), strict=True):
-            yield parts[0].reshape(len(parts[0]), width), *parts[1:]
-
-    label_dtype = None if y is None else y.dtype
-    return _Rows(n_rows, width, X.dtype, label_dtype, blocks, names, getattr(X, "unit", 1))
-
-
-def _blocks(source: Any, n: int) -> Iterator[np.ndarray]:
-    """Yield the rows of a source in blocks; masked values are refused."""
-    from streamgda.rows.arrays import as_slab, unmasked  # noqa: PLC0415  (it needs Numba)
-
-    if isinstance(source, IdxFile):
-        yield from source.blocks(n)
-        return
-    for start in range(0, source.n_rows, n):
-        if source.executor == "dask":
-            block = as_slab(source.values[start : start + n])
-        else:
-            block = source.read(start, min(start + n, source.n_rows))
-        yield unmasked(block, source.name, start)
+def _source(values: Any, name: str) -> RowSource:
+    """Return a source of rows or labels whose number is known."""
+    if isinstance(values, IdxFile):
+        return _IdxRows.of(values, name)
+    source = as_source(values, name)
+    return as_source(source.whole(), name) if math.isnan(source.n_rows) else source
 
 
 def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:
@@ -333,133 +329,94 @@ def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:
     Numeric labels become int64 or float64, because a later batch may have values that do not fit
     the dtype of the first. Unless `labelled`, the labels are left out.
     """
-    from streamgda.rows import names_of  # noqa: PLC0415  (it needs Numba)
-    from streamgda.rows.names import join_names  # noqa: PLC0415
-
-    def names_in(batch: Any) -> tuple[str, ...] | None:
-        return names_of(batch[0] if isinstance(batch, tuple | list) and batch else batch)
-
     waiting = iter(batches)
     head = next(waiting, None)
     if head is None:
         raise InvalidDataError(
             "no batches; expected at least one, which determines the number of features"
         )
-    X, *y = first = _batch(head, labelled)
-    names = names_in(head)
-    label_dtype = y[0].dtype if y else None
-    if label_dtype is not None and label_dtype != np.uint64:
-        label_dtype = _WIDEST.get(label_dtype.kind, label_dtype)
-
-    def checked(batch: Any) -> Block:
-        join_names(names, names_in(batch), "the first batch", InvalidDataError)
-        block = _batch(batch, labelled)
-        if len(block) != len(first) or block[0].shape[1] != X.shape[1]:
-            raise InvalidDataError(
-                f"a batch with {_described(block)} after one with {_described(first)}"
-            )
-        return block
+    first, names = _batch(head, labelled)
+    dtypes = [part.dtype for part in first]
+    dtypes[1:] = [t if t == np.uint64 else _WIDEST.get(t.kind, t) for t in dtypes[1:]]
 
     def blocks(_: int) -> Iterator[Block]:
-        return itertools.chain([first], map(checked, waiting))
+        yield first
+        for batch in waiting:
+            block, found = _batch(batch, labelled, first)
+            join_names(names, found, "the first batch", InvalidDataError)
+            yield block
 
-    return _Rows(None, X.shape[1], X.dtype, label_dtype, blocks, names)
+    return _Rows(None, first[0].shape[1], dtypes, blocks, names)
 
 
-def _batch(batch: Any, labelled: bool) -> Block:
-    from streamgda.rows.arrays import unmasked  # noqa: PLC0415
-    from streamgda.rows.in_memory import as_array  # noqa: PLC0415  (it needs Numba)
-
+def _batch(batch: Any, labelled: bool, first: Block = ()) -> tuple[Block, Any]:
+    """Return the arrays of a batch, and the names of its features or None."""
     parts = batch if isinstance(batch, tuple | list) else (batch,)
-    if not 1 <= len(parts) <= 2:
-        raise InvalidDataError(f"a batch of {len(parts)} parts; expected (X, y) or X")
-    block = tuple(
-        unmasked(as_array(part, name), name)
-        for name, part in zip("Xy", parts, strict=False)
-        if part is not None
-    )
-    if block[0].ndim != 2 or any(y.ndim != 1 for y in block[1:]):
+    named = [(name, part) for name, part in zip("Xy-", parts, strict=False) if part is not None]
+    block = tuple(unmasked(as_array(part, name), name) for name, part in named)
+    X, *labels = block
+    fits = X.ndim == 2 and len(block) < 3 and all(y.shape == X.shape[:1] for y in labels)
+    block = block if labelled else block[:1]
+    if not fits or (first and (len(block), X.shape[1]) != (len(first), first[0].shape[1])):
+        shapes, before = ([part.shape for part in found] for found in (block, first))
         raise InvalidDataError(
-            f"a batch with {_described(block)}; expected (X, y) or X, with X of shape "
-            "(rows, features) and y of shape (rows,)"
+            f"a batch with arrays of shapes {shapes}{f' after one of {before}' if first else ''}; "
+            f"expected (X, y) or X alike, X of shape (rows, features) and y of shape (rows,)"
         )
-    if any(len(y) != len(block[0]) for y in block[1:]):
-        raise InvalidDataError(f"a batch has {len(block[0])} rows, but {len(block[1])} labels")
-    return block if labelled else block[:1]
+    return block, names_of(parts[0])
 
 
-def _described(block: Block) -> str:
-    return " and ".join(
-        f"{name} of shape {part.shape}" for name, part in zip("Xy", block, strict=False)
-    ) + ("" if len(block) > 1 else " and no y")
-
-
-def _members(source: Any, opened: Any, names: tuple[str, str]) -> tuple[Any, Any]:
-    """Return the arrays with these names in a group or an archive; the second may be missing."""
+def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> tuple[Any, Any]:
+    """Return the rows of a source, and the labels beside them, or None."""
+    path = Path(source) if _is_path(source) and "://" not in str(source) else None
+    suffix = None if path is None else path.suffix.lower()
+    stored = isinstance(source, zarr.abc.store.Store) or (path is None and _is_path(source))
+    if stored or suffix == ".zip" or (path is not None and path.is_dir()):
+        opened = stack.enter_context(opened_node(source))
+    elif path is None:
+        opened = source
+    elif _IDX.search(path.name.lower().removesuffix(".gz")):
+        opened = IdxFile(path)
+    elif suffix in (".npy", ".npz"):
+        try:  # NumPy leaves a file open if it fails to read it
+            opened = (
+                np.lib.format.open_memmap(path, mode="r")
+                if suffix == ".npy"
+                else np.load(stack.enter_context(path.open("rb")), allow_pickle=False)
+            )
+        except (EOFError, ValueError, zipfile.BadZipFile) as error:
+            raise SourceError(f"{path} is not a {suffix} file of numbers: {error}") from error
+    else:
+        raise SourceError(f"the name of {path} does not identify its format; expected {_ACCEPTED}")
+    if hasattr(opened, "shape") or not hasattr(opened, "keys"):
+        return opened, None
     members = list(opened.keys())
     if names[0] not in members:
         raise SourceError(f"{source} has no array {names[0]!r}; it holds {sorted(members)}")
-    found = []
-    for name in names:
-        try:
-            found.append(opened[name] if name in members else None)
-            if found[-1] is not None and not hasattr(found[-1], "shape"):
-                raise TypeError("it is a group")
-        except Exception as error:  # pickled objects, damaged members, nested groups
-            raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from error
-    return found[0], found[1]
+    return _member(source, opened, names[0]), (
+        _member(source, opened, names[1]) if names[1] in members else None
+    )
 
 
-def _opened(source: Any, stack: contextlib.ExitStack) -> Any:
-    """Open a source as an IdxFile, an array, or a mapping of names to arrays."""
-    import zarr  # noqa: PLC0415
-
-    if _is_zarr(source):
-        opened = not isinstance(source, zarr.abc.store.Store)
-        return source if opened else stack.enter_context(opened_node(source))
-    if not _is_path(source):
-        from streamgda.rows.arrays import as_slab  # noqa: PLC0415  (the package needs Numba)
-
-        # Arrays in chunks need not fit in memory; all others are in memory already.
-        return source if hasattr(source, "chunks") else as_slab(source)
-    if "://" in str(source):
-        return stack.enter_context(opened_node(source))
-    path = Path(source)
-    suffix = path.suffix.lower()
-    if path.is_dir() or suffix == ".zip":
-        return stack.enter_context(opened_node(path))
-    if _IDX.search(path.name.lower().removesuffix(".gz")):
-        return IdxFile(path)
-    if suffix not in (".npy", ".npz"):
-        raise SourceError(f"the name of {path} does not identify its format; expected {_ACCEPTED}")
+def _member(source: Any, opened: Any, name: str) -> Any:
+    """Return the array with this name in a group or an archive."""
     try:
-        if suffix == ".npy":
-            return np.lib.format.open_memmap(path, mode="r")
-        # NumPy leaves a file open if it fails to read it.
-        return np.load(stack.enter_context(path.open("rb")), allow_pickle=False)
-    except (EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise SourceError(f"{path} is not a {suffix} file of numbers: {error}") from error
-
-
-def _is_table(path: Any) -> bool:
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415  (it needs Numba)
-
-    return is_table(path)
+        found = opened[name]
+        if not hasattr(found, "shape"):
+            raise TypeError("it is a group")
+        return found
+    except Exception as error:  # pickled objects, damaged members, nested groups
+        raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from error
 
 
 def _are_batches(source: Any) -> bool:
-    plain = not (_is_path(source) or _is_zarr(source) or hasattr(source, "shape"))
+    stored = isinstance(source, zarr.Array | zarr.Group | zarr.abc.store.Store)
+    plain = not (stored or _is_path(source) or hasattr(source, "shape"))
     return plain and isinstance(source, Iterable)
 
 
 def _is_path(source: Any) -> bool:
     return isinstance(source, str | os.PathLike)
-
-
-def _is_zarr(source: Any) -> bool:
-    import zarr  # noqa: PLC0415
-
-    return isinstance(source, zarr.Array | zarr.Group | zarr.abc.store.Store)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -469,17 +426,12 @@ def _dtypes(rows: _Rows, wanted: np.dtype | None) -> list[np.dtype]:
     """Return the types of the arrays to write."""
     if not rows.n_features:
         raise InvalidDataError("the rows have no features; expected at least one")
-    if not _is_number_type(rows.dtype):
-        raise InvalidDataError(f"features of dtype {rows.dtype}, expected numbers")
-    dtypes = [wanted or rows.dtype.newbyteorder("=")]
-    found = rows.label_dtype
-    if found is not None and found.kind in _TEXT_KINDS:
-        dtypes.append(np.dtypes.StringDType())
-    elif found is not None:
-        if not _is_number_type(found):
-            raise InvalidDataError(f"labels of dtype {found}, expected numbers or strings")
-        dtypes.append(found.newbyteorder("="))
-    return dtypes
+    expected = (("features", "numbers"), ("labels", "numbers or strings"))
+    for dtype, (what, kinds) in zip(rows.dtypes, expected, strict=False):
+        if not (_is_number_type(dtype) or (what == "labels" and dtype.kind in _TEXT_KINDS)):
+            raise InvalidDataError(f"{what} of dtype {dtype}, expected {kinds}")
+    stored = [_TEXT if t.kind in _TEXT_KINDS else t.newbyteorder("=") for t in rows.dtypes]
+    return [wanted or stored[0], *stored[1:]]
 
 
 def _write(
@@ -490,64 +442,68 @@ def _write(
     progress: Callable[[int, int | None], object] | None,
     store: Any,
 ) -> None:
-    chunks = _chunks(rows.blocks(-(-chunk_rows // rows.unit) * rows.unit), chunk_rows, dtypes)
-    first = next(chunks, None)
-    if first is not None:
-        chunk_rows = len(first[0])  # shorter if it is the only one
-        chunks = itertools.chain([first], chunks)
-    with writing(store):
-        arrays = [
-            group.create_array(
-                name,
-                shape=(rows.n_rows or 0, *shape),
-                chunks=(chunk_rows, *shape),
-                dtype=str if dtype.kind == "T" else dtype,
-            )
-            for name, shape, dtype in zip("Xy", [(rows.n_features,), ()], dtypes, strict=False)
-        ]
-        if rows.names is not None:
-            arrays[0].attrs["feature_names"] = list(rows.names)
-        if rows.missing_label is not None:
-            arrays[1].attrs["missing_label"] = rows.missing_label
+    arrays: list[Any] = []
     done = 0
-    for chunk in chunks:
-        start, done = done, done + len(chunk[0])
-        if rows.n_rows is not None and done > rows.n_rows:
-            raise InvalidDataError(
-                f"expected {rows.n_rows} rows, but the source has {done} or more"
-            )
+    for chunk in _chunks(rows, chunk_rows, dtypes):
         with writing(store):
+            if not arrays:
+                arrays = _arrays(rows, group, dtypes, len(chunk[0]) or chunk_rows)
+            start, done = done, done + len(chunk[0])
+            if rows.n_rows is not None and done > rows.n_rows:
+                raise InvalidDataError(
+                    f"expected {rows.n_rows} rows, but the source has {done} or more"
+                )
             for array, values in zip(arrays, chunk, strict=True):
                 if rows.n_rows is None:
                     array.resize((done, *array.shape[1:]))
                 array[start:done] = values
-        if progress is not None:
+        if progress is not None and len(chunk[0]):
             progress(done, rows.n_rows)
     if rows.n_rows is not None and done < rows.n_rows:
         raise InvalidDataError(f"expected {rows.n_rows} rows, but the source has only {done}")
 
 
-def _chunks(blocks: Iterable[Block], rows: int, dtypes: list[np.dtype]) -> Iterator[Block]:
-    """Regroup blocks of any size into chunks of `rows` rows; the last may have fewer."""
+def _arrays(
+    rows: _Rows, group: zarr.Group, dtypes: list[np.dtype], chunk_rows: int
+) -> list[zarr.Array[Any]]:
+    """Create the arrays of features and labels."""
+    arrays = [
+        group.create_array(
+            name,
+            shape=(rows.n_rows or 0, *shape),
+            chunks=(chunk_rows, *shape),
+            dtype=str if dtype.kind == "T" else dtype,
+        )
+        for name, shape, dtype in zip("Xy", [(rows.n_features,), ()], dtypes, strict=False)
+    ]
+    if rows.names is not None:
+        arrays[0].attrs["feature_names"] = list(rows.names)
+    if rows.missing_label is not None:
+        arrays[1].attrs["missing_label"] = rows.missing_label
+    return arrays
+
+
+def _chunks(rows: _Rows, n: int, dtypes: list[np.dtype]) -> Iterator[Block]:
+    """Yield chunks of n rows, of which the last, or the only one, may have fewer."""
     chunk: Block = ()
     filled = done = 0
-    for block in blocks:
+    for block in rows.blocks(-(-n // rows.unit) * rows.unit):
         taken = 0
         while taken < len(block[0]):
             if not filled:  # a new array, because a store in memory may keep it
                 chunk = tuple(
-                    np.empty((rows, *part.shape[1:]), dtype)
+                    np.empty((n, *part.shape[1:]), dtype)
                     for part, dtype in zip(block, dtypes, strict=True)
                 )
-            count = min(rows - filled, len(block[0]) - taken)
+            count = min(n - filled, len(block[0]) - taken)
             for out, part in zip(chunk, block, strict=True):
                 out[filled : filled + count] = _cast(part[taken : taken + count], out.dtype, done)
             taken, filled, done = taken + count, filled + count, done + count
-            if filled == rows:
+            if filled == n:
                 yield chunk
                 filled = 0
-    if filled:
-        yield tuple(part[:filled] for part in chunk)
+    if filled or not done:
+        yield tuple(part[:filled] for part in chunk) if done else (np.empty(0),) * len(dtypes)
 
 
 def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
@@ -557,7 +513,7 @@ def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
     where = f"rows {row} to {row + len(values) - 1} hold values ({values.dtype})"
     if dtype.kind == "T" and values.dtype.kind in _TEXT_KINDS:
         with contextlib.suppress(ValueError):
-            return values.astype(_STRICT_TEXT)
+            return values.astype(_TEXT)
     elif dtype.kind != "T" and values.dtype.kind in _NUMBER_KINDS:
         with np.errstate(all="ignore"):
             cast = values.astype(dtype)
@@ -607,19 +563,16 @@ def _created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[za
     InvalidParameterError
         If `store` has contents and `overwrite` is not set, or they must not be replaced.
     """
-    import zarr  # noqa: PLC0415
-
     overwrite = as_flag("overwrite", overwrite)
     path = _local_path(store)
     if path is None:
         with writing(store):
-            _check_store(store, overwrite, sources)
+            if _check_replaceable(store, overwrite):
+                _check_apart(store, sources)
             group = zarr.create_group(as_target(store, "store"), overwrite=overwrite)
         yield group
         return
-    from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
-
-    _check_path(path, overwrite)
+    _check_replaceable(path, overwrite)
     with replacing(path) as partial:
         # Zip files are packed at the end, because an array that grows rewrites its metadata, and
         # the members of a zip file cannot be written twice.
@@ -628,88 +581,57 @@ def _created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[za
         with new_group(folder) as group:
             yield group
         if zipped:
-            _pack(folder, partial)
-        _check_path(path, overwrite)  # another process may have written meanwhile
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as packed:
+                for member in sorted(m for m in folder.rglob("*") if m.is_file()):
+                    packed.write(member, member.relative_to(folder).as_posix())
+        _check_replaceable(path, overwrite)  # another process may have written meanwhile
 
 
 def _local_path(store: Any) -> Path | None:
-    import zarr  # noqa: PLC0415
-
     if isinstance(store, str | os.PathLike):
         path = local_path(store)
         return None if path is None else path.resolve()
-    inner = store.path if isinstance(store, zarr.Group) else ""
-    root = store.store if isinstance(store, zarr.Group) else store
+    root, inner = (store.store, store.path) if isinstance(store, zarr.Group) else (store, "")
     return Path(root.root, inner).resolve() if isinstance(root, zarr.storage.LocalStore) else None
 
 
-def _check_path(path: Path, overwrite: bool) -> None:
-    if not exists(path):
-        return
-    zipped = path.suffix == ".zip"
-    if path.is_dir() and not zipped and not any(path.iterdir()):
-        return
-    other = path.name if path.is_dir() == zipped else _other_contents(path)
+def _check_replaceable(store: Any, overwrite: bool) -> bool:
+    """Return whether there is a group to be replaced.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it must not be, or there is anything that no conversion writes.
+    """
+    other = next(contents(store), None)
+    if other is None and not (isinstance(store, Path) and exists(store) and store.suffix == ".zip"):
+        return False
+    if isinstance(store, Path) and store.is_dir() == (store.suffix == ".zip"):
+        other = store.name
+    else:
+        with contextlib.suppress(SourceError, SourceNotFoundError), opened_node(store) as node:
+            other = stranger(store, ("X", "y")) if isinstance(node, zarr.Group) else other
     if other is not None:
         raise InvalidParameterError(
-            f"{path} exists and is not replaced, because it holds what no conversion writes: "
+            f"{store} exists and is not replaced, because it holds what no conversion writes: "
             f"{other}. Choose another path"
         )
     if not overwrite:
-        raise InvalidParameterError(f"{path} exists: overwrite=True would replace it")
+        raise InvalidParameterError(f"{store} exists: overwrite=True would replace it")
+    return True
 
 
-def _check_store(store: Any, overwrite: bool, sources: Iterable[Any]) -> None:
-    try:
-        existing = open_zarr(store)
-    except FileNotFoundError:
-        existing = None
-    if existing is not None and not overwrite:
-        raise InvalidParameterError(f"{store} holds a zarr node: overwrite=True would replace it")
-    other = _other_contents(store)
-    if other is not None:
-        raise InvalidParameterError(
-            f"{store} is not replaced, because it holds what no conversion writes: {other}. "
-            f"Choose another one"
-        )
-    if existing is None:
-        return
+def _check_apart(store: Any, sources: Iterable[Any]) -> None:
+    """Raise `InvalidParameterError` if one of the sources is in a store."""
+    target = locate(store)[0]
     for source in sources:
-        if _same_store(_store(source), existing.store):
-            raise InvalidParameterError(
-                f"{source} is in the store that would be overwritten; write to another one"
-            )
-
-
-def _other_contents(store: Any) -> str | None:
-    """Return the name of something in a store that no conversion writes, if there is any."""
-    import zarr  # noqa: PLC0415
-
-    arrays: tuple[str, ...] | None = None
-    with contextlib.suppress(SourceError, SourceNotFoundError), opened_node(store) as node:
-        arrays = ("X", "y") if isinstance(node, zarr.Group) else None
-    return next(contents(store), None) if arrays is None else stranger(store, arrays)
-
-
-def _store(source: Any) -> Any:
-    import zarr  # noqa: PLC0415
-
-    located = isinstance(source, str) and "://" in source
-    return locate(source)[0] if located or isinstance(source, zarr.Array | zarr.Group) else source
-
-
-def _same_store(one: Any, other: Any) -> bool:
-    """Return True if two stores are the same place, no matter which of them is read-only."""
-    if type(one) is not type(other):
-        return False
-    try:
-        return bool(one.with_read_only(True) == other.with_read_only(True))
-    except (AttributeError, NotImplementedError):
-        return True  # they may be
-
-
-def _pack(folder: Path, file: Path) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as packed:
-        for member in sorted(folder.rglob("*")):
-            if member.is_file():
-                packed.write(member, member.relative_to(folder).as_posix())
+        located = isinstance(source, zarr.Array | zarr.Group) or "://" in str(source)
+        found = locate(source)[0] if located else source
+        if type(found) is not type(target):
+            continue
+        with contextlib.suppress(AttributeError, NotImplementedError):  # they may be the same
+            if found.with_read_only(True) != target.with_read_only(True):
+                continue
+        raise InvalidParameterError(
+            f"{source} is in the store that would be overwritten; write to another one"
+        )

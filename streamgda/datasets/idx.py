@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import math
 import os
 import struct
 import sys
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from streamgda.datasets.files import Bytes, existing_file, most_bytes, open_binary
-from streamgda.errors import SourceError
+from streamgda.errors import SourceError, SourceNotFoundError
 from streamgda.runtime.parameters import as_integer
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_NDIM = 64  # NumPy's
 _PIECE = 1 << 20
+_GZIP = b"\x1f\x8b"
+_GZIP_RATIO = 1032  # deflate codes a run of at most 258 bytes with two codes of at least one bit
+
+Bytes = IO[bytes] | gzip.GzipFile
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Bytes, int]]:
+    """Provide a file, decompressed if its content is gzip, and the most bytes that it can hold.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If the path does not exist.
+    SourceError
+        If it is not a regular file, or if a gzip file is damaged or truncated, when the reader
+        reaches that place.
+    """
+    if not path.exists():
+        raise SourceNotFoundError(f"{path} does not exist")
+    if not path.is_file():
+        raise SourceError(f"{path} is not a regular file")
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as raw:
+            if raw.peek(2)[:2] == _GZIP:
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    yield unpacked, size * _GZIP_RATIO
+            else:
+                yield raw, size
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SourceError(f"{path} is a damaged gzip file: {error}") from error
 
 
 class IdxFile:
@@ -58,12 +94,12 @@ class IdxFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = existing_file(path)
-        with open_binary(self.path) as file:
+        self.path = Path(path)
+        with _opened(self.path) as (file, most):
             self.shape, self._stored = self._header(file)
             expected = file.tell() + math.prod(self.shape) * self._stored.itemsize
         self.dtype = self._stored.newbyteorder("=")
-        if expected > (most := most_bytes(self.path)):
+        if expected > most:
             raise SourceError(
                 f"{self.path} is truncated: its header needs {expected} bytes (shape {self.shape}, "
                 f"{self.dtype}), but a file of its size holds at most {most}"
@@ -101,14 +137,17 @@ class IdxFile:
         [[7, 2], [1]]
         """
         rows = as_integer("rows", rows, "an integer >= 1", 1)
-        with open_binary(self.path) as file:
+        with _opened(self.path) as (file, _):
             self._header(file)
-            for start in range(0, self.shape[0], rows):
-                yield self._values(file, min(rows, self.shape[0] - start))
-            if file.read(1):
-                raise SourceError(
-                    f"{self.path} is longer than its header says (shape {self.shape}, {self.dtype})"
-                )
+            for start in range(0, max(1, self.shape[0]), rows):
+                block = self._values(file, min(rows, self.shape[0] - start))
+                if start + rows >= self.shape[0] and file.read(1):  # checks gzip's checksum, too
+                    raise SourceError(
+                        f"{self.path} is longer than its header says (shape {self.shape}, "
+                        f"{self.dtype})"
+                    )
+                if len(block):
+                    yield block
 
     def read(self) -> np.ndarray:
         """Read the whole file.

@@ -103,9 +103,9 @@ def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> Labels
     """
     labels = _coded(y if type(y) is np.ndarray else _read(y, what))
     if type(labels) is CodedLabels:
-        missing = _missing(labels.values)[labels.codes]
+        missing = are_missing(labels.values)[labels.codes]
     else:
-        missing = _missing(labels)
+        missing = are_missing(labels)
     if labels.ndim != 1 or not missing.any():
         return coded_labels(labels, what, first_row)
     if missing.all():
@@ -173,7 +173,7 @@ def _are_copies(labels: np.ndarray) -> bool:
 
 def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
     """Raise `InvalidDataError` that names the first missing label, if there is one."""
-    missing = np.argwhere(_missing(labels))
+    missing = np.argwhere(are_missing(labels))
     if missing.size:
         row = first_row + int(missing[0, 0])
         remedy = "on_invalid='skip' leaves such rows out and counts them"
@@ -184,7 +184,7 @@ def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> N
         )
 
 
-def _missing(labels: np.ndarray) -> np.ndarray:
+def are_missing(labels: np.ndarray) -> np.ndarray:
     """Return a boolean array that is True for labels that are missing."""
     masked = np.ma.getmaskarray(labels)
     values = np.ma.getdata(labels)
