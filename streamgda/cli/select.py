@@ -25,7 +25,9 @@ def select(
     store: str,
     *,
     model: Path,
-    scoring: Literal["accuracy", "neg_log_loss", "joint_log_likelihood"] = "accuracy",
+    scoring: Literal[
+        "accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"
+    ] = "accuracy",
     cv: int = 5,
     grid: list[str] | None = None,
     seed: int = 0,
@@ -41,7 +43,7 @@ def select(
     ----------
     model : PATH
         File for the estimator.
-    scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
+    scoring : {"accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"}
         Score to maximise; joint_log_likelihood needs one pass over the rows, others two.
     cv : int
         Number of folds.
@@ -52,8 +54,8 @@ def select(
     seed : int
         Random seed of the folds, and of --sample.
     sample : ROWS
-        Score only that many of the rows held out, drawn at random, or a share below 1; all rows are
-        learnt from.
+        Score only about that many of the rows held out, drawn at random, or a share below 1; all
+        rows are learnt from.
     max_memory : BYTES
         Memory budget for rows and sums, such as 512MB; an error if it is too small.
     overwrite : bool

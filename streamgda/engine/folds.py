@@ -1,201 +1,171 @@
-"""Rows in parts, of which training and test sets are sums: accumulated side by side in one pass."""
+"""Folds: the number of the fold in which each row is held out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamgda.engine.fingerprints import describe
-from streamgda.engine.fold_journal import FoldJournal
-from streamgda.engine.plan import count_classes, plan_rows
-from streamgda.engine.progress import Progress
-from streamgda.engine.reading import reading
-from streamgda.engine.requests import Accumulation
-from streamgda.engine.resuming import resume
-from streamgda.engine.splits import Splits
-from streamgda.errors import InvalidDataError
-from streamgda.moments import ClassMoments
-from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_sources
-from streamgda.rows.codes import CodedLabels
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix, rows_to_count
-from streamgda.rows.labels import encode, find
-from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
+from streamgda.errors import InvalidParameterError
+from streamgda.rows import as_source
+from streamgda.rows.labels import as_maskable_labels
+from streamgda.rows.sources import RowSource
+from streamgda.runtime.parameters import as_integer, refuse, shown
+
+_EXPECTED = (
+    "an integer >= 2, a splitter as in sklearn.model_selection, the fold of each row, or pairs "
+    "(train, test) of numbers of rows"
+)
 
 
-class FoldedRows:
-    """Rows, labels and weights in the parts of splits.
+def hashes(first: int, last: int, seed: int) -> np.ndarray:
+    """Return hashes of the numbers of the rows ``first:last`` (SplitMix64), as uint64."""
+    # Seeds start far from each other in the sequence of all hashes.
+    start = (int(seed) + 1) * 0xD1342543DE82EF95 % 2**64
+    x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
-    Parameters
+
+def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each of the rows ``first:last``: a hash of its number.
+
+    Examples
+    --------
+    >>> fold_of(0, 10, 5, 0)
+    array([4, 3, 0, 4, 1, 0, 3, 2, 3, 1])
+    >>> fold_of(4, 10, 5, 0)
+    array([1, 0, 3, 2, 3, 1])
+    """
+    return (hashes(first, last, seed) % np.uint64(n_folds)).astype(np.int64)
+
+
+class Folds(NamedTuple):
+    """The fold of each row.
+
+    Attributes
     ----------
-    X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-        Shape (n_rows, n_features).
-    y, sample_weight : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
-    split : callable
-        Returns the `Splits` of the sources of rows and labels.
-    allowed : int
-        Bytes for rows in flight and moments.
-    progress : bool or callable
-        See `streamgda.accumulate`.
-    rule : RowRule
-        Which rows count.
+    n_folds : int
+    of : callable
+        ``of(first, last)`` returns the folds of the rows ``first:last``; `n_folds` for rows that
+        are never held out.
+    """
+
+    n_folds: int
+    of: Callable[[int, int], np.ndarray]
+
+
+def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource) -> Folds:
+    """Return the folds that the `cv` of a search stands for; see `GaussianDiscriminantCV`.
 
     Raises
     ------
-    InvalidDataError
-        For shapes that do not fit each other, or chunks of unknown size.
+    InvalidParameterError
+        For anything else, splits that hold a row out twice, and groups that are not used.
     """
+    n_rows = rows.n_rows
+    if hasattr(cv, "split") and not isinstance(cv, str | bytes | type):
+        codes, n_folds = _folds_of_splitter(cv, groups, rows, labels)
+    elif groups is not None:
+        raise InvalidParameterError(
+            f"groups were given, but cv={shown(cv)}; give a splitter that uses them, such as "
+            f"sklearn.model_selection.GroupKFold"
+        )
+    elif len(getattr(cv, "shape", ())) == 1 or (
+        isinstance(cv, list | tuple) and cv and all(isinstance(fold, Integral) for fold in cv)
+    ):
+        codes, n_folds = _given_folds(np.asarray(as_source(cv, "cv").whole()), n_rows)
+    elif isinstance(cv, Iterable) and not isinstance(cv, str | bytes):
+        codes, n_folds = _folds_of_pairs(cv, cv, n_rows)
+    else:
+        n_folds = as_integer("cv", cv, _EXPECTED, 2, (1 << 128) - 1)
+        if n_folds > n_rows:
+            raise InvalidParameterError(
+                f"cv={shown(n_folds)}; X has {n_rows} rows (n_samples={n_rows}), fewer than "
+                f"folds: give more rows, or a smaller cv"
+            )
+        return Folds(n_folds, lambda first, last: fold_of(first, last, n_folds, seed))
+    codes = codes.astype(np.min_scalar_type(n_folds))
+    return Folds(n_folds, lambda first, last: codes[first:last])
 
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        split: Callable[[RowSource, RowSource], Splits],
-        allowed: int,
-        progress: Progress = False,
-        rule: RowRule = CHECK_SUMS,
-    ) -> None:
-        self.rows, *self.companions = as_sources(X, y, sample_weight)
-        check_rows(self.rows, *self.companions)
-        self.rule = rule
-        self.splits = split(self.rows, self.companions[0])
-        self.allowed = allowed
-        self.progress = progress
 
-    @cached_property
-    def n_classes(self) -> int:
-        """Number of different labels of rows that may count; all of them are read."""
-        with placing(*self._sources):
-            return count_classes(self.companions[0], self.rule)
+def _given_folds(folds: np.ndarray, n_rows: int) -> tuple[np.ndarray, int]:
+    """Return the codes of given folds, and their number; -1 stands for none."""
+    if folds.dtype.kind not in "iu":
+        raise InvalidParameterError(
+            f"cv has entries of type {folds.dtype}; expected the fold of each row as an integer. "
+            f"For groups of another type, pass cv=LeaveOneGroupOut() and fit(X, y, groups=...)"
+        )
+    if len(folds) != n_rows:
+        raise InvalidParameterError(
+            f"cv has the folds of {len(folds)} rows, but X has {n_rows} rows; give one integer for "
+            f"each, or pairs (train, test) of numbers of rows"
+        )
+    if (folds < -1).any():
+        raise InvalidParameterError(
+            f"cv has fold {folds.min()}; expected integers >= 0, or -1 for rows that are never "
+            f"held out"
+        )
+    numbers = np.unique(folds[folds != -1])
+    if not numbers.size:
+        raise InvalidParameterError(
+            f"cv has no folds: all of its {folds.size} entries are -1, for rows that are never "
+            f"held out; give at least two folds"
+        )
+    return np.where(folds == -1, numbers.size, np.searchsorted(numbers, folds)), numbers.size
 
-    def state_bytes(self, covariance_type: str) -> int:
-        """Return the bytes of the moments of a part."""
-        return structure_of(covariance_type).state_bytes(self.n_classes, self.rows.shape[1])
 
-    def held_bytes(self, covariance_type: str) -> int:
-        """Return the bytes of the moments of all parts, and of sums and rows of them."""
-        n_parts = self.splits.n_parts
-        sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
-        return (n_parts + sums) * self.state_bytes(covariance_type)
+def _folds_of_splitter(
+    cv: Any, groups: Any, rows: RowSource, labels: RowSource
+) -> tuple[np.ndarray, int]:
+    """Return the folds of a splitter; those of scikit-learn need no rows, but their number."""
+    from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit  # noqa: PLC0415
 
-    def plan(self, state: int) -> Slabs:
-        """Cut the rows into slabs; `state` bytes are held meanwhile."""
-        return plan_rows(self.rows, self.allowed, state, beside=self.companions, copies=1)
+    n_rows = rows.n_rows
+    if type(cv) is PredefinedSplit:
+        return _given_folds(np.asarray(cv.test_fold), n_rows)
+    held = rows.in_memory or isinstance(rows.values, np.ndarray)
+    try:
+        groups = None if groups is None else np.asarray(as_source(groups, "groups").whole())
+        if type(cv) is LeaveOneGroupOut and np.shape(groups) == (n_rows,):
+            names, codes = np.unique(groups, return_inverse=True)
+            if names.size > 1:  # without a mask of all rows for each group
+                return codes, names.size
+        y = np.asarray(as_maskable_labels(labels.whole()))  # any label in place of missing ones
+        return _folds_of_pairs(
+            cv.split(rows.values if held else range(n_rows), y, groups), cv, n_rows
+        )
+    except InvalidParameterError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        seen = "" if held else "; it cannot look at rows that are not in memory"
+        raise InvalidParameterError(
+            f"cv={shown(cv)} cannot split {n_rows} rows{seen}: {error}"
+        ) from error
 
-    def read(self, plan: Slabs, first: int, what: str) -> Iterator[tuple[int, list[Any]]]:
-        """Yield the first row of each slab, from `first` on, and its rows, labels and weights.
 
-        Parameters
-        ----------
-        plan : Slabs
-        first : int
-            First row.
-        what : str
-            Description of the work, shown with the progress.
-        """
-        options: Any = {"what": what, "progress": self.progress, "first": first}
-        with reading(plan, *self._sources, **options) as slabs:
-            yield from slabs
-
-    def journal(
-        self,
-        path: Any,
-        every: float,
-        covariance_type: str,
-        fourth_moments: bool,
-        scores: tuple[int, ...],
-        **description: str,
-    ) -> FoldJournal:
-        """Return the journal of a search, with what its file holds.
-
-        Parameters
-        ----------
-        path, every
-            See `Journal`; without a path, nothing is written.
-        covariance_type, fourth_moments
-            Those of the moments of the parts.
-        scores : tuple of int
-            Shape of the sums of scores.
-        **description
-            What else a run that resumes must share.
-        """
-        asked = Accumulation(covariance_type, fourth_moments, self.rule)
-        rows = {source.name: describe(source) for source in self._sources}
-        description |= {"splits": self.splits.description, "on_invalid": self.rule.action}
-        parts = [
-            ClassMoments(covariance_type, fourth_moments=fourth_moments)
-            for _ in range(self.splits.n_parts)
-        ]
-        return FoldJournal(path, every, asked.description(**rows) | description, parts, scores)
-
-    def accumulate(
-        self, covariance_type: str, fourth_moments: bool, journal: FoldJournal | None = None
-    ) -> list[ClassMoments]:
-        """Return the moments of each part, from one pass, or from those in the journal on.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used.
-        MemoryBudgetError
-            If the moments of all parts exceed the budget.
-        """
-        if journal is None:
-            journal = self.journal(None, 0.0, covariance_type, fourth_moments, ())
-        plan = resume(journal, self.plan(self.held_bytes(covariance_type)), *self._sources)
-        first = min(journal.done, self.rows.n_rows)
-        classes = np.empty(0, np.int64)
-        for start, (X, y, *weights) in self.read(plan, first, "accumulating"):
-            stop = start + len(X)
-            with journal.adding(stop, start, X, [y, *weights]):
-                try:
-                    labels, classes = self._encoded(y, classes, start)
-                    parts = self.splits.parts(start, stop)
-                    for moments, part in zip(journal.parts, parts, strict=True):
-                        if part.size:
-                            rows = (array[part] for array in (X, labels, *weights))
-                            moments._update(*rows, rule=self.rule)
-                except InvalidDataError:
-                    self._find_invalid(start, stop)
-                    raise
-        return journal.parts
-
-    def _encoded(self, y: Any, classes: np.ndarray, first_row: int) -> tuple[Any, np.ndarray]:
-        """Return labels by codes that all parts share, and the classes; missing ones masked."""
-        labels = self.rule.as_labels(y, first_row)
-        if isinstance(labels, np.ma.MaskedArray):
-            return labels, classes
-        codes, classes = encode(labels, classes)
-        return CodedLabels(classes, codes), classes
-
-    def _find_invalid(self, start: int, stop: int) -> None:
-        """Add the rows of a slab to other moments, for an error that names a row by its number."""
-        X, y, *weights = (source.read(start, stop) for source in self._sources)
-        with placing(*self._sources):
-            weight = weights[0] if weights else None
-            ClassMoments("diag")._update(X, y, weight, first_row=start, rule=self.rule)
-
-    def scored(
-        self, plan: Slabs, first: int, classes: np.ndarray
-    ) -> Iterator[tuple[int, Any, np.ndarray, np.ndarray]]:
-        """Yield the first row of each slab, its rows, their codes among `classes`, and weights.
-
-        The code of rows that do not count is -1.
-        """
-        for start, (values, y, *given) in self.read(plan, first, "scoring"):
-            X, labels = as_maskable_matrix(values), self.rule.as_labels(y, start)
-            sample_weight = given[0] if given else None
-            counted = rows_to_count(X, labels, sample_weight, self.rule, start)
-            rows: Any = slice(None) if counted[3] is None else counted[3]
-            codes, weights = np.full(len(X), -1), np.ones(len(X))
-            codes[rows] = find(counted[1], classes)
-            weights[rows] = counted[2] if counted[2].size else 1.0
-            yield start, np.asarray(X), codes, weights
-
-    @property
-    def _sources(self) -> list[RowSource]:
-        return [self.rows, *self.companions]
+def _folds_of_pairs(pairs: Iterable[Any], cv: Any, n_rows: int) -> tuple[np.ndarray, int]:
+    """Return the folds of pairs of a training and a test set, as numbers of rows or masks."""
+    folds, numbers, n_folds = np.full(n_rows, -1), np.arange(n_rows), 0
+    for pair in pairs:
+        try:
+            train, test = (numbers[np.asarray(part) if len(part) else []] for part in pair)
+            times = np.bincount(np.concatenate([train, test]), minlength=n_rows)
+        except (TypeError, ValueError, IndexError):
+            expected = f"pairs (train, test) of numbers of rows, less than {n_rows}, or of masks"
+            raise refuse("cv", pair, expected) from None
+        if (times != 1).any() or (folds[test] >= 0).any():
+            raise InvalidParameterError(
+                f"cv={shown(cv)} holds rows out more than once, or has rows in neither or both "
+                f"sets of a split, and a search from one pass needs a partition. A search of "
+                f"scikit-learn takes any splits: "
+                f"GridSearchCV(GaussianDiscriminantAnalysis(), param_grid, cv=cv).fit(X, y)"
+            )
+        folds[test] = n_folds
+        n_folds += 1
+    if not n_folds:
+        raise InvalidParameterError("cv has no splits; give at least one pair (train, test)")
+    return np.where(folds < 0, n_folds, folds), n_folds

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,10 +98,6 @@ class CheckpointContents(Saved):
     seen : dict
         Fingerprints of these.
     moments : dict of str to Moments
-    scored : list of int
-        Progress of the passes that score rows held out, if there are any; see `FoldJournal`.
-    sums : ndarray, optional
-        Sums of their scores.
     """
 
     _kind = KIND
@@ -110,20 +106,15 @@ class CheckpointContents(Saved):
     done: int
     seen: dict[str, Any]
     moments: dict[str, Moments]
-    scored: list[int] = field(default_factory=list)
-    sums: np.ndarray | None = None
 
     def _state(self) -> State:
         states, arrays = nested(self.moments)
-        attributes = {
+        return {
             "made_of": self.description,
             "done": self.done,
             "seen": self.seen,
             "moments": states,
-        }
-        if self.sums is None:
-            return attributes, arrays
-        return attributes | {"scored": self.scored}, arrays | {"sums": self.sums}
+        }, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -131,11 +122,6 @@ class CheckpointContents(Saved):
         check_texts("made_of", [*description.values()], len(description))
         done = check_whole("done", attributes["done"], 0)
         check_seen(attributes["seen"], done)
-        scored = [check_whole("scored", value, 0) for value in attributes.get("scored", [])]
-        arrays = dict(arrays)
-        sums = arrays.pop("sums") if "scored" in attributes else None
-        if sums is not None and (sums.ndim != 3 or sums.dtype != np.float64):
-            raise ValueError(f"its sums of scores are {sums.dtype}, shape {sums.shape}")
         kind = _MOMENTS[description["moments"]]
         moments = restore_nested(kind, attributes["moments"], arrays)
         for part in moments.values():
@@ -143,7 +129,7 @@ class CheckpointContents(Saved):
             held = getattr(part, "covariance_type", "full"), str(fourth)
             if held != (description["covariance_type"], description["norms"]):
                 raise ValueError(f"its moments are of covariance_type, fourth_moments {held}")
-        return cls(description, done, attributes["seen"], moments, scored, sums)
+        return cls(description, done, attributes["seen"], moments)
 
 
 class Journal:
@@ -170,8 +156,6 @@ class Journal:
         Fingerprints of the data from the checkpoint that this run resumes, if any.
     held : dict of str to Moments
         Moments from that checkpoint.
-    scored, sums : list of int, ndarray or None
-        What else it holds; see `FoldJournal`.
 
     Raises
     ------
@@ -185,8 +169,6 @@ class Journal:
         self.done = 0
         self.kept: dict[str, Any] | None = None
         self.held: dict[str, Moments] = {}
-        self.scored: list[int] = []
-        self.sums: np.ndarray | None = None
         self._file = None if path is None else as_file(path)
         self._every = check_interval(every, "checkpoint_every")
         self._description = dict(description)
@@ -210,7 +192,6 @@ class Journal:
             ) from None
         refuse_others(contents.description, self._description, str(self))
         self.kept, self.held = contents.seen, contents.moments
-        self.scored, self.sums = contents.scored, contents.sums
         self.done = self._written = contents.done
 
     def try_place(self) -> None:
@@ -255,9 +236,7 @@ class Journal:
     def _write(self, seen: Mapping[str, Any], moments: Mapping[str, Moments]) -> None:
         if self._file is None or self.done == self._written:
             return
-        contents = CheckpointContents(
-            *(self._description, self.done, dict(seen), dict(moments), self.scored, self.sums)
-        )
+        contents = CheckpointContents(self._description, self.done, dict(seen), dict(moments))
         with replacing(self._file, ".zip") as partial:
             contents.save(partial)
         self._written, self._since = self.done, time.monotonic()

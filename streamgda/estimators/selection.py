@@ -4,60 +4,85 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, Self
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.engine.fold_journal import FoldJournal
-from streamgda.engine.folds import FoldedRows
-from streamgda.engine.journal import only_run
-from streamgda.engine.samples import TestSamples
-from streamgda.engine.splits import added
-from streamgda.errors import InvalidDataError
-from streamgda.estimators.candidates import SUMS, CandidateScores, all_candidates, kept_by_all
-from streamgda.estimators.cv_results import (
-    best_of,
-    n_splits_in,
-    results_of,
-    times_of,
-)
+from streamgda.engine.folds import Folds, as_folds, hashes
+from streamgda.engine.labelled import LabelledRows
+from streamgda.engine.plan import count_classes
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.held_out import HeldOutScores
 from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.saved_search import SavedSearch
-from streamgda.estimators.saving import plain
 from streamgda.estimators.scoring import RowClassifier, Scorer, scorer_of
-from streamgda.estimators.scorings import ACCURACY, LIKELIHOOD, Scoring, as_scoring
-from streamgda.estimators.splits import splitting
-from streamgda.estimators.validation import names_in, validate_labelled
+from streamgda.estimators.validation import calls_within, names_in, validate_labelled
+from streamgda.models.gaussian import GaussianModel
+from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
+from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import as_rows
-from streamgda.rows.invalid_rows import row_rule
+from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, row_rule, rows_to_count
+from streamgda.rows.labels import check_expected, coded_labels, encode, find
+from streamgda.rows.sources import Slabs, placing
+from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, as_number
+from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
+from streamgda.storage.saved import State, arrays_within, restore
+
+LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
+BALANCED = "balanced_accuracy"
+SCORINGS = (ACCURACY, BALANCED, LOG_LOSS, LIKELIHOOD)
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
-_LEARNT = ("best_estimator_", "best_index_", "refit_time_", "feature_names_in_")  # not always
+_STREAM = 1 << 63  # added to seeds: samples do not depend on the hashes that choose the folds
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
+_BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
+_FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
+
+# From common to separate covariances, the simpler first: of equal scores, the first is chosen.
+# Standardised shrinkage does not depend on units; `reg_param` and `var_smoothing` do, as those of
+# scikit-learn, and are better where all features have the same, such as the pixels of an image.
+GRID: tuple[dict[str, list[Any]], ...] = (
+    {"covariance_type": ["tied"]},
+    {
+        "covariance_type": ["tied"],
+        "standardize": [True],
+        "shrinkage": [1e-6, 1e-3, 0.01, 0.1, 0.3],
+    },
+    {"covariance_type": ["tied_diag", "diag"], "var_smoothing": [1e-9, 1e-6, 1e-3, 0.01, 0.1]},
+    {"covariance_type": ["full"]},
+    {"covariance_type": ["full"], "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5]},
+    {"covariance_type": ["full"], "var_smoothing": [0.01, 0.1, 0.3]},
+    {
+        "covariance_type": ["full"],
+        "standardize": [True],
+        "pooling": [0.5, 0.1, 0.0],
+        "shrinkage": [1e-3, 0.01, 0.1, 0.3],
+    },
+)
 
 
-class GaussianDiscriminantCV(SavedSearch, RowClassifier):
+class GaussianDiscriminantCV(RowClassifier):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
     moments of all folds; the candidates of each split follow from the sum of the moments of the
     other folds, also of hundreds of groups. With ``scoring="joint_log_likelihood"`` that is all:
     the mean of ln p(x, y) over the rows held out follows from their moments exactly. Otherwise one
-    further pass scores all candidates; if their models, or the test sets that a function scores,
-    exceed half of `max_memory`, it takes several passes.
+    further pass scores all candidates, or several if their models exceed half of `max_memory`.
 
     If `cv` is an integer, the fold of a row is a hash of its number and of `random_state`: it does
     not depend on how the rows are stored or read, and neighbouring rows are in different folds.
-    Other splits may overlap, or leave rows out; they too take one pass. The best candidate is
-    computed from the moments of all rows, without a further pass.
+    Each row is held out once at most: for other splits and scores, pass
+    `GaussianDiscriminantAnalysis` to a search of scikit-learn. The best candidate is computed from
+    the moments of all rows, without a further pass.
 
     Parameters
     ----------
@@ -70,17 +95,14 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
     cv : int, splitter, array of int or iterable of (train, test)
         Number of folds, at least 2; or a splitter as in `sklearn.model_selection`, such as
         ``StratifiedKFold(5)`` or ``LeaveOneGroupOut()``; or the fold of each row, -1 for rows that
-        are never held out; or numbers (or masks) of the rows of each training and test set. A
-        splitter gets the labels, and the rows if they are in memory: those of scikit-learn need
-        only their number.
-    scoring : str, callable, list or dict; default "accuracy"
-        Score to maximise, averaged over the folds. ``"accuracy"``, ``"neg_log_loss"`` and
-        ``"joint_log_likelihood"`` are computed block by block. If classes are not Gaussian, the
-        three choose different candidates: the log-loss prefers less confident models, and the
-        likelihood those that fit the distribution best, even if others classify more rows
-        correctly. Any other name of `sklearn.metrics.get_scorer_names`, or a function
-        ``scorer(estimator, X, y)``, gets all rows of a test set at once. A list of names, or a dict
-        of names to names or functions, computes several scores, and `refit` chooses by one.
+        are never held out; or numbers (or masks) of the rows of each training and test set, which
+        hold a row out once at most and otherwise learn from it. A splitter gets the labels, and the
+        rows if they are in memory: those of scikit-learn need only their number.
+    scoring : {"accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"}
+        Score to maximise, averaged over the folds. If classes are not Gaussian, they choose
+        different candidates: the log-loss prefers less confident models, and the likelihood those
+        that fit the distribution best, even if others classify more rows correctly. The balanced
+        accuracy is the mean over the classes of the share that is classified correctly.
     random_state : int
         Non-negative seed of the folds, if `cv` is an integer, and of `score_sample`.
     max_memory : int or str, optional
@@ -88,13 +110,12 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
     verbose : bool
         Show progress.
     score_sample : int or float, optional
-        Number of rows held out, or share of them, to score; by default all. They are drawn at
-        random by `random_state`, of each split in proportion to its test set. All rows are learnt
-        from in any case, and the joint log-likelihood, which needs no scores, is that of all rows.
-    refit : bool, str or callable
-        With several scores, the name of the one that decides. With False no candidate is fitted to
-        all rows, and the search does not predict. A function gets `cv_results_` and returns the
-        number of the best candidate.
+        About how many of the rows held out are scored, or which share of them; by default all. They
+        are drawn at random by `random_state`. All rows are learnt from in any case, and the joint
+        log-likelihood, which needs no scores, is that of all rows.
+    refit : bool or callable
+        With False no candidate is fitted to all rows, and the search does not predict. A function
+        gets `cv_results_` and returns the number of the best candidate.
 
     Attributes
     ----------
@@ -103,23 +124,21 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
     best_params_ : dict
         Its parameters.
     best_score_ : float
-        Its mean score over the splits; none if `refit` is a function.
+        Its mean score over the splits.
     best_index_ : int
         Its number in `cv_results_`.
     cv_results_ : dict of str to list or ndarray
         An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
         ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
-        ``rank_test_score``; and the same for the other scores that were computed, by their names.
-        NaN (with one `FitFailedWarning`) if covariances are singular, if a function fails, or if
-        a split has no rows to compare. ``mean_fit_time`` is the seconds of computing a model of a
+        ``rank_test_score``; and the same for all scores that were computed, by their names.
+        NaN (with one `FitFailedWarning`) if covariances are singular, or if a split has no rows to
+        compare. ``mean_fit_time`` is the seconds of computing a model of a
         split from moments, and an equal share of the pass that all models come from;
         ``mean_score_time`` is the seconds of scoring on one thread.
     n_splits_ : int
         Number of splits.
-    scorer_ : callable, or dict of str to callable
-        Functions that compute the scores, by name if there are several.
-    multimetric_ : bool
-        True if `scoring` is a list or a dict.
+    scorer_ : callable
+        Function of an estimator, rows and labels that computes the score.
     refit_time_ : float
         Seconds of computing `best_estimator_` from the moments of all rows.
     classes_, n_features_in_, feature_names_in_
@@ -127,9 +146,8 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
     Notes
     -----
     Held-out rows of a class that the training set of their split does not have are left out of
-    scores, for no candidate could predict it. Weights of rows count in training, in scores by name,
-    and in functions that take a ``sample_weight``. `score` returns the accuracy, whatever
-    `scoring` is.
+    scores, for no candidate could predict it. Weights of rows count in training and in scores.
+    `score` returns the accuracy, whatever `scoring` is. Saving a search saves its best estimator.
 
     A ``"full"`` candidate has a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
     little up to a hundred features, but 98 MB for 784 pixels and ten digits, times five folds.
@@ -168,7 +186,7 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
         | None = None,
         *,
         cv: Any = 5,
-        scoring: Any = ACCURACY,
+        scoring: str = ACCURACY,
         random_state: int = 0,
         max_memory: int | str | None = None,
         verbose: bool = False,
@@ -195,24 +213,17 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
         unlabelled: Any = None,
         nodata: float | None = None,
         on_invalid: str = "raise",
-        checkpoint: Any = None,
-        checkpoint_every: float = 60.0,
     ) -> Self:
         """Choose among the candidates.
 
         Parameters
         ----------
         X, y, sample_weight : see `GaussianDiscriminantAnalysis.fit`
-            Rows, labels and weights; dask arrays have chunks of known size.
+            Rows, labels and weights.
         groups : array-like, shape (n_rows,), optional
             Groups of the rows, for a splitter that uses them, such as `GroupKFold`.
         features, unlabelled, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
             How rows are read, and which of them count, both in training and in test sets.
-        checkpoint : path, optional
-            File from which the same call resumes if the process is killed or an error ends it.
-            Parameters, labels and weights, and a sample of the rows are compared with it.
-        checkpoint_every : float
-            Least number of seconds between two writes.
 
         Returns
         -------
@@ -227,8 +238,6 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
             For invalid parameters or candidates, or splits that do not fit the rows.
         MemoryBudgetError
             If the moments of the folds exceed `max_memory`.
-        CheckpointError
-            If the checkpoint is damaged or belongs to other rows or another search.
         SingularCovarianceError
             If all candidates have singular covariances.
 
@@ -242,128 +251,114 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
         {'covariance_type': 'tied'}
         """
         candidates = self._candidates()
-        scoring = self._scoring()
-        split = splitting(self.cv, self.random_state, groups)
         template = GaussianDiscriminantAnalysis()
         X, nodata = as_rows(X, features, nodata)
         rule = row_rule(on_invalid, nodata, unlabelled, y=y)
         X, y = validate_labelled(template, X, y, reset=True, rule=rule)
-        allowed = allowed_bytes(self.max_memory)
-        rows = FoldedRows(X, y, sample_weight, split, allowed, self.verbose, rule)
-        sample = self._sample(rows, scoring)
-        kept = checkpoint, checkpoint_every
-        kind = HeldOutScores if scoring.functions else CandidateScores
-        with only_run(checkpoint):
-            journal = self._journal(kept, candidates, rows, scoring, sample)
-            journal.name_features(names_in(template))
-            with journal:
-                started = time.perf_counter()
-                rows.accumulate(**kept_by_all(candidates), journal=journal)
-                splits = kind(candidates, rows, journal, scoring, sample)
-                return self._choose(splits, template, started)
-
-    def _journal(
-        self,
-        kept: tuple[Any, float],
-        candidates: list[dict[str, Any]],
-        rows: FoldedRows,
-        scoring: Scoring,
-        sample: TestSamples | None,
-    ) -> FoldJournal:
-        """Return the journal of a search, kept in a file every so many seconds."""
-        seed = f" of seed {self.random_state}" if sample else ""
-        return rows.journal(
-            *kept,
-            **kept_by_all(candidates),
-            scores=(SUMS + len(scoring.functions), len(candidates), len(rows.splits.tests)),
-            candidates=repr([plain(params) for params in candidates]),
-            score_sample=f"{self.score_sample}{seed}",
-            scoring=scoring.description,
-        )
-
-    def _scoring(self) -> Scoring:
-        """Return the scores to compute; refuse a `refit` that does not choose by them."""
-        scoring = as_scoring(self.scoring)
-        scoring.refit_column(self.refit)
-        return scoring
-
-    def _sample(self, rows: FoldedRows, scoring: Scoring) -> TestSamples | None:
-        """Return the rows of the test sets that are scored; None for all of them."""
-        size = self.score_sample
-        if size is None or set(scoring.scores.values()) == {LIKELIHOOD}:
-            return None
-        return TestSamples(rows.splits, int(rows.rows.n_rows), size, self.random_state)
+        rows = LabelledRows(X, y, sample_weight)
+        folds = as_folds(self.cv, self.random_state, groups, rows.rows, rows.companions[0])
+        scores = _Scores(self, candidates, rows, folds, rule)
+        started = time.perf_counter()
+        scores.accumulate()
+        if scores.moments.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        total = scores.moments.total()
+        check_classes(total.classes, total.class_count, least=2)
+        total._name_features(names_in(template))
+        shared = (time.perf_counter() - started) / scores.fit_times.size  # of the pass for moments
+        scores.score()
+        scores.fit_times += shared
+        return self._choose(scores, total, template)
 
     def _candidates(self) -> list[dict[str, Any]]:
-        """Return all combinations of the grids; refuse invalid ones."""
+        """Return all combinations of the grids; refuse invalid ones, and other parameters.
+
+        Raises
+        ------
+        InvalidParameterError
+            If they are not parameters, need another pass over the rows, or there are none.
+        """
+        from sklearn.model_selection import ParameterGrid  # noqa: PLC0415  (slow to import)
+
         as_integer("random_state", self.random_state, "an integer >= 0", 0, _MOST)
         as_flag("verbose", self.verbose)
         if isinstance(self.score_sample, float):
             as_number("score_sample", self.score_sample, _SAMPLE, sys.float_info.min, 1.0)
         elif self.score_sample is not None:
             as_integer("score_sample", self.score_sample, _SAMPLE, 1)
-        return all_candidates(self.param_grid)
+        if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
+            expected = (
+                f"one of {', '.join(SCORINGS)}; a search of scikit-learn takes any scores: "
+                f"GridSearchCV(GaussianDiscriminantAnalysis(), param_grid, scoring=scoring)"
+            )
+            raise refuse("scoring", self.scoring, expected)
+        if not callable(self.refit) and not isinstance(self.refit, bool | np.bool_):
+            raise refuse("refit", self.refit, "True, False, or a function of cv_results_")
+        try:
+            grid = list(GRID) if self.param_grid is None else self.param_grid
+            candidates = list(ParameterGrid(grid))
+            for params in candidates:
+                candidate = GaussianDiscriminantAnalysis(**params)
+                candidate._kept()
+                candidate._check_one_pass()
+        except InvalidParameterError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InvalidParameterError(
+                f"param_grid={shown(self.param_grid)} is not parameters of "
+                f"GaussianDiscriminantAnalysis with lists of values to try: {error}"
+            ) from None
+        if not candidates:
+            raise InvalidParameterError("param_grid is empty; give at least one candidate")
+        return candidates
 
     def _choose(
-        self, splits: CandidateScores, template: GaussianDiscriminantAnalysis, started: float
+        self, scores: _Scores, total: ClassMoments, template: GaussianDiscriminantAnalysis
     ) -> Self:
-        """Score the candidates, and fit the best to all rows."""
-        candidates, rows, scoring = splits.candidates, splits.rows, splits.scoring
-        total = added(splits.journal.parts, rows.splits.everything)
-        if total.n_features is None:
-            raise InvalidDataError(NO_ROWS)
-        check_classes(total.classes, total.class_count, least=2)
-        total._name_features(names_in(template))
-        shared = (time.perf_counter() - started) / splits.fit_times.size  # of the pass for moments
-        splits.score(total)
-        times = times_of(splits.fit_times + shared, splits.score_times)
-        results = results_of(candidates, splits.tables(), times)
-        column = scoring.refit_column(self.refit)
-        decisive = list(scoring.scores) if column is None else [column]
-        if np.isnan([results[f"mean_test_{name}"] for name in decisive]).all():
-            raise splits.failure() or InvalidDataError(
-                f"no row can be held out of {len(rows.splits.tests)} folds: at least two classes "
-                f"need rows in at least two folds; give more rows, or a smaller cv"
+        """Choose the best candidate, and fit it to the moments of all rows."""
+        results, n_splits = scores.results(), scores.folds.n_folds
+        mean = results["mean_test_score"]
+        if np.isnan(mean).all():
+            raise next(iter(scores.failures.values()), None) or InvalidDataError(
+                f"no row can be held out of {n_splits} folds: at least two classes need rows in at "
+                f"least two folds; give more rows, or a smaller cv"
             )
-        splits.warn()
-        learnt = {"cv_results_": results, "n_features_in_": template.n_features_in_}
-        learnt |= {"scorer_": scoring.scorers, "multimetric_": scoring.several}
-        learnt["_best_column"] = column
-        best = best_of(results, column, self.refit)
-        if best is not None:
-            learnt["best_index_"] = best
-        if best is not None and self.refit:
+        if scores.failures:
+            last = max(scores.failures)
+            warnings.warn(
+                f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, where "
+                f"covariances are singular. The last is {results['params'][last]}: "
+                f"{scores.failures[last]}",
+                FitFailedWarning,
+                stacklevel=calls_within() + 1,
+            )
+        best = int(np.nanargmax(mean))
+        if callable(self.refit):
+            expected = f"the number of one of {len(mean)} candidates"
+            best = as_integer(
+                "the result of refit", self.refit(results), expected, 0, len(mean) - 1
+            )
+        learnt: dict[str, Any] = {
+            "cv_results_": results,
+            "best_index_": best,
+            "best_params_": dict(results["params"][best]),
+            "best_score_": float(mean[best]),
+            "n_splits_": n_splits,
+            "n_features_in_": template.n_features_in_,
+            "scorer_": _scorer_named(self.scoring),
+        }
+        if self.refit:
             started = time.perf_counter()
-            chosen = GaussianDiscriminantAnalysis.from_moments(total, **candidates[best])
+            chosen = GaussianDiscriminantAnalysis.from_moments(total, **results["params"][best])
             learnt["best_estimator_"] = chosen
             learnt["refit_time_"] = time.perf_counter() - started
         if hasattr(template, "feature_names_in_"):
             learnt["feature_names_in_"] = template.feature_names_in_
-        state = {name: value for name, value in vars(self).items() if name not in _LEARNT}
-        self.__dict__ = state | learnt  # at once, whatever exception from outside arrives
+        given = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = given | learnt  # at once, whatever exception from outside arrives
         return self
 
     # --- the best candidate ----------------------------------------------------------------------
-
-    @property
-    def best_params_(self) -> dict[str, Any]:
-        """Parameters of the best candidate."""
-        check_is_fitted(self, "cv_results_")
-        return dict(self.cv_results_["params"][self.best_index_])
-
-    @property
-    def best_score_(self) -> float:
-        """Mean score of the best candidate over the splits."""
-        check_is_fitted(self, "cv_results_")
-        if self._best_column is None:
-            raise AttributeError("there is no best_score_, as refit names none of the scores")
-        return float(self.cv_results_[f"mean_test_{self._best_column}"][self.best_index_])
-
-    @property
-    def n_splits_(self) -> int:
-        """Number of splits."""
-        check_is_fitted(self, "cv_results_")
-        return n_splits_in(self.cv_results_)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -386,3 +381,264 @@ class GaussianDiscriminantCV(SavedSearch, RowClassifier):
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         return scorer_of(self._best, method, **options)
+
+    def _state(self) -> State:
+        return self._best._state()
+
+    @classmethod
+    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+        """Return the best estimator of a search that an earlier version saved."""
+        best = attributes["best_estimator"], arrays_within(arrays, "best_estimator")
+        return restore(GaussianDiscriminantAnalysis, *best)
+
+
+def mean_log_likelihood(estimator: Any, X: Any, y: Any) -> float:
+    """Return the mean of ln p(x, y) over rows, whose classes the estimator has to know."""
+    labels = coded_labels(y)
+    codes, classes = encode(labels, estimator.classes_)
+    check_expected(labels, codes, classes, estimator.classes_)
+    return float(estimator.predict_joint_log_proba(X)[np.arange(len(codes)), codes].mean())
+
+
+def _scorer_named(scoring: str) -> Callable[..., float]:
+    from sklearn.metrics import get_scorer  # noqa: PLC0415  (slow to import)
+
+    return mean_log_likelihood if scoring == LIKELIHOOD else get_scorer(scoring)
+
+
+class _Scores:
+    """Scores of candidates in each split, from passes over the rows.
+
+    Attributes
+    ----------
+    moments : GroupedMoments
+        Moments of the rows of each fold.
+    scores : dict of str to ndarray, shape (n_candidates, n_splits)
+        Scores by their names; NaN if there is none.
+    fit_times, score_times : ndarray, shape (n_candidates, n_splits)
+        Seconds in which models were computed from moments, and scored rows.
+    failures : dict of int to SingularCovarianceError
+        The last error of each candidate that has a singular covariance.
+    """
+
+    def __init__(
+        self,
+        search: GaussianDiscriminantCV,
+        candidates: list[dict[str, Any]],
+        rows: LabelledRows,
+        folds: Folds,
+        rule: RowRule,
+    ) -> None:
+        self.search, self.candidates = search, candidates
+        self.rows, self.folds, self.rule = rows, folds, rule
+        kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
+        matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
+        fourth = any(each["fourth_moments"] for each in kept)
+        self.moments = GroupedMoments("full" if matrix else "diag", fourth_moments=fourth)
+        self.allowed = allowed_bytes(search.max_memory)
+        with placing(*rows.sources):
+            self.n_classes = count_classes(rows.companions[0], rule)
+        n_parts = folds.n_folds + 1  # with the rows that are never held out
+        sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
+        self.held = (n_parts + sums) * self._state_bytes(self.moments.covariance_type)
+        shape = len(candidates), folds.n_folds
+        self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
+        self.fit_times, self.score_times = np.zeros((2, *shape))
+        self.failures: dict[int, SingularCovarianceError] = {}
+
+    def _state_bytes(self, covariance_type: str) -> int:
+        """Return the bytes of the moments of a fold, and of a model without its packed copy."""
+        return structure_of(covariance_type).state_bytes(self.n_classes, self.rows.rows.shape[1])
+
+    def _plan(self, held: int) -> Slabs:
+        return self.rows.plan(self.allowed, held, copies=1)
+
+    def accumulate(self) -> None:
+        """Add all rows to the moments of their folds, in one pass."""
+        reading = self.rows.read(self._plan(self.held), "accumulating", self.search.verbose)
+        with reading as slabs:
+            for start, (X, y, *weights) in slabs:
+                folds = self.folds.of(start, start + len(X))
+                arrays = X, y, weights[0] if weights else None, start
+                self.moments._update(*arrays, rule=self.rule, groups=folds)
+
+    def score(self) -> None:
+        """Score the candidates in all splits, with passes over the rows if needed."""
+        if self.search.scoring == LIKELIHOOD:
+            for _ in self._models_of(range(len(self.candidates))):
+                pass  # their likelihoods are known
+            return
+        by_class = self.search.scoring == BALANCED
+        shape = *self.fit_times.shape, self.n_classes if by_class else 1
+        sums = np.zeros((4, *shape))  # weight of right rows, log-likelihood, weight, seconds
+        for numbers in self._passes():
+            models = dict(self._models_of(numbers))
+            if models:
+                self._score_rows(models, sums)
+        right, log_likelihood, weight, seconds = sums
+        self.score_times[...] = seconds.sum(axis=2)
+        with np.errstate(invalid="ignore"):  # nothing was scored of some splits and classes
+            self.scores[ACCURACY] = right.sum(axis=2) / weight.sum(axis=2)
+            self.scores[LOG_LOSS] = log_likelihood.sum(axis=2) / weight.sum(axis=2)
+            if by_class:
+                shares = np.where(weight > 0, right / weight, 0.0)
+                self.scores[BALANCED] = shares.sum(axis=2) / (weight > 0).sum(axis=2)
+
+    def _passes(self) -> Iterator[range]:
+        """Yield the numbers of the candidates whose models fit in memory together."""
+        room = left = self.allowed // 2 - self.held
+        first = 0
+        for number, params in enumerate(self.candidates):
+            kind = params.get("covariance_type", "full")
+            needed = 2 * self.folds.n_folds * self._state_bytes(kind)  # with copies for scoring
+            if number > first and needed > left:
+                yield range(first, number)
+                first, left = number, room
+            left -= needed
+        yield range(first, len(self.candidates))
+
+    def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, GaussianModel]]]:
+        """Yield each split and the models of candidates, whose likelihoods are then known."""
+        moments, last = self.moments, self.folds.n_folds
+        kept = {"fourth_moments": moments.fourth_moments}
+        never = ClassMoments(moments.covariance_type, **kept)
+        if last in moments:
+            never = moments[last]
+        for s, others in _others(moments, [fold for fold in moments if fold < last], never):
+            if (others.class_count > 0).sum() < 2:
+                continue
+            held_out, models = moments[s], {}
+            train = others * 1.0  # integer sums are centred once, not for every candidate
+            for c in numbers:
+                started = time.perf_counter()
+                candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
+                how, kind = candidate._regularisation(), candidate.covariance_type
+                try:
+                    model = GaussianModel.from_moments(train, kind, how, candidate.priors)
+                except SingularCovarianceError as error:
+                    self.failures[c] = error
+                    continue
+                self.fit_times[c, s] = time.perf_counter() - started
+                total, weight = joint_log_likelihood(model, held_out)
+                self.scores[LIKELIHOOD][c, s] = total / weight if weight else np.nan
+                models[c] = model
+            if models:
+                yield s, models
+
+    def _score_rows(self, models: dict[int, dict[int, GaussianModel]], sums: np.ndarray) -> None:
+        """Add the scores of the rows held out of each split by its models, from one pass.
+
+        Every block of rows is scored by all models while it is in the cache.
+        """
+        every = [model for split in models.values() for model in split.values()]
+        held = sum(2 * model.roots.nbytes + 2 * model.means.nbytes for model in every)
+        classes, n_features = self.moments.classes, self.rows.rows.shape[1]
+        step = max(
+            _BLOCK_ELEMENTS // (classes.size + n_features), _FEWEST_ROWS * self.folds.n_folds
+        )
+        reading = self.rows.read(self._plan(self.held + held), "scoring", self.search.verbose)
+        with reading as slabs:
+            for start, (X, y, *weights) in slabs:
+                arrays = self._counted(start, X, y, *weights)
+                blocks = [slice(at, at + step) for at in range(0, len(X), step)]
+                calls = ((models, sums.shape, *(array[b] for array in arrays)) for b in blocks)
+                for found in threads.run_serial_blas(self._scores_of, calls):
+                    sums += found
+
+    def _counted(
+        self, start: int, X: Any, y: Any, sample_weight: Any = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows, codes of their classes (-1 if they are not scored), folds and weights."""
+        X, labels = as_maskable_matrix(X), self.rule.as_labels(y, start)
+        counted = rows_to_count(X, labels, sample_weight, self.rule, start)
+        rows: Any = slice(None) if counted[3] is None else counted[3]
+        codes, weights, size = np.full(len(X), -1), np.ones(len(X)), self.search.score_sample
+        codes[rows] = find(counted[1], self.moments.classes)
+        weights[rows] = counted[2] if counted[2].size else 1.0
+        stop = start + len(X)
+        if size is not None:
+            share = size if isinstance(size, float) else min(1.0, size / self.rows.rows.n_rows)
+            drawn = hashes(start, stop, self.search.random_state + _STREAM)
+            codes[drawn > np.uint64(min(int(share * 2.0**64), 2**64 - 1))] = -1
+        return np.asarray(X), codes, self.folds.of(start, stop), weights
+
+    def _scores_of(
+        self,
+        models: dict[int, dict[int, GaussianModel]],
+        shape: tuple[int, ...],
+        X: np.ndarray,
+        codes: np.ndarray,
+        folds: np.ndarray,
+        weights: np.ndarray,
+    ) -> np.ndarray:
+        """Return the sums of the scores of a block of rows, and the seconds that they took."""
+        sums = np.zeros(shape)
+        for s, split in models.items():
+            some = next(iter(split.values()))
+            truths = find(self.moments.classes, some.classes)
+            truths[np.isnan(some.means[truths, 0])] = -1  # classes without rows to learn from
+            truths = np.append(truths, -1)[codes]
+            known = (folds == s) & (truths >= 0)
+            groups = [known & (codes == k) for k in range(shape[3])] if shape[3] > 1 else [known]
+            for k, group in enumerate(groups):
+                rows = np.flatnonzero(group)
+                if not rows.size:
+                    continue
+                held_out, truth, w = X[rows], truths[rows], weights[rows]
+                for c, model in split.items():
+                    started = time.perf_counter()
+                    sums[:3, c, s, k] = *model.held_out(held_out, truth, w), w.sum()
+                    sums[3, c, s, k] = time.perf_counter() - started
+        return sums
+
+    def results(self) -> dict[str, Any]:
+        """Return scores and times in the form of `GridSearchCV`."""
+        results: dict[str, Any] = {}
+        for name, times in (("fit_time", self.fit_times), ("score_time", self.score_times)):
+            results |= {f"mean_{name}": times.mean(axis=1), f"std_{name}": times.std(axis=1)}
+        for name in sorted({name for params in self.candidates for name in params}):
+            results[f"param_{name}"] = _column(name, self.candidates)
+        results["params"] = self.candidates
+        for name, table in {"score": self.scores[self.search.scoring], **self.scores}.items():
+            results |= {f"split{f}_test_{name}": split.copy() for f, split in enumerate(table.T)}
+            used = table[:, ~np.isnan(table).all(axis=0)]
+            nothing = np.full(len(table), np.nan)
+            mean = used.mean(axis=1) if used.size else nothing
+            order = np.nan_to_num(mean, nan=-np.inf)
+            results[f"mean_test_{name}"] = mean
+            with np.errstate(invalid="ignore"):  # a likelihood of zero is minus infinity
+                results[f"std_test_{name}"] = used.std(axis=1) if used.size else nothing
+            rank = 1 + (order[None, :] > order[:, None]).sum(axis=1)
+            results[f"rank_test_{name}"] = rank.astype(np.int32)
+        return results
+
+
+def _others(
+    moments: GroupedMoments, folds: list[int], rest: ClassMoments
+) -> Iterator[tuple[int, ClassMoments]]:
+    """Yield each of some folds, and the sum of `rest` and the moments of the others.
+
+    Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
+    that nothing cancels, and one sum is held for each level.
+    """
+    middle = len(folds) // 2
+    if not middle:
+        yield from ((fold, rest) for fold in folds)
+        return
+    halves = folds[:middle], folds[middle:]
+    for half, other in (halves, halves[::-1]):
+        yield from _others(moments, half, reduce(add, (moments[fold] for fold in other), rest))
+
+
+def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:
+    """Return the values of a parameter, masked for candidates that do not have it."""
+    values = {c: params[name] for c, params in enumerate(candidates) if name in params}
+    try:
+        found = np.array(list(values.values()))
+        numbers = found.dtype.kind in "biuf" and found.ndim == 1
+    except ValueError:  # lists of different lengths
+        numbers = False
+    column = np.ma.masked_all(len(candidates), found.dtype if numbers else object)
+    for c, value in values.items():
+        column[c] = value
+    return column

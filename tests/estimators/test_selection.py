@@ -1,6 +1,8 @@
 """Model selection: against scikit-learn's search on the same splits, in any container."""
 
 import pickle
+from importlib import import_module
+from pathlib import Path
 
 import naive
 import numpy as np
@@ -8,36 +10,67 @@ import pandas as pd
 import pytest
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import FitFailedWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    cross_val_score,
+)
+from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
-    accumulate,
+    GroupedMoments,
+    load,
 )
 from streamgda.engine import plan
-from streamgda.engine.folds import FoldedRows
-from streamgda.engine.splits import added, fold_of, hashed_splits
+from streamgda.engine.folds import fold_of
+from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     SingularCovarianceError,
 )
+from streamgda.estimators import selection
 from streamgda.models.likelihood import joint_log_likelihood
+from streamgda.storage.saved import restore, state_of
 
 GRID = [
     {"covariance_type": ["full", "tied"], "shrinkage": [0.01, "ledoit_wolf", "oas"]},
     {"covariance_type": ["diag", "spherical", "tied_diag"], "var_smoothing": [0.0, 0.1]},
     {"pooling": [0.2], "reg_param": [0.1], "ddof": [1]},
 ]
-SCORINGS = ["accuracy", "neg_log_loss", "joint_log_likelihood"]
-
-
-# --- scikit-learn's own checks ----------------------------------------------------------------
+FEW = [{"covariance_type": ["full", "tied"], "shrinkage": [0.1]}, {"covariance_type": ["diag"]}]
+SCORINGS = ["accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"]
+EVERY_SCORING = pytest.mark.parametrize("scoring", SCORINGS)
+N = 240
+X, Y = blobs(N, 3)
+GROUPS = np.random.default_rng(0).integers(0, 12, N)
+SPLITTERS = {
+    "KFold": KFold(4),
+    "shuffled": KFold(4, shuffle=True, random_state=1),
+    "StratifiedKFold": StratifiedKFold(4, shuffle=True, random_state=1),
+    "GroupKFold": GroupKFold(4),
+    "StratifiedGroupKFold": StratifiedGroupKFold(3),
+    "LeaveOneGroupOut": LeaveOneGroupOut(),
+    "PredefinedSplit": PredefinedSplit(np.arange(N) % 4 - 1),
+    "one ShuffleSplit": ShuffleSplit(1, random_state=0),
+}
 
 
 @parametrize_with_checks(
@@ -48,6 +81,16 @@ SCORINGS = ["accuracy", "neg_log_loss", "joint_log_likelihood"]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The passes over the rows, by what they do."""
+    read, found = LabelledRows.read, []
+    monkeypatch.setattr(
+        LabelledRows, "read", lambda *args, **more: found.append(args[2]) or read(*args, **more)
+    )
+    return found
 
 
 # --- folds ------------------------------------------------------------------------------------
@@ -67,39 +110,57 @@ def test_folds_depend_on_row_numbers_alone(n_folds, seed):
     assert (folds == other).mean() == pytest.approx(1 / n_folds, abs=0.015)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_folds_are_the_moments_of_their_rows(kind):
-    X, y = blobs(400, 3)
-    rows = FoldedRows(held(X, kind), held(y, kind), None, lambda *_: hashed_splits(3, 7), 1 << 30)
-    folds = rows.accumulate("full", fourth_moments=True)
-    others = [added(folds, parts) for parts in rows.splits.trains]
-    of = fold_of(0, 400, 3, 7)
-    for f in range(3):
-        for moments, part in ((folds[f], of == f), (others[f], of != f)):
-            expected = naive.moments(X[part], y[part])
-            assert moments.class_count.tolist() == expected.count.tolist()
+@pytest.mark.parametrize("n_folds", [2, 3, 11, 40])
+@pytest.mark.parametrize("shift", [0, 1e7])
+def test_training_sets_are_all_other_rows(n_folds, shift):
+    folds, rows = np.arange(N) % n_folds, X + shift  # far from zero, differences would cancel
+    moments, never = GroupedMoments().update(rows, Y, folds), ClassMoments()
+    for more in (0, 30):
+        never.update(rows[:more], Y[:more])
+        for fold, train in selection._others(moments, list(range(n_folds)), never):
+            used = np.r_[np.flatnonzero(folds != fold), :more]
+            expected = naive.moments(rows[used], Y[used])
+            assert train.class_count.tolist() == expected.count.tolist()
             S = expected.scatter / expected.count[:, None, None]
-            np.testing.assert_allclose(moments.covariance(), S, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(train.covariance(), S, rtol=1e-12, atol=1e-9)
 
 
-# --- the likelihood of moments ----------------------------------------------------------------
+def test_integers_are_exact_whichever_fold_is_left_out():
+    moments = GroupedMoments().update(bytes_of(X), Y, np.arange(N) % 13)
+    for fold, train in selection._others(moments, list(range(13)), ClassMoments()):
+        np.testing.assert_array_equal(train.covariance(), moments.without(fold).covariance())
+
+
+def test_three_hundred_groups_take_two_passes_and_few_sums(monkeypatch, passes):
+    rows, labels = blobs(1200, 3)
+    groups, sums, plus = np.random.default_rng(0).permutation(1200) % 300, [], selection.add
+    monkeypatch.setattr(selection, "add", lambda a, b: sums.append(1) or plus(a, b))
+    search = GaussianDiscriminantCV({"covariance_type": ["tied", "diag"]}, cv=LeaveOneGroupOut())
+    assert search.fit(rows, labels, groups=groups).n_splits_ == 300
+    assert passes == ["accumulating", "scoring"]
+    assert 300 < len(sums) <= 300 * 9  # about 300 * log2(300)
+
+
+def test_joint_log_likelihood_of_nothing_known():
+    model = GaussianDiscriminantAnalysis().fit(X, Y).model_
+    assert joint_log_likelihood(model, ClassMoments().update(X, Y + 5)) == (0, 0)
 
 
 @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
-    X, y = blobs(200, 4, 4)
-    X += 1e3
+    rows, y = blobs(200, 4, 4)
+    rows += 1e3
     others, labels = blobs(150, 4, 4, seed=1)
     others += 1e3
-    others[:, 2] = X[:, 2] = 5.0  # constant: not in the density
+    others[:, 2] = rows[:, 2] = 5.0  # constant: not in the density
     others[:3, 2] = 6.0  # but for a few that the model has not seen
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     seen = y != 1  # a class that the model does not know
     how = {"var_smoothing": 0.01, "priors": [0.5, 0.3, 0.2]}
     gda = GaussianDiscriminantAnalysis(covariance_type, **how)
     with pytest.warns(UserWarning, match="constant"):
-        gda.fit(X[seen], y[seen])
+        gda.fit(rows[seen], y[seen])
     held_types = ["full"] if naive.is_matrix(covariance_type) else ["full", "diag"]
     known = labels != 1
     w = (np.ones(150) if weights is None else weights)[known]
@@ -112,73 +173,115 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
         assert total == pytest.approx(w @ joint, rel=1e-11)
 
 
-def test_joint_log_likelihood_of_nothing_known():
-    X, y = blobs(60, 3)
-    model = GaussianDiscriminantAnalysis().fit(X, y).model_
-    assert joint_log_likelihood(model, ClassMoments().update(X, y + 5)) == (0, 0)
-
-
 # --- against scikit-learn's search ------------------------------------------------------------
 
 
-def assert_found_alike(ours, theirs, rtol):
-    assert ours.best_params_ == theirs.best_params_
-    assert ours.best_index_ == theirs.best_index_
-    assert ours.best_score_ == pytest.approx(theirs.best_score_, rel=rtol)
-    assert ours.n_splits_ == theirs.n_splits_
-    assert ours.cv_results_["params"] == theirs.cv_results_["params"]
-    for name in theirs.cv_results_:
+def likelihood(estimator, rows, labels):
+    joint = estimator.predict_joint_log_proba(rows)
+    return joint[np.arange(len(labels)), np.searchsorted(estimator.classes_, labels)].mean()
+
+
+def assert_alike(cv, scoring, rows=X, labels=Y, grid=FEW, groups=None, splits=None):
+    """Compare with the search of scikit-learn; `splits` are the splits for that one."""
+    ours = GaussianDiscriminantCV(grid, cv=cv, scoring=scoring).fit(rows, labels, groups=groups)
+    scorer = likelihood if scoring == "joint_log_likelihood" else scoring
+    theirs = GridSearchCV(GaussianDiscriminantAnalysis(), grid, cv=splits or cv, scoring=scorer)
+    theirs.fit(rows, labels, groups=groups)
+    for name in ("best_params_", "best_index_", "n_splits_"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours.best_score_ == pytest.approx(theirs.best_score_, rel=1e-9)
+    assert ours.scorer_(ours.best_estimator_, rows, labels) == pytest.approx(
+        theirs.scorer_(theirs.best_estimator_, rows, labels), rel=1e-12
+    )
+    assert ours.cv_results_.keys() >= theirs.cv_results_.keys()
+    for name, column in theirs.cv_results_.items():
+        found = ours.cv_results_[name]
         if name.startswith("param_"):
-            assert ours.cv_results_[name].tolist() == theirs.cv_results_[name].tolist()
-        elif name.endswith("test_score"):
-            np.testing.assert_allclose(ours.cv_results_[name], theirs.cv_results_[name], rtol=rtol)
+            assert (found.dtype, found.tolist()) == (column.dtype, column.tolist())
+        elif "test_" in name:
+            np.testing.assert_allclose(found, column, rtol=1e-9, err_msg=name)
+            assert found.dtype == column.dtype
+    expected = theirs.best_estimator_.predict_proba(rows)
+    np.testing.assert_allclose(ours.predict_proba(rows), expected, atol=1e-9)
 
 
-def own_class_likelihood(estimator, X, y):
-    joint = estimator.predict_joint_log_proba(X)
-    return joint[np.arange(len(y)), np.searchsorted(estimator.classes_, y)].mean()
-
-
-@pytest.mark.parametrize("scoring", SCORINGS)
+@EVERY_SCORING
 def test_scores_are_those_of_fitting_each_candidate_to_each_split(scoring):
-    X, y = blobs(300, 4)
-    ours = GaussianDiscriminantCV(GRID, cv=4, scoring=scoring, random_state=3).fit(X, y)
-    splits = PredefinedSplit(fold_of(0, 300, 4, 3))
-    scorer = own_class_likelihood if scoring == "joint_log_likelihood" else scoring
-    theirs = GridSearchCV(GaussianDiscriminantAnalysis(), GRID, cv=splits, scoring=scorer)
-    assert_found_alike(ours, theirs.fit(X, y), rtol=1e-9)
-    best = theirs.best_estimator_
-    np.testing.assert_allclose(ours.predict_proba(X), best.predict_proba(X), atol=1e-9)
-    assert ours.score(X, y) == best.score(X, y)
+    rows, y = blobs(300, 4)
+    splits = PredefinedSplit(fold_of(0, 300, 4, 0))
+    assert_alike(4, scoring, rows, y, GRID, splits=splits)
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+@EVERY_SCORING
+def test_scores_of_splitters(name, scoring):
+    names = np.array(["x", "yy", "zzz"])[Y]
+    groups = GROUPS if "roup" in name else None
+    assert_alike(SPLITTERS[name], scoring, labels=names, groups=groups)
+
+
+def test_leave_one_out():
+    assert_alike(LeaveOneOut(), "accuracy", X[:40], Y[:40])
+
+
+@pytest.mark.parametrize("make", [list, np.asarray, lambda f: held(f, "zarr")])
+def test_folds_and_pairs_are_a_predefined_split(make):
+    folds = np.where(GROUPS < 2, -1, GROUPS % 4 * 10)
+    splitter = PredefinedSplit(folds)
+    pairs = [*splitter.split()]
+    masks = [(np.isin(np.arange(N), a), np.isin(np.arange(N), b)) for a, b in pairs]
+    searches = [
+        GaussianDiscriminantCV(FEW, cv=cv).fit(X, Y).cv_results_
+        for cv in (splitter, make(folds), pairs, iter(pairs), masks)
+    ]
+    for other in searches[1:]:
+        for s in range(4):
+            score = f"split{s}_test_score"
+            np.testing.assert_array_equal(other[score], searches[0][score])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_log_loss_of_impossible_rows_is_that_of_scikit_learn(dtype):
+    """Probabilities of exactly 0 and 1 are clipped; one row in the wrong place is not infinite."""
+    rows = np.where(Y[:, None] == 2, 50 * X, X).astype(dtype)
+    rows[:9] *= 40
+    assert (GaussianDiscriminantAnalysis().fit(rows[9:], Y[9:]).predict_proba(rows) == 0).any()
+    assert_alike(KFold(4), "neg_log_loss", rows)
+    rows, scores = rows.astype(float), {"cv": KFold(4), "scoring": "neg_log_loss"}
+    grid = {"covariance_type": ["diag"], "var_smoothing": [1e-9]}
+    expected = cross_val_score(GaussianNB(), rows, Y, **scores).mean()
+    found = GaussianDiscriminantCV(grid, **scores).fit(rows, Y).best_score_
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_other_scores_of_the_same_pass_are_in_the_table_too():
-    X, y = blobs(300, 4)
-    found = [GaussianDiscriminantCV(GRID, scoring=s).fit(X, y).cv_results_ for s in SCORINGS]
-    for name in SCORINGS:
+    found = [GaussianDiscriminantCV(GRID, scoring=s).fit(X, Y).cv_results_ for s in SCORINGS]
+    for name, n_tables in zip(SCORINGS, (3, 1, 3, 4), strict=True):
         tables = [f for f in found if f"mean_test_{name}" in f]
-        assert len(tables) == (3 if name == "joint_log_likelihood" else 2)
-        alone = found[SCORINGS.index(name)]
+        assert len(tables) == n_tables
         for table in tables:
             for column in ("mean", "std", "rank", "split2"):
-                kept = table[f"{column}_test_{name}"]
-                np.testing.assert_array_equal(kept, alone[f"{column}_test_score"])
+                expected = found[SCORINGS.index(name)][f"{column}_test_score"]
+                found_there = table[f"{column}_test_{name}"]
+                np.testing.assert_allclose(found_there, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
+@EVERY_SCORING
 def test_weights(scoring):
-    X, y = blobs(200, 3)
-    weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
+    weights = np.random.default_rng(0).integers(0, 4, N).astype(float)
     search = GaussianDiscriminantCV({"reg_param": [0.1]}, cv=3, scoring=scoring)
-    search.fit(X, y, weights)
-    of = fold_of(0, 200, 3, 0)
+    search.fit(X, Y, weights)
+    of = fold_of(0, N, 3, 0)
     for f in range(3):
         gda = GaussianDiscriminantAnalysis(reg_param=0.1)
-        gda.fit(X[of != f], y[of != f], weights[of != f])
-        rows, labels, w = X[of == f], y[of == f], weights[of == f]
+        gda.fit(X[of != f], Y[of != f], weights[of != f])
+        rows, labels, w = X[of == f], Y[of == f], weights[of == f]
         at = np.arange(len(labels)), labels
         expected = {
             "accuracy": gda.score(rows, labels, w),
+            "balanced_accuracy": balanced_accuracy_score(
+                labels, gda.predict(rows), sample_weight=w
+            ),
             "neg_log_loss": np.average(gda.predict_log_proba(rows)[at], weights=w),
             "joint_log_likelihood": np.average(gda.predict_joint_log_proba(rows)[at], weights=w),
         }[scoring]
@@ -188,90 +291,104 @@ def test_weights(scoring):
 @pytest.mark.parametrize("dtype", [bool, "u1", "i1", "f4"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_of_any_type_are_summed_in_float64(dtype, kind):
-    X, y = blobs(200, 3)
-    weights = np.full(200, 100).astype(dtype)
+    weights = np.full(N, 100).astype(dtype)
     search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
-    expected = search.fit(X, y).best_score_
-    found = search.fit(held(X, kind), held(y, kind), held(weights, kind)).best_score_
+    expected = search.fit(X, Y).best_score_
+    found = search.fit(held(X, kind), held(Y, kind), held(weights, kind)).best_score_
     assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_rows_of_weight_zero_may_hold_anything():
-    X, y = blobs(200, 3)
     search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
-    weights = (np.arange(200) != 7) * 1.0
-    expected = search.fit(X, y, weights).best_score_
-    X[7] = np.nan
-    assert search.fit(X, y, weights).best_score_ == expected
+    weights = (np.arange(N) != 7) * 1.0
+    expected = search.fit(X, Y, weights).best_score_
+    rows = X.copy()
+    rows[7] = np.nan
+    assert search.fit(rows, Y, weights).best_score_ == expected
 
 
 # --- wherever rows are ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scoring", SCORINGS)
+@EVERY_SCORING
 def test_every_kind_of_array_gives_the_same_bits(kind, scoring):
-    X, y = blobs(300, 4)
-    X = bytes_of(X)
+    rows = bytes_of(X)
     grid = {"covariance_type": ["full", "tied_diag"], "shrinkage": [0.1]}
-    whole = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, y)
+    whole = GaussianDiscriminantCV(grid, scoring=scoring).fit(rows, Y)
     found = GaussianDiscriminantCV(grid, scoring=scoring)
-    found.fit(held(X, kind, rows=37), held(y, kind, rows=37))
+    found.fit(held(rows, kind, rows=37), held(Y, kind, rows=37))
     if kind == "frame":
         found.best_estimator_.__dict__.pop("feature_names_in_", None)
     for f in range(5):
         name = f"split{f}_test_score"
         a, b = found.cv_results_[name], whole.cv_results_[name]
         np.testing.assert_allclose(a, b, rtol=1e-14)
-    assert_same_bits(results(found.best_estimator_, X), results(whole.best_estimator_, X))
+    assert_same_bits(results(found.best_estimator_, rows), results(whole.best_estimator_, rows))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask", "memmap"])
+@pytest.mark.parametrize("name", ["StratifiedKFold", "GroupKFold", "LeaveOneGroupOut"])
+def test_splits_of_rows_that_are_not_in_memory(kind, name):
+    search, groups = GaussianDiscriminantCV(FEW, cv=SPLITTERS[name]), None
+    if "Group" in name:
+        groups = GROUPS
+    expected = search.fit(X, Y, groups=groups).cv_results_
+    rows, labels = held(X, kind, rows=37), held(Y, kind, rows=37)
+    groups = None if groups is None else held(groups, kind, rows=37)
+    found = search.fit(rows, labels, groups=groups).cv_results_
+    for split in range(search.n_splits_):
+        score = f"split{split}_test_score"
+        np.testing.assert_allclose(found[score], expected[score], rtol=1e-12)
+
+
+def test_dask_arrays_with_chunks_of_unknown_size():
+    few = np.arange(N) % 3 > 0
+    lazy = [held(array, "dask")[held(few, "dask")] for array in (X, Y)]
+    expected = GaussianDiscriminantCV(FEW, cv=3).fit(X[few], Y[few]).best_score_
+    assert GaussianDiscriminantCV(FEW, cv=3).fit(*lazy).best_score_ == expected
 
 
 def test_the_best_is_that_of_all_rows():
-    X, y = blobs(300, 4)
-    search = GaussianDiscriminantCV({"shrinkage": [0.1, "ledoit_wolf"]}).fit(X, y)
-    fitted = GaussianDiscriminantAnalysis(**search.best_params_).fit(X, y)
+    search = GaussianDiscriminantCV({"shrinkage": [0.1, "ledoit_wolf"]}).fit(X, Y)
+    fitted = GaussianDiscriminantAnalysis(**search.best_params_).fit(X, Y)
     np.testing.assert_allclose(search.predict_proba(X), fitted.predict_proba(X), atol=1e-12)
-    assert search.best_estimator_.moments_.class_count.sum() == 300
+    assert search.best_estimator_.moments_.class_count.sum() == N
     for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
         expected = getattr(search.best_estimator_, method)(X)
         np.testing.assert_array_equal(getattr(search, method)(X), expected)
     assert search.classes_.tolist() == [0, 1, 2]
+    assert search.score(X, Y) == fitted.score(X, Y)
 
 
-def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch):
-    X, y = blobs(200, 100)
-    full, diag = {"shrinkage": [0.1, 0.3, 0.5]}, {"covariance_type": ["diag"], "ddof": [0, 1]}
-    read, passes = FoldedRows.read, []
-    monkeypatch.setattr(FoldedRows, "read", lambda *args: passes.append(args[-1]) or read(*args))
-    whole = GaussianDiscriminantCV([full, diag], cv=2).fit(X, y)
+@pytest.mark.parametrize(("models", "expected"), [(0, 4), (1, 3), (2, 2), (3, 1)])
+def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch, passes, models, expected):
+    rows, y = blobs(200, 100)
+    grid = [{"shrinkage": [0.1, 0.3, 0.5]}, {"covariance_type": ["diag"], "ddof": [0, 1]}]
+    whole = GaussianDiscriminantCV(grid, cv=2).fit(rows, y)
     assert passes == ["accumulating", "scoring"]
-    state = ClassMoments().update(X, y).nbytes
-    for models, expected in ((0, 4), (1, 3), (2, 2), (3, 1)):
-        passes.clear()
-        # Moments of the folds, and memory for the candidates' matrices for each class and fold.
-        allowed = int(2 * state * (7 + (models + 0.5) * 4))
-        monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
-        monkeypatch.setattr(plan, "scratch_bytes", lambda n_features: 0)
-        found = GaussianDiscriminantCV([full, diag], cv=2, max_memory=allowed).fit(X, y)
-        assert passes == ["accumulating"] + ["scoring"] * expected, models
-        for name, column in whole.cv_results_.items():
-            if "test" in name:
-                np.testing.assert_array_equal(found.cv_results_[name], column)
+    passes.clear()
+    # Moments of the folds, and memory for the candidates' matrices for each class and fold.
+    allowed = int(2 * ClassMoments().update(rows, y).nbytes * (8 + (models + 0.5) * 4))
+    monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
+    monkeypatch.setattr(plan, "scratch_bytes", lambda n_features: 0)
+    found = GaussianDiscriminantCV(grid, cv=2, max_memory=allowed).fit(rows, y)
+    assert passes == ["accumulating"] + ["scoring"] * expected
+    for name, column in whole.cv_results_.items():
+        if "test" in name:
+            np.testing.assert_array_equal(found.cv_results_[name], column)
 
 
-def test_likelihoods_take_one_pass(monkeypatch):
-    X, y = blobs(300, 4)
-    read, passes = FoldedRows.read, []
-    monkeypatch.setattr(FoldedRows, "read", lambda *args: passes.append(args[-1]) or read(*args))
-    GaussianDiscriminantCV(GRID, scoring="joint_log_likelihood").fit(X, y)
+def test_likelihoods_take_one_pass(passes):
+    GaussianDiscriminantCV(GRID, scoring="joint_log_likelihood").fit(X, Y)
     assert passes == ["accumulating"]
 
 
 def test_max_memory():
-    X, y = blobs(200, 300, 2)
-    stored = held(X, "zarr"), held(y, "zarr")
+    rows, y = blobs(200, 300, 2)
+    stored = held(rows, "zarr"), held(y, "zarr")
     grid = {"shrinkage": [0.1, 0.3]}
-    whole = GaussianDiscriminantCV(grid, cv=2).fit(X, y)
+    whole = GaussianDiscriminantCV(grid, cv=2).fit(rows, y)
     found = GaussianDiscriminantCV(grid, cv=2, max_memory="150MB").fit(*stored)
     assert found.best_params_ == whole.best_params_
     with pytest.raises(MemoryBudgetError, match=r"max_memory allows 10\.0 MB"):
@@ -279,74 +396,138 @@ def test_max_memory():
 
 
 def test_data_frames():
-    X, y = blobs(200, 3)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    search = GaussianDiscriminantCV({"reg_param": [0.1]}).fit(frame, pd.Series(y))
+    search = GaussianDiscriminantCV({"reg_param": [0.1]}).fit(frame, pd.Series(Y))
     assert search.feature_names_in_.tolist() == ["a", "b", "c"]
     assert search.predict(frame).tolist() == search.best_estimator_.predict(frame).tolist()
     with pytest.raises(ValueError, match="feature names should match"):
         search.predict(frame[["b", "a", "c"]])
-    assert not hasattr(search.fit(X, y), "feature_names_in_")
+    assert not hasattr(search.fit(X, Y), "feature_names_in_")
 
 
-def test_labels_of_other_kinds():
-    X, y = blobs(200, 3)
-    names = np.array(["x", "yy", "zzz"])[y]
-    search = GaussianDiscriminantCV({"reg_param": [0.1]}).fit(X, names.tolist())
-    plain = GaussianDiscriminantCV({"reg_param": [0.1]}).fit(X, y)
-    assert search.best_score_ == plain.best_score_
-    assert set(search.predict(X)) == {"x", "yy", "zzz"}
-
-
-def test_cloned_and_pickled():
-    X, y = blobs(200, 3)
-    search = GaussianDiscriminantCV({"reg_param": [0.1, 0.2]}, cv=3).fit(X, y)
+def test_cloned_pickled_and_saved(tmp_path):
+    search = GaussianDiscriminantCV({"reg_param": [0.1, 0.2]}, cv=3).fit(X, Y)
     again = clone(search)
     assert again.get_params() == search.get_params()
-    with pytest.raises(NotFittedError):
-        again.predict(X)
+    for use in (lambda: again.predict(X), lambda: again.save(tmp_path / "unfitted")):
+        with pytest.raises(NotFittedError):
+            use()
     restored = pickle.loads(pickle.dumps(search))
     assert restored.best_params_ == search.best_params_
-    np.testing.assert_array_equal(restored.predict_proba(X), search.predict_proba(X))
+    search.save(tmp_path / "best.zip")
+    loaded = load(tmp_path / "best.zip")
+    assert loaded.get_params() == search.best_estimator_.get_params()
+    # An earlier version saved whole searches, with the best estimator in them.
+    best, arrays = state_of(search)
+    saved = {"estimator": "GaussianDiscriminantCV", "best_estimator": best}
+    named = {f"best_estimator/{name}": array for name, array in arrays.items()}
+    old = restore(GaussianDiscriminantCV, saved, named)
+    for estimator in (restored, loaded, old):
+        np.testing.assert_array_equal(estimator.predict_proba(X), search.predict_proba(X))
 
 
-def test_default_grid():
-    X, y = blobs(300, 4)
-    search = GaussianDiscriminantCV().fit(X, y)
-    assert len(search.cv_results_["params"]) == 37
-    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
-    assert not np.isnan(search.cv_results_["mean_test_score"]).any()
+# --- the choice -------------------------------------------------------------------------------
+
+
+def worst(table):
+    return int(table["mean_test_score"].argmin())
+
+
+def test_a_function_may_choose_and_without_a_refit_there_is_only_the_table():
+    search = GaussianDiscriminantCV(FEW, cv=3, refit=worst).fit(X, Y)
+    table = pd.DataFrame(search.cv_results_)
+    assert search.best_index_ == worst(search.cv_results_)
+    assert search.best_score_ == table["mean_test_score"].min()
+    assert search.best_estimator_.get_params().items() >= search.best_params_.items()
+    assert search.refit_time_ > 0
+    search.set_params(refit=False).fit(X, Y)
+    assert search.best_params_ == search.cv_results_["params"][search.best_index_]
+    assert search.best_score_ == table["mean_test_score"].max()
+    for name in ("best_estimator_", "refit_time_"):
+        assert not hasattr(search, name)
+    with pytest.raises(NotFittedError, match="fitted with refit=False"):
+        search.predict(X)
+
+
+def test_times_of_fits_and_scores():
+    table = pd.DataFrame(GaussianDiscriminantCV(FEW, cv=3).fit(X, Y).cv_results_)
+    for name in ("fit_time", "score_time"):
+        assert (table[f"mean_{name}"] > 0).all()
+        assert (table[f"std_{name}"] >= 0).all()
+    found = GaussianDiscriminantCV(FEW, cv=3, scoring="joint_log_likelihood").fit(X, Y)
+    assert (found.cv_results_["mean_score_time"] == 0).all()
+
+
+def test_the_first_of_equal_candidates_is_best():
+    grid = {"reg_param": [0.3, 0.2], "ddof": [0, 0]}
+    search = GaussianDiscriminantCV(grid).fit(X * 1e-9, Y)
+    assert len(set(search.cv_results_["mean_test_score"])) == 1
+    assert search.best_index_ == 0
+
+
+def test_priors_are_candidates_too():
+    grid = {"priors": [None, [0.0, 0.5, 0.5], [0.1, 0.4, 0.5]], "reg_param": [0.01]}
+    search = GaussianDiscriminantCV(grid, scoring="joint_log_likelihood").fit(X, Y)
+    assert search.cv_results_["mean_test_score"][1] == -np.inf
+    assert search.best_params_["priors"] is None
+    accuracies = GaussianDiscriminantCV(grid).fit(X, Y).cv_results_["mean_test_score"]
+    assert accuracies[1] < accuracies[0]
+
+
+@pytest.mark.parametrize("size", [200, 0.1])
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+def test_a_sample_of_the_rows_is_scored(size, scoring, monkeypatch):
+    rows, y = blobs(2000, 4)
+    options = {"cv": 3, "scoring": scoring, "random_state": 5}
+    whole = GaussianDiscriminantCV(FEW, **options).fit(rows, y).cv_results_
+    every = GaussianDiscriminantCV(FEW, score_sample=1.0, **options).fit(rows, y).cv_results_
+    counted, of = [], fold_of(0, 2000, 3, 5)
+    right = selection.GaussianModel.held_out
+    monkeypatch.setattr(
+        selection.GaussianModel,
+        "held_out",
+        lambda m, X, *a: counted.append(len(X)) or right(m, X, *a),
+    )
+    search = GaussianDiscriminantCV(FEW, score_sample=size, **options)
+    few, again = (search.fit(rows, y).cv_results_ for _ in range(2))
+    assert sum(counted) / 6 == pytest.approx(200, abs=50)  # of three candidates, twice
+    for s in range(3):
+        score = f"split{s}_test_score"
+        np.testing.assert_array_equal(every[score], whole[score])
+        np.testing.assert_array_equal(again[score], few[score])
+        assert few[score] == pytest.approx(whole[score], abs=0.1)
+        assert not np.array_equal(few[score], whole[score])
+        assert 0 < (of == s).sum() < 2000
+    name = "mean_test_joint_log_likelihood"
+    np.testing.assert_array_equal(few[name], whole[name])
 
 
 # --- what cannot be scored --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
+@EVERY_SCORING
 def test_singular_candidates_have_no_score(scoring):
-    X, y = blobs(200, 3)
-    X = np.column_stack([X, X[:, 0]])
-    grid = {"reg_param": [0.0, 0.1]}
-    search = GaussianDiscriminantCV(grid, scoring=scoring)
+    rows = np.column_stack([X, X[:, 0]])
+    search = GaussianDiscriminantCV({"reg_param": [0.0, 0.1]}, scoring=scoring)
     with pytest.warns(FitFailedWarning, match="1 of 2 candidates score nan in.*0.0}.*rank 3 of 4"):
-        search.fit(X, y)
+        search.fit(rows, Y)
     assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
     assert search.cv_results_["rank_test_score"].tolist() == [2, 1]
     assert search.best_params_ == {"reg_param": 0.1}
     before = search.cv_results_
     with pytest.raises(SingularCovarianceError, match="rank 3 of 4"):
-        search.set_params(param_grid={"reg_param": [0.0]}).fit(X, y)
+        search.set_params(param_grid={"reg_param": [0.0]}).fit(rows, Y)
     assert search.cv_results_ is before
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
+@EVERY_SCORING
 def test_a_class_that_is_in_one_fold_alone_is_left_out(scoring):
-    X, y = blobs(200, 3)
-    rare = np.flatnonzero(fold_of(0, 200, 5, 0) == 2)[:3]
+    rare = np.flatnonzero(fold_of(0, N, 5, 0) == 2)[:3]
     grid = {"reg_param": [0.1, 0.3]}
-    rest = np.ones(200)
+    rest = np.ones(N)
     rest[rare] = 0  # as if missing
-    expected = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, y, rest)
-    y = y.copy()
+    expected = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, Y, rest)
+    y = Y.copy()
     y[rare] = 9
     found = GaussianDiscriminantCV(grid, scoring=scoring).fit(X, y)
     assert found.classes_.tolist() == [0, 1, 2, 9]
@@ -355,8 +536,8 @@ def test_a_class_that_is_in_one_fold_alone_is_left_out(scoring):
 
 
 def test_splits_without_rows_are_left_out():
-    X, y = blobs(12, 2)[0], np.arange(12) % 2
-    search = GaussianDiscriminantCV({"reg_param": [0.5, 0.9]}, cv=12).fit(X, y)
+    rows, y = X[:12], np.arange(12) % 2
+    search = GaussianDiscriminantCV({"reg_param": [0.5, 0.9]}, cv=12).fit(rows, y)
     used = np.unique(fold_of(0, 12, 12, 0))
     table = np.array([search.cv_results_[f"split{f}_test_score"] for f in range(12)])
     assert np.flatnonzero(~np.isnan(table[:, 0])).tolist() == used.tolist()
@@ -366,75 +547,145 @@ def test_splits_without_rows_are_left_out():
 def test_too_little_to_hold_anything_out():
     with pytest.raises(InvalidDataError, match="no row can be held out of 2 folds"):
         GaussianDiscriminantCV({"reg_param": [0.5]}, cv=2).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(InvalidDataError, match="no row can be held out of 1 folds"):
+        GaussianDiscriminantCV(FEW, cv=[(np.arange(N), [])]).fit(X, Y)
     with pytest.raises(InvalidDataError, match="greater than one; got 1 class"):
-        GaussianDiscriminantCV().fit(blobs(20, 2)[0], np.zeros(20, int))
+        GaussianDiscriminantCV().fit(X, np.zeros(N, int))
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr"])
 def test_an_error_names_the_row_by_its_own_number(kind):
-    X, y = blobs(300, 3)
-    X[217, 1] = np.nan
+    rows = X.copy()
+    rows[217, 1] = np.nan
     with pytest.raises(InvalidDataError, match="row 217, column 1 is nan"):
-        GaussianDiscriminantCV().fit(held(X, kind), held(y, kind))
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"cv": 1}, "cv=1; expected an integer >= 2"),
-        ({"cv": True}, "cv=True; expected"),
-        ({"cv": "5"}, "cv='5'; expected"),
-        ({"random_state": -1}, "random_state=-1; expected an integer >= 0"),
-        ({"random_state": None}, "random_state=None; expected"),
-        ({"scoring": "f9"}, "scoring='f9'; expected one of accuracy, neg_log_loss"),
-        ({"scoring": "f1"}, "scoring='f1' failed for all candidates: ValueError: Target is multi"),
-        ({"param_grid": {"kernel": ["rbf"]}}, "is not parameters of GaussianDiscriminantAnalysis"),
-        ({"param_grid": {"shrinkage": 0.1}}, "lists of values"),
-        ({"param_grid": {"shrinkage": [2]}}, "shrinkage=2; expected a number between 0 and 1"),
-        ({"param_grid": {"covariance_type": ["round"]}}, "'round' is not known"),
-        (
-            {"param_grid": [{"covariance_type": ["diag"], "shrinkage": ["auto"]}]},
-            "'full' or 'tied'",
-        ),
-        ({"param_grid": []}, "param_grid is empty"),
-        ({"max_memory": -1}, "max_memory=-1"),
-        ({"cv": 301}, "cv=301; X has 300 rows"),
-        ({"cv": 10**36}, "cv=1000.*; X has 300 rows"),
-    ],
-)
-def test_unusable_parameters(params, match):
-    search = GaussianDiscriminantCV(**params)
-    before = dict(vars(search))
-    with pytest.raises(InvalidParameterError, match=match):
-        search.fit(*blobs())
-    assert vars(search) == before
+        GaussianDiscriminantCV().fit(held(rows, kind), held(Y, kind))
 
 
 def test_shapes_that_do_not_fit():
-    X, y = blobs(100, 3)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        GaussianDiscriminantCV().fit(X, y[:-1])
-    with pytest.raises(InvalidDataError, match="100 rows but there are 99 weights"):
-        GaussianDiscriminantCV().fit(X, y, np.ones(99))
-    unknown = held(X, "dask")[held(X[:, 0] < 9, "dask")]
-    with pytest.raises(InvalidDataError, match="chunks of unknown size"):
-        GaussianDiscriminantCV().fit(unknown, held(y, "dask"))
+        GaussianDiscriminantCV().fit(X, Y[:-1])
+    with pytest.raises(InvalidDataError, match=f"{N} rows but there are {N - 1} weights"):
+        GaussianDiscriminantCV().fit(X, Y, np.ones(N - 1))
+    search = GaussianDiscriminantCV(FEW, cv=3, scoring="joint_log_likelihood").fit(X, Y)
+    with pytest.raises(InvalidDataError, match=r"y\[2\] is 7, which is not one of the classes"):
+        search.scorer_(search.best_estimator_, X[:3], [0, 1, 7])
 
 
-def test_the_first_of_equal_candidates_is_best():
-    X, y = blobs(200, 3)
-    grid = {"reg_param": [0.3, 0.2], "ddof": [0, 0]}
-    search = GaussianDiscriminantCV(grid).fit(X * 1e-9, y)
-    assert len(set(search.cv_results_["mean_test_score"])) == 1
-    assert search.best_index_ == 0
+class ByRows:
+    """A splitter that looks at the rows."""
+
+    def split(self, X, y=None, groups=None):
+        chosen = np.asarray(X)[:, 0] % 1 < 0.7
+        yield chosen, ~chosen
 
 
-def test_priors_are_candidates_too():
-    X, y = blobs(300, 3)
-    grid = {"priors": [None, [0.0, 0.5, 0.5], [0.1, 0.4, 0.5]], "reg_param": [0.01]}
-    search = GaussianDiscriminantCV(grid, scoring="joint_log_likelihood").fit(X, y)
-    assert search.cv_results_["mean_test_score"][1] == -np.inf
-    assert search.best_params_["priors"] is None
-    accuracies = GaussianDiscriminantCV(grid).fit(X, y).cv_results_["mean_test_score"]
-    assert accuracies[1] < accuracies[0]
-    assert accumulate(X, y).class_count.sum() == 300
+def test_a_splitter_that_looks_at_the_rows():
+    assert_alike([*ByRows().split(X)], "accuracy")
+    assert GaussianDiscriminantCV(FEW, cv=ByRows()).fit(X, Y).n_splits_ == 1
+    for kind in ("zarr", "dask"):
+        with pytest.raises(InvalidParameterError, match="cannot look at rows that are not in mem"):
+            GaussianDiscriminantCV(FEW, cv=ByRows()).fit(held(X, kind), held(Y, kind))
+
+
+@pytest.mark.parametrize(
+    ("params", "groups", "match"),
+    [
+        ({"cv": 1}, None, "cv=1; expected an integer >= 2"),
+        ({"cv": True}, None, "cv=True; expected"),
+        ({"cv": "5"}, None, "cv='5'; expected an integer >= 2, a splitter"),
+        ({"cv": None}, None, "cv=None; expected an integer >= 2, a splitter"),
+        ({"cv": KFold}, None, "expected an integer >= 2, a splitter"),
+        ({"cv": N + 1}, None, f"cv={N + 1}; X has {N} rows"),
+        ({"cv": 10**36}, None, f"cv=1000.*; X has {N} rows"),
+        ({"cv": []}, None, "cv has no splits"),
+        ({"cv": [0, 1]}, None, f"cv has the folds of 2 rows, but X has {N} rows"),
+        ({"cv": np.full(N, -1)}, None, f"cv has no folds: all of its {N} entries are -1"),
+        ({"cv": np.arange(N) % 3 - 2}, None, "cv has fold -2; expected integers >= 0, or -1"),
+        ({"cv": np.arange(N) / 2}, None, "cv has entries of type float64; .* cv=LeaveOneGroupOut"),
+        ({"cv": [([0], [N])]}, None, rf"cv=\(\[0\], \[{N}\]\); expected pairs"),
+        ({"cv": [([True, False], [3])]}, None, "expected pairs .* or of masks"),
+        ({"cv": [([0.5], [3])]}, None, f"expected pairs .* of numbers of rows, less than {N}"),
+        ({"cv": [3, ([0], [1])]}, None, "cv=3; expected pairs"),
+        ({"cv": [([0], [1])]}, None, "needs a partition. .*GridSearchCV"),
+        ({"cv": RepeatedKFold(n_splits=2)}, None, r"cv=Repeated.* needs a partition"),
+        ({"cv": ShuffleSplit(3)}, None, "cv=Shuffle.* needs a partition"),
+        ({"cv": TimeSeriesSplit(3)}, None, "cv=TimeSeries.* needs a partition"),
+        ({"cv": StratifiedKFold(200)}, None, "cannot split 240 rows: n_splits=200 cannot be great"),
+        ({"cv": LeaveOneGroupOut()}, None, "The 'groups' parameter should not be None"),
+        ({"cv": LeaveOneGroupOut()}, np.zeros(N), "cannot split 240 rows: .*fewer than 2 unique"),
+        ({"cv": GroupKFold(3)}, GROUPS[:9], "cannot split 240 rows: .*inconsistent numbers of"),
+        ({"cv": np.arange(N) % 3}, GROUPS, "groups were given, but cv="),
+        ({"cv": 5}, GROUPS, "groups were given, but cv=5"),
+        ({"random_state": -1}, None, "random_state=-1; expected an integer >= 0"),
+        ({"random_state": None}, None, "random_state=None; expected"),
+        ({"scoring": "f1"}, None, r"scoring='f1'; expected one of accuracy, .*GridSearchCV\("),
+        ({"scoring": ["accuracy"]}, None, "; expected one of accuracy, balanced_accuracy"),
+        ({"scoring": likelihood}, None, "; expected one of accuracy, balanced_accuracy"),
+        ({"refit": "accuracy"}, None, "refit='accuracy'; expected True, False, or a function"),
+        ({"refit": 3}, None, "refit=3; expected True, False, or a function"),
+        ({"refit": lambda _: 40}, None, "the result of refit=40; expected the number of one of 37"),
+        ({"param_grid": {"kernel": ["rbf"]}}, None, "is not parameters of GaussianDiscriminant"),
+        ({"param_grid": {"shrinkage": 0.1}}, None, "lists of values"),
+        ({"param_grid": {"shrinkage": [2]}}, None, "shrinkage=2; expected a number between 0 and"),
+        ({"param_grid": {"covariance_type": ["round"]}}, None, "'round' is not known"),
+        ({"param_grid": {"shrinkage": ["auto"]}}, None, "must read them again"),
+        ({"param_grid": []}, None, "param_grid is empty"),
+        ({"max_memory": -1}, None, "max_memory=-1"),
+        *(
+            ({"score_sample": size}, None, "score_sample=")
+            for size in (0, -1, 0.0, 1.5, "many", np.nan, True + 0.5)
+        ),
+    ],
+)
+def test_unusable_parameters(params, groups, match):
+    search = GaussianDiscriminantCV(**params)
+    before = dict(vars(search))
+    with pytest.raises(InvalidParameterError, match=match) as caught:
+        search.fit(X, Y, groups=groups)
+    assert "\n" not in str(caught.value)
+    assert vars(search) == before
+
+
+# --- the default grid -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def choice(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    return import_module("bench.choice")
+
+
+def test_accuracy_is_that_of_the_best_of_scikit_learn(choice):
+    found = choice.compare("wine", *load_wine(return_X_y=True), n_splits=2)
+    assert found.candidates == 37
+    assert found.ours >= found.theirs - 0.005
+
+
+def test_every_set_of_the_benchmark_has_rows_of_all_classes(choice):
+    for make in choice.SETS.values():
+        rows, y = make()
+        assert rows.shape == (len(y), rows.shape[1])
+        assert np.isfinite(rows).all()
+        assert np.bincount(y).min() >= 10
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_units_make_no_difference_to_standardised_candidates(scale):
+    rows, y = load_wine(return_X_y=True)
+    units = scale ** np.linspace(-1, 1, rows.shape[1])
+    grid = [part for part in selection.GRID if "standardize" in part]
+    scores = [
+        GaussianDiscriminantCV(grid).fit(some, y).cv_results_["mean_test_neg_log_loss"]
+        for some in (rows, rows * units)
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
+def test_singular_candidates_of_the_default_are_named_once():
+    rows, y = load_iris(return_X_y=True)
+    rows = np.column_stack([rows, rows[:, 0] + rows[:, 1]])
+    with pytest.warns(FitFailedWarning) as caught:
+        search = GaussianDiscriminantCV().fit(rows, y)
+    assert len(caught) == 1
+    assert "of 37 candidates score nan in some split" in str(caught[0].message)
+    assert search.best_score_ > 0.96

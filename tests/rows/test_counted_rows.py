@@ -27,7 +27,7 @@ from streamgda import (
     accumulate,
 )
 from streamgda.engine import plan
-from streamgda.engine.splits import fold_of
+from streamgda.engine.folds import fold_of
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 
 NODATA = -9999
@@ -138,13 +138,8 @@ def test_half_lives_and_sparse_rows_leave_out_rows():
 
 def test_folds_leave_out_the_same_rows_in_training_and_in_test_sets():
     grid = {"covariance_type": ["tied", "diag"]}
-    fold = fold_of(0, len(X), 3, 0)
-    pairs = [
-        ([i for i in GOOD if fold[i] != k], [i for i in GOOD if fold[i] == k]) for k in range(3)
-    ]
-    rows, labels = np.zeros_like(X), np.ones_like(y)
-    rows[GOOD], labels[GOOD] = X[GOOD], y[GOOD]
-    expected = GaussianDiscriminantCV(grid, cv=pairs).fit(rows, labels).cv_results_
+    folds = fold_of(0, len(X), 3, 0)[GOOD]
+    expected = GaussianDiscriminantCV(grid, cv=folds).fit(X[GOOD], y[GOOD]).cv_results_
     search = GaussianDiscriminantCV(grid, cv=3).fit(X, y, **COUNTING)
     for score in ("mean_test_score", "mean_test_joint_log_likelihood"):
         np.testing.assert_allclose(search.cv_results_[score], expected[score], rtol=1e-9)

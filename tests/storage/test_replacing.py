@@ -18,7 +18,7 @@ import zarr
 from commands import child
 from stops import SLAB, Rows, X, Y, stopped
 
-from streamgda import Checkpoint, ClassMoments, GaussianDiscriminantCV, GaussianNB, accumulate
+from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
 from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
 from streamgda.storage import replacing as replacement
@@ -88,10 +88,6 @@ def in_batches(rows, path):
     return accumulate(((rows[i : i + 30], Y[i : i + 30]) for i in (0, 30)), checkpoint=path)
 
 
-def search(rows, path):
-    return GaussianDiscriminantCV({"reg_param": [0.1]}, cv=2).fit(rows, Y, checkpoint=path)
-
-
 def in_dask(rows):
     return da.from_array(rows, chunks=100, name=False, meta=X[:0])
 
@@ -100,7 +96,6 @@ RESUMED = {
     "rows": lambda rows, path: accumulate(rows, Y, checkpoint=path),
     "groups": lambda rows, path: accumulate(rows, Y, groups=Y, checkpoint=path),
     "batches": in_batches,
-    "a search": search,
     "dask": lambda rows, path: accumulate(in_dask(rows), Y, checkpoint=path),
     "scores": lambda rows, path: GaussianNB().fit(X, Y).predict(rows, out=path),
     "scores of dask": lambda rows, path: GaussianNB().fit(X, Y).predict(in_dask(rows), out=path),
