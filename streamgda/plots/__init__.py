@@ -5,12 +5,11 @@ the given axes or on a new figure, pass further keyword arguments to matplotlib,
 axes.
 """
 
-from streamgda.plots.confusion import plot_confusion_matrix
+from streamgda.plots.boundary import plot_decision_boundary
 from streamgda.plots.densities import plot_densities
+from streamgda.plots.heat_maps import plot_confusion_matrix, plot_separability
 from streamgda.plots.images import plot_means, plot_samples
 from streamgda.plots.learning import plot_learning_curve
-from streamgda.plots.plane import plot_decision_boundary
-from streamgda.plots.separability import plot_separability
 from streamgda.plots.spectra import plot_spectra
 
 __all__ = [

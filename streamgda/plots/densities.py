@@ -6,16 +6,15 @@ to the mean of the less frequent class.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.plots.figures import add_legend, axes_of, colours_of, mixed, paper_and_ink
-from streamgda.plots.points import Points
-from streamgda.plots.projection import Directions, ProjectedClasses
+from streamgda.plots.projection import Projection
 from streamgda.runtime.parameters import as_integer, as_numbers
 
 if TYPE_CHECKING:
@@ -90,63 +89,52 @@ def plot_densities(
     vectors = None
     if direction is not None:
         vectors = np.atleast_2d(as_numbers("direction", direction, "one number a feature"))
-    line = Directions.of(estimator, features, vectors, (0,))
-    classes = ProjectedClasses.of(estimator, line)
-    if not (classes.covariances > 0).all():
+    line = Projection.of(estimator, 1, features, vectors)
+    if not (line.covariances > 0).all():
         raise InvalidParameterError("a class does not vary along the direction; choose another")
     bins = as_integer("bins", bins, "an integer from 1 to 100000", 1, 100_000)
-    if X is not None:
-        points = Points.of_rows(X, y, line, classes.labels, _MOST_ROWS)
+    points = None if X is None else line.points(X, y, _MOST_ROWS)
     ax = axes_of(ax)
-    if X is not None:
-        _draw_histograms(ax, points, classes.labels.size, bins)
-    _draw_densities(ax, classes, kwargs)
-    add_legend(ax, classes.labels.size)
+    colours = colours_of(line.labels.size)
+    if points is not None:
+        _draw_histograms(ax, points.positions[:, 0], points.codes, colours, bins)
+    _draw_densities(ax, line, colours, kwargs)
+    add_legend(ax, line.labels.size)
     ax.set(xlabel=line.names[0], ylabel="density x prior")
     ax.set_ylim(bottom=0)
     return ax
 
 
-def _draw_densities(ax: Axes, classes: ProjectedClasses, style: dict[str, Any]) -> None:
-    priors, means, variances = classes.priors, classes.means[:, 0], classes.covariances[:, 0, 0]
+def _draw_densities(ax: Axes, line: Projection, colours: np.ndarray, style: dict[str, Any]) -> None:
+    """Draw the densities, and lines where the class of the largest density changes."""
+    means, variances = line.means[:, 0], line.covariances[:, 0, 0]
     _, ink = paper_and_ink(ax)
     reach = _REACH * np.sqrt(variances)
-    low, high = (means - reach).min(), (means + reach).max()
-    z = np.linspace(low, high, _RESOLUTION)
-    for label, prior, mean, variance, colour in zip(
-        classes.labels, priors, means, variances, colours_of(means.size), strict=True
-    ):
-        density = prior * np.exp(-0.5 * (z - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+    z = np.linspace((means - reach).min(), (means + reach).max(), _RESOLUTION)
+    with np.errstate(divide="ignore"):  # a prior may be zero
+        constants = np.log(line.priors) - 0.5 * np.log(2 * np.pi * variances)
+
+    def logs(at: Any) -> np.ndarray:
+        return constants - 0.5 * (at - means) ** 2 / variances
+
+    densities = logs(z[:, None])
+    for label, density, colour in zip(line.labels, np.exp(densities).T, colours, strict=True):
         own: dict[str, Any] = {"color": mixed(colour, ink, 0.2), "label": str(label)}
         ax.plot(z, density, **own | style)
-    for threshold in _thresholds(priors, means, variances):
-        if low <= threshold <= high:
-            ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)
-    ax.set_xlim(low, high)
+    best = densities.argmax(axis=1)
+    for i in np.flatnonzero(best[1:] != best[:-1]):
+        pair = best[i : i + 2]
+        threshold = brentq(lambda at, pair=pair: np.subtract(*logs(at)[pair]), z[i], z[i + 1])
+        ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)
+    ax.set_xlim(z[0], z[-1])
 
 
-def _thresholds(priors: np.ndarray, means: np.ndarray, variances: np.ndarray) -> list[float]:
-    """Return where the class of the largest density changes: roots of differences of quadratics."""
-    origin, scale = means.mean(), np.sqrt(variances.max())
-    m, v = (means - origin) / scale, variances / scale**2
-    with np.errstate(divide="ignore"):  # a prior may be zero
-        constant = np.log(priors) - 0.5 * (m**2 / v + np.log(v))
-    quadratics = np.stack([-0.5 / v, m / v, constant], axis=1)[priors > 0]
-    found = []
-    for a, b in combinations(range(len(quadratics)), 2):
-        roots = np.roots(quadratics[a] - quadratics[b])
-        for root in roots[np.isreal(roots)].real:
-            values = [np.polyval(quadratic, root) for quadratic in quadratics]
-            if max(values) <= max(values[a], values[b]):
-                found.append(float(origin + scale * root))
-    return sorted(found)
-
-
-def _draw_histograms(ax: Axes, points: Points, n_classes: int, bins: int) -> None:
+def _draw_histograms(
+    ax: Axes, values: np.ndarray, codes: Any, colours: np.ndarray, bins: int
+) -> None:
     """Draw a histogram of each class on common bins, with areas equal to the class frequencies."""
-    values = points.positions[:, 0]
     edges = np.histogram_bin_edges(values, bins).tolist()
     weight = 1 / (values.size * (edges[1] - edges[0]))
-    for code, colour in enumerate(colours_of(n_classes)):
-        own = values[points.codes == code]
+    for code, colour in enumerate(colours):
+        own = values[codes == code]
         ax.hist(own, edges, weights=np.full(own.size, weight), color=colour, alpha=0.35)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
+from streamgda.runtime.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 MOST_INSIDE = 10  # classes that a legend within the axes names
 _MOST_IN_LEGEND = 64
 _LEGEND_LINES = 16
-BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue
 
 
 def axes_of(ax: Axes | None) -> Axes:
     """Return the given axes, or those of a new figure."""
-    plt = _pyplot()
+    plt = require("matplotlib.pyplot", "plot", "plots")
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
@@ -32,7 +33,7 @@ def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5
     InvalidParameterError
         If fewer axes are given.
     """
-    plt = _pyplot()
+    plt = require("matplotlib.pyplot", "plot", "plots")
     if axes is None:
         size = (1.2 * columns, height * rows)
         _, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
@@ -55,11 +56,7 @@ def colours_of(n: int) -> np.ndarray:
         return np.array(mpl.color_sequences["petroff10"][:n])
     if n <= 20:
         return mpl.colormaps["tab20"](np.arange(n))[:, :3]
-    # Hues by the golden ratio, so that neighbours in number differ, in three kinds of brightness.
-    number = np.arange(n)
-    hue = number * 0.6180339887498949 % 1
-    saturation, value = np.array([[0.95, 0.55, 0.8], [0.8, 0.95, 0.55]])[:, number % 3]
-    return mpl.colors.hsv_to_rgb(np.stack([hue, saturation, value], axis=1))
+    return mpl.colormaps["gist_rainbow"](np.linspace(0, 1, n))[:, :3]
 
 
 def paper_and_ink(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +67,7 @@ def paper_and_ink(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
     paper = np.zeros(3)
     for *colour, alpha in reversed([to_rgba(ground) for ground in grounds]):
         paper = alpha * np.array(colour) + (1 - alpha) * paper
-    return paper, np.full(3, float(paper @ BRIGHTNESS < 0.5))
+    return paper, np.full(3, float(paper @ _BRIGHTNESS < 0.5))
 
 
 def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
@@ -97,13 +94,3 @@ def add_legend(ax: Axes, n: int, notes: Sequence[Any] = ()) -> None:
     else:
         style["loc"] = "best"
     ax.legend(handles=handles, **style)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib, which is not installed: pip install streamgda[plot]"
-        ) from error
-    return plt

@@ -6,11 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from streamgda.errors import (
-    ConstantFeatureWarning,
-    InvalidDataError,
-    SingularCovarianceError,
-)
+from streamgda.errors import ConstantFeatureWarning, InvalidDataError, SingularCovarianceError
 from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.plots.figures import axes_of
 from streamgda.rows import as_batches
@@ -76,7 +72,10 @@ def plot_learning_curve(
     check_type("estimator", estimator, MomentClassifier, "an estimator of this package")
     check_type("batches", batches, Iterable, "an iterable of (X, y)")
     n = as_integer("n", n, "at least 1 point", 1)
-    rows, accuracy = _curve(estimator, batches, X, y, n)
+    with warnings.catch_warnings():
+        # With few rows, many features are constant that vary later.
+        warnings.simplefilter("ignore", ConstantFeatureWarning)
+        rows, accuracy = _curve(estimator, batches, X, y, 10 ** (1 / n))
     ax = axes_of(ax)
     ax.plot(rows, accuracy, **{"marker": ".", "label": type(estimator).__name__} | kwargs)
     ax.set(xscale="log", xlabel="rows seen", ylabel="accuracy on held-out rows")
@@ -86,35 +85,23 @@ def plot_learning_curve(
 
 
 def _curve(
-    estimator: MomentClassifier, batches: Iterable[Any], X: Any, y: Any, n: int
+    estimator: MomentClassifier, batches: Iterable[Any], X: Any, y: Any, step: float
 ) -> tuple[list[float], list[float]]:
     """Update the estimator, and return numbers of rows and the accuracies after them."""
-    rows: list[float] = []
-    accuracy: list[float] = []
-    next_point = 0.0
+    rows, accuracy, seen = [0.0], [0.0], 0.0
     reason = "there were no batches"
     for learned, labels, *weight in as_batches(batches):
         estimator.partial_fit(learned, labels, sample_weight=weight[0] if weight else None)
         seen = float(estimator.class_count_.sum())
-        if seen < next_point:
-            continue
-        try:
-            accuracy.append(_score(estimator, X, y))
-        except (SingularCovarianceError, InvalidDataError) as error:  # too few rows so far
-            reason = str(error)
-            continue
-        rows.append(seen)
-        next_point = seen * 10 ** (1 / n)
-    if not rows:
+        if seen >= rows[-1] * step:
+            try:
+                accuracy.append(estimator.score(X, y))
+                rows.append(seen)
+            except (SingularCovarianceError, InvalidDataError) as error:  # too few rows so far
+                reason = str(error)
+    if not rows[1:]:
         raise InvalidDataError(f"no model can be computed from the batches: {reason}")
     if seen > rows[-1]:
         rows.append(seen)
-        accuracy.append(_score(estimator, X, y))
-    return rows, accuracy
-
-
-def _score(estimator: MomentClassifier, X: Any, y: Any) -> float:
-    with warnings.catch_warnings():
-        # With few rows, many features are constant that vary later.
-        warnings.simplefilter("ignore", ConstantFeatureWarning)
-        return estimator.score(X, y)
+        accuracy.append(estimator.score(X, y))
+    return rows[1:], accuracy[1:]

@@ -1,7 +1,6 @@
-"""Pictures show the results of the estimator."""
+"""Pictures show the results of the estimator: matrices, densities, images, spectra, curves."""
 
 import sys
-import warnings
 
 import matplotlib as mpl
 import numpy as np
@@ -9,14 +8,11 @@ import pytest
 from figures import NAMES, blobs, legend
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
-from matplotlib.contour import ContourSet
-from matplotlib.patches import Ellipse
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
 from streamgda import (
     BernoulliNB,
-    FisherDiscriminant,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -28,20 +24,6 @@ from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidPa
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 pytestmark = pytest.mark.usefixtures("figures_closed")
-
-
-ELLIPSES = "39, 86 % of a class"  # 1 - exp(-1/2) and 1 - exp(-2)
-
-
-def ellipses(ax: Axes) -> list[Ellipse]:
-    return [patch for patch in ax.patches if isinstance(patch, Ellipse)]
-
-
-def boundaries(ax: Axes) -> np.ndarray:
-    """All vertices of the lines between classes."""
-    paths = [p for c in ax.collections if isinstance(c, ContourSet) for p in c.get_paths()]
-    return np.vstack([path.vertices for path in paths])
-
 
 # --- confusion matrix -----------------------------------------------------------------------------
 
@@ -87,248 +69,6 @@ def test_confusion_matrix_of_many_classes_is_colours_without_numbers() -> None:
     ax.figure.draw_without_rendering()
     _, bar = ax.figure.axes
     assert any(isinstance(c, QuadMesh) for c in bar.collections)
-
-
-# --- the plane ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
-)
-def test_ellipses_are_level_lines_of_the_mahalanobis_distance(covariance_type: str) -> None:
-    X, y = blobs()
-    estimator = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-    drawn = ellipses(plots.plot_decision_boundary(estimator, resolution=20))
-    assert len(drawn) == 6
-    for number, ellipse in enumerate(drawn):
-        of_class, deviations = number // 2, 1 + number % 2
-        outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)
-        on_curve = outline[::3]  # the others are control points of Bézier curves
-        distances = estimator.mahalanobis(on_curve)[:, of_class]
-        np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=1e-3)
-
-
-def test_boundaries_lie_where_two_classes_are_equally_probable() -> None:
-    X, y = blobs()
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    ax = plots.plot_decision_boundary(estimator, resolution=400)
-    log_odds = np.sort(estimator.predict_joint_log_proba(boundaries(ax)), axis=1)
-    scale = np.abs(log_odds[:, 2] - log_odds[:, 0])
-    assert (log_odds[:, 2] - log_odds[:, 1] < 0.02 * scale + 0.05).all()
-
-
-def test_every_change_of_class_crosses_a_boundary() -> None:
-    X, y = blobs()
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    ax = plots.plot_decision_boundary(estimator, resolution=300)
-    across = np.linspace(*ax.get_xlim(), 1000)
-    height = X[:, 1].mean()
-    codes = estimator.predict(np.column_stack([across, np.full(1000, height)]))
-    changes = across[1:][codes[1:] != codes[:-1]]
-    assert changes.size
-    vertices = boundaries(ax)
-    step = (ax.get_ylim()[1] - ax.get_ylim()[0]) / 299
-    near = vertices[np.abs(vertices[:, 1] - height) < 2 * step, 0]
-    width = (ax.get_xlim()[1] - ax.get_xlim()[0]) / 50
-    assert all(np.abs(near - change).min() < width for change in changes)
-
-
-def test_shading_mixes_the_colours_as_the_posterior_does() -> None:
-    X, y = blobs()
-    estimator = LinearDiscriminantAnalysis().fit(X, y)
-    ax = plots.plot_decision_boundary(estimator, resolution=30)
-    image = np.asarray(ax.images[0].get_array())
-    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-    pixel = (right - left) / 29, (top - bottom) / 29
-    expected = left - pixel[0] / 2, right + pixel[0] / 2, bottom - pixel[1] / 2, top + pixel[1] / 2
-    np.testing.assert_allclose(ax.images[0].get_extent(), expected)
-    assert ax.images[0].origin == "lower"
-    rows = [[x, v] for v in np.linspace(bottom, top, 30) for x in np.linspace(left, right, 30)]
-    colours, *_ = np.linalg.lstsq(
-        posterior := estimator.predict_proba(rows), image.reshape(-1, 3), rcond=None
-    )
-    np.testing.assert_allclose(posterior @ colours, image.reshape(-1, 3), atol=1e-6)
-    assert np.unique(colours.round(2), axis=0).shape == (3, 3)
-
-
-def test_points_have_the_colours_of_their_classes_and_lie_within() -> None:
-    X, y = blobs()
-    X[0] = 60, -60
-    estimator = GaussianNB().fit(X[1:], NAMES[y[1:]])
-    ax = plots.plot_decision_boundary(estimator, X, NAMES[y], resolution=20)
-    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
-    np.testing.assert_allclose(points.get_offsets(), X)
-    assert ax.get_xlim()[1] > 60
-    assert ax.get_ylim()[0] < -60
-    assert legend(ax) == [*NAMES, ELLIPSES]
-    markers = {line.get_label(): line.get_color() for line in ax.lines}
-    for face, label in zip(points.get_facecolors(), NAMES[y], strict=True):
-        np.testing.assert_allclose(face[:3], markers[label])
-
-
-def test_points_of_unknown_and_of_no_labels() -> None:
-    X, y = blobs()
-    estimator = GaussianNB().fit(X[y < 2], y[y < 2])
-    ax = plots.plot_decision_boundary(estimator, X, y, resolution=20)
-    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
-    white = (points.get_facecolors()[:, :3] == 1).all(axis=1)
-    np.testing.assert_array_equal(white, y == 2)
-    ax = plots.plot_decision_boundary(estimator, X, resolution=20)
-    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
-    assert points.get_facecolors().shape == (1, 4)
-
-
-def test_a_plane_among_many_features() -> None:
-    X, y = blobs(5)
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    at = X.mean(axis=0) + 1
-    ax = plots.plot_decision_boundary(estimator, features=(3, 1), at=at, resolution=200)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("feature 3", "feature 1")
-    rows = np.tile(at, (len(boundaries(ax)), 1))
-    rows[:, [3, 1]] = boundaries(ax)
-    joint = np.sort(estimator.predict_joint_log_proba(rows), axis=1)
-    assert (joint[:, 2] - joint[:, 1] < 0.02 * (joint[:, 2] - joint[:, 0]) + 0.1).all()
-    marginal = GaussianDiscriminantAnalysis().fit(X[:, [3, 1]], y)
-    outline = ellipses(ax)[0]
-    rows = outline.get_patch_transform().transform(outline.get_path().vertices)[::3]
-    np.testing.assert_allclose(marginal.mahalanobis(rows)[:, 0], 1, rtol=2e-3)
-
-
-def test_a_slice_at_the_mean_of_all_rows() -> None:
-    X, y = blobs(4)
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    pictures = [
-        plots.plot_decision_boundary(estimator, features=(2, 0), at=at, resolution=20)
-        for at in ("mean", X.mean(axis=0))
-    ]
-    named, given = (ax.images[0].get_array() for ax in pictures)
-    np.testing.assert_allclose(named, given, atol=1e-9)
-    assert legend(pictures[0])[-1] == "boundaries of a slice"
-
-
-def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way() -> None:
-    X, y = blobs()
-    estimator = GaussianNB().partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
-    ax = plots.plot_decision_boundary(estimator, resolution=20)
-    assert legend(ax) == ["0", "1", ELLIPSES]
-    assert len(ellipses(ax)) == 4
-    never = GaussianNB(priors=[0.5, 0.5, 0]).fit(X, y)
-    ax = plots.plot_decision_boundary(never, resolution=20)
-    assert np.isfinite(ax.images[0].get_array()).all()
-    assert len(ellipses(ax)) == 6
-
-
-def test_names_of_features_are_on_the_axes() -> None:
-    pd = pytest.importorskip("pandas")
-    X, y = blobs()
-    estimator = GaussianNB().fit(pd.DataFrame(X, columns=["width", "height"]), y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ax = plots.plot_decision_boundary(estimator, resolution=20)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("width", "height")
-
-
-def on_plane(z: np.ndarray, D: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The point at + s u + t v with the inner products z, solved for s and t one by one."""
-    u, v = D
-    gram = np.array([[u @ u, u @ v], [v @ u, v @ v]])
-    st = [np.linalg.solve(gram, point - D @ at) for point in z]
-    return np.array([at + s * u + t * v for s, t in st])
-
-
-SKEWED = np.array([[1.0, 2, 0, -1, 0.5], [0.3, 0, 1, 1, 2]])
-
-
-def test_boundaries_and_shading_are_those_of_the_plane_of_any_directions() -> None:
-    X, y = blobs(5)
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    at = X.mean(axis=0) + 1
-    ax = plots.plot_decision_boundary(estimator, directions=SKEWED, at=at, resolution=200)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("direction 1", "direction 2")
-    joint = np.sort(estimator.predict_joint_log_proba(on_plane(boundaries(ax), SKEWED, at)), axis=1)
-    assert (joint[:, 2] - joint[:, 1] < 0.02 * (joint[:, 2] - joint[:, 0]) + 0.1).all()
-    across, up = (np.linspace(*limits, 200)[::40] for limits in (ax.get_xlim(), ax.get_ylim()))
-    z = np.array([[a, b] for b in up for a in across])
-    posterior = estimator.predict_proba(on_plane(z, SKEWED, at))
-    shown = np.asarray(ax.images[0].get_array())[::40, ::40].reshape(-1, 3)
-    colours, *_ = np.linalg.lstsq(posterior, shown, rcond=None)
-    np.testing.assert_allclose(posterior @ colours, shown, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
-)
-def test_ellipses_are_of_the_rows_projected_on_any_directions(covariance_type: str) -> None:
-    X, y = blobs(5)
-    estimator = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-    ax = plots.plot_decision_boundary(estimator, X, y, directions=SKEWED, resolution=10)
-    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
-    np.testing.assert_allclose(points.get_offsets(), X @ SKEWED.T)
-    values = np.asarray(estimator.covariance_)
-    for number, ellipse in enumerate(ellipses(ax)):
-        k, deviations = number // 2, 1 + number % 2
-        own = values if covariance_type.startswith("tied") else values[k]
-        covariance = own if np.ndim(own) == 2 else np.diag(own * np.ones(5))
-        projected = SKEWED @ covariance @ SKEWED.T
-        outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)[::3]
-        gaps = outline - X[y == k].mean(axis=0) @ SKEWED.T
-        distances = [gap @ np.linalg.solve(projected, gap) for gap in gaps]
-        np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=2e-3)
-
-
-def test_features_are_unit_directions() -> None:
-    X, y = blobs(5)
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    by_number = plots.plot_decision_boundary(estimator, X, y, features=(3, 1), resolution=30)
-    by_vector = plots.plot_decision_boundary(
-        estimator, X, y, directions=np.eye(5)[[3, 1]], resolution=30
-    )
-    for a, b in zip(by_number.images, by_vector.images, strict=True):
-        np.testing.assert_array_equal(a.get_array(), b.get_array())
-    np.testing.assert_array_equal(boundaries(by_number), boundaries(by_vector))
-
-
-def test_linear_rule_along_fishers_directions_is_the_same_in_slice_and_projection() -> None:
-    X, y = blobs(5)
-    estimator = LinearDiscriminantAnalysis().fit(X, y)
-    D = FisherDiscriminant.from_moments(estimator.moments_).components
-    random = np.random.default_rng(0)
-    rows = 5 * random.normal(size=(200, 5)) + X.mean(axis=0)
-    lifted = on_plane(rows @ D.T, D, X.mean(axis=0))
-    np.testing.assert_allclose(estimator.predict_proba(rows), estimator.predict_proba(lifted))
-    axes = plt.figure().subplots(2)
-    at = [None, 100 * random.normal(size=5)]
-    pictures = [
-        plots.plot_decision_boundary(estimator, X, y, ax, directions=D, at=a, resolution=50)
-        for ax, a in zip(axes, at, strict=True)
-    ]
-    shown = [np.asarray(ax.images[0].get_array()) for ax in pictures]
-    np.testing.assert_allclose(shown[0], shown[1], atol=1e-6)
-    # Ellipses are circles here: the covariance within classes is the unit matrix.
-    for ellipse in ellipses(pictures[0])[::2]:
-        np.testing.assert_allclose((ellipse.width, ellipse.height), 2, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"features": (0, 0)},
-        {"features": (0, 2)},
-        {"features": (1,)},
-        {"directions": [[1.0, 0.0]]},
-        {"directions": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]},
-        {"directions": [[1.0, 2.0], [-1e-9, -2e-9]]},
-        {"directions": [[1.0, 0.0], [0.0, 0.0]]},
-        {"directions": [[1.0, 0.0], [0.0, np.nan]]},
-        {"directions": np.eye(2), "features": (0, 1)},
-        {"at": [1.0, 2.0, 3.0]},
-    ],
-)
-def test_a_plane_that_is_not_there(arguments: dict[str, object]) -> None:
-    estimator = GaussianNB().fit(*blobs())
-    with pytest.raises(InvalidParameterError, match=r"features|directions|at has shape"):
-        plots.plot_decision_boundary(estimator, **arguments)
-    assert not plt.get_fignums()
 
 
 def test_pictures_of_covariances_are_of_gaussians() -> None:
@@ -424,15 +164,123 @@ def test_further_arguments_are_matplotlibs() -> None:
     assert [label.get_text() for label in matrix.get_xticklabels()] == NAMES.tolist()
 
 
-@pytest.mark.parametrize("n", [2, 10, 20, 60])
-def test_colours_differ(n: int) -> None:
-    y = np.repeat(np.arange(n), 3)
-    X = np.column_stack([y * 9.0, y % 2]) + np.random.default_rng(0).normal(size=(3 * n, 2))
-    ax = plots.plot_decision_boundary(GaussianNB().fit(X, y), resolution=5)
-    assert len({tuple(np.round(line.get_color(), 6)) for line in ax.lines}) == n
-    names = [str(k) for k in range(n)]
-    assert legend(ax) == ([*names, ELLIPSES] if n <= 10 else [ELLIPSES])
-    assert [text.get_text() for text in ax.texts] == (names if n > 10 else [])
+# --- images ---------------------------------------------------------------------------------------
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    X, y = blobs(12)
+    return X, NAMES[y]
+
+
+def test_means_are_shown_as_images_on_one_scale() -> None:
+    X, y = images()
+    estimator = GaussianNB().fit(X, y)
+    axes = plots.plot_means(estimator, (3, 4))
+    assert [ax.get_title() for ax in axes] == NAMES.tolist()
+    for ax, name in zip(axes, NAMES, strict=True):
+        shown = ax.images[0]
+        np.testing.assert_allclose(shown.get_array(), X[y == name].mean(axis=0).reshape(3, 4))
+        assert shown.get_clim() == (estimator.theta_.min(), estimator.theta_.max())
+
+
+def test_means_of_colour_images_are_scaled_to_colours() -> None:
+    X, y = images()
+    axes = plots.plot_means(GaussianNB().fit(X, y), (2, 2, 3))
+    shown = np.array([ax.images[0].get_array() for ax in axes])
+    assert shown.shape == (3, 2, 2, 3)
+    assert (shown.min(), shown.max()) == (0, 1)
+
+
+def test_means_go_on_axes_that_are_given() -> None:
+    estimator = GaussianNB().fit(*images())
+    mine = plt.figure().subplots(2, 2)
+    axes = plots.plot_means(estimator, (3, 4), mine)
+    assert axes.tolist() == mine.ravel()[:3].tolist()
+    assert not mine[1, 1].axison
+    with pytest.raises(InvalidParameterError, match="2 axes given, expected 3"):
+        plots.plot_means(estimator, (3, 4), mine[0])
+
+
+def test_samples_are_those_the_estimator_draws() -> None:
+    estimator = QuadraticDiscriminantAnalysis().fit(*images())
+    axes = plots.plot_samples(estimator, (3, 4), n=2, random_state=7)
+    assert axes.shape == (3, 2)
+    drawn, _ = estimator.sample(6, 7, y=np.repeat(NAMES, 2))
+    shown = [ax.images[0].get_array() for ax in axes.ravel()]
+    np.testing.assert_allclose(shown, drawn.reshape(6, 3, 4))
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
+
+
+def test_samples_are_of_classes_with_rows() -> None:
+    X, y = images()
+    estimator = GaussianNB().partial_fit(X, y, classes=[*NAMES, "dog"])
+    mine = plt.figure().subplots(3, 3)
+    axes = plots.plot_samples(estimator, (4, 3), n=2, axes=mine)
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
+    assert sum(bool(ax.images) for ax in mine.ravel()) == 6
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (12,), (1, 2, 3, 2)])
+def test_a_shape_that_rows_do_not_have(shape: tuple[int, ...]) -> None:
+    estimator = GaussianNB().fit(*images())
+    for plot in (plots.plot_means, plots.plot_samples):
+        with pytest.raises(InvalidParameterError, match="12 features"):
+            plot(estimator, shape)
+    with pytest.raises(InvalidParameterError, match="n=0"):
+        plots.plot_samples(estimator, (3, 4), n=0)
+
+
+# --- spectra and learning curves ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str) -> None:
+    X, y = blobs(4)
+    estimator = GaussianDiscriminantAnalysis(covariance_type, reg_param=0.1).fit(X, NAMES[y])
+    ax = plots.plot_spectra(estimator)
+    covariances = estimator.covariance_ if covariance_type != "tied" else [estimator.covariance_]
+    assert legend(ax) == (["all"] if covariance_type == "tied" else NAMES.tolist())
+    for line, S in zip(ax.lines, covariances, strict=True):
+        matrix = S if np.ndim(S) == 2 else np.diag(S * np.ones(4))
+        np.testing.assert_allclose(line.get_ydata(), np.linalg.eigvalsh(matrix)[::-1], rtol=1e-9)
+        assert line.get_xdata().tolist() == [1, 2, 3, 4]
+    assert ax.get_yscale() == "log"
+
+
+def test_spectra_leave_out_constant_features() -> None:
+    X, y = blobs(3)
+    estimator = QuadraticDiscriminantAnalysis().partial_fit(np.hstack([X, X[:, :1]]), y)
+    mine = plt.figure().subplots()
+    assert plots.plot_spectra(estimator, mine) is mine
+    assert np.isfinite(mine.lines[0].get_ydata()).tolist() == [True, True, True, False]
+    assert plots.plot_spectra(estimator, n=2).lines[0].get_xdata().tolist() == [1, 2]
+    with pytest.raises(InvalidParameterError, match="n=0; expected at least 1"):
+        plots.plot_spectra(estimator, n=0)
+
+
+def test_a_learning_curve_is_the_accuracy_so_far() -> None:
+    X, y = blobs(4)
+    batches = [(X[i : i + 20], y[i : i + 20]) for i in range(0, 200, 20)]
+    ax = plots.plot_learning_curve(GaussianNB(), batches, X[200:], y[200:], n=4)
+    rows, accuracy = ax.lines[0].get_data()
+    assert rows[0] == 20
+    assert rows[-1] == 200
+    assert len(rows) < 8  # points thin out as rows grow in number
+    for n, found in zip(rows.astype(int), accuracy, strict=True):
+        assert found == GaussianNB().fit(X[:n], y[:n]).score(X[200:], y[200:])
+
+
+def test_a_learning_curve_begins_where_a_model_can_be_made() -> None:
+    X, y = blobs(4)
+    order = np.argsort(y, kind="stable")
+    batches = [(X[i : i + 3], y[i : i + 3]) for i in order.reshape(-1, 5)[:, 0]]
+    ax = plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), batches, X, y)
+    assert 3 < ax.lines[0].get_xdata()[0] <= 180  # three rows of four features are too few
+    for none in ([], [(X[:3], y[:3])]):
+        with pytest.raises(InvalidDataError, match="no model can be computed from the batches"):
+            plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), none, X, y)
+    with pytest.raises(InvalidParameterError, match="n=0"):
+        plots.plot_learning_curve(GaussianNB(), batches, X, y, n=0)
 
 
 # --- matplotlib is optional -----------------------------------------------------------------------
@@ -448,7 +296,7 @@ def test_without_matplotlib_an_error_says_how_to_install_it(
         lambda: plots.plot_decision_boundary(nb),
         lambda: plots.plot_means(nb, (1, 2)),
     ):
-        with pytest.raises(ImportError, match=r"pip install streamgda\[plot\]"):
+        with pytest.raises(ImportError, match=r'pip install "streamgda\[plot\]"'):
             plot()
 
 

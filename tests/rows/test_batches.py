@@ -16,7 +16,7 @@ from sklearn.utils import gen_batches
 
 from streamgda import GaussianNB, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.plots.learning import plot_learning_curve
+from streamgda.plots import plot_learning_curve
 
 X, y = blobs()
 WEIGHTS = 1.0 + np.arange(len(y)) % 2

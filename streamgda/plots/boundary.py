@@ -1,35 +1,22 @@
 r"""Decision boundaries in a plane, with the Gaussians of the classes.
 
-With two directions as the rows of :math:`D`, a row x is shown at :math:`z = D x`. For two features,
-the directions are unit vectors.
-
-By default everything is a projection, whatever the rows are in the other directions: class k is
+With two directions as the rows of :math:`D`, a row x is shown at :math:`z = D x`, and class k is
 the Gaussian with mean :math:`D m_k` and covariance :math:`D \Sigma_k D^T`. Colours mix as the
 posterior of these Gaussians mixes the classes, lines mark where the most probable class changes,
 and ellipses are :math:`(z - D m_k)^T (D \Sigma_k D^T)^{-1} (z - D m_k) = r^2` for r standard
 deviations, with a share of :math:`1 - \exp(-r^2 / 2)` of the class within.
-
-With a point a, colours and lines are those of a slice of the space: of the estimator in the plane
-:math:`x(z) = a + D^+ (z - D a)`, where :math:`D^+` is the pseudo-inverse. Points and ellipses are
-projections still.
-
-Slice and projection agree where the discriminants depend on z only: for two features in two
-dimensions, or for LDA along Fisher's directions of its classes.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.boundaries import draw_boundaries
 from streamgda.plots.figures import (
     MOST_INSIDE,
     add_legend,
@@ -38,8 +25,7 @@ from streamgda.plots.figures import (
     mixed,
     paper_and_ink,
 )
-from streamgda.plots.points import Points
-from streamgda.plots.projection import Directions, ProjectedClasses
+from streamgda.plots.projection import Points, Projection
 from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 
 if TYPE_CHECKING:
@@ -47,9 +33,9 @@ if TYPE_CHECKING:
 
 _DEVIATIONS = "numbers of standard deviations above 0"
 _REACH = 3  # standard deviations shown of each class
-_MOST_NUMBERS = 1 << 22  # rows x features that are scored at a time
 _MOST_LABELS = 120  # classes up to which labels are at the means
 _FEW_POINTS = 1000
+_LEAST = -1e6  # bounds log-posteriors, because that of a class with prior zero is minus infinity
 
 
 def plot_decision_boundary(
@@ -60,7 +46,6 @@ def plot_decision_boundary(
     *,
     features: Sequence[int | str] | None = None,
     directions: Any = None,
-    at: Any = None,
     deviations: Sequence[float] = (1, 2),
     resolution: int = 300,
     max_points: int | None = 2000,
@@ -69,8 +54,7 @@ def plot_decision_boundary(
     r"""Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
 
     The picture is of the model projected onto the plane: each class is there a Gaussian with mean
-    :math:`D m` and covariance :math:`D \Sigma D^T`. With `at`, colours and boundaries are those of
-    a slice of the space instead, as the legend says.
+    :math:`D m` and covariance :math:`D \Sigma D^T`.
 
     Parameters
     ----------
@@ -86,8 +70,6 @@ def plot_decision_boundary(
         Numbers or names; by default, of more than two, the directions of best separation.
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)``.
-    at : array-like, shape (n_features,), or "mean", optional
-        Point through which to draw a slice; ``"mean"`` is the mean of all training rows.
     deviations : sequence of float
         Sizes of the ellipses in standard deviations.
     resolution : int
@@ -105,7 +87,7 @@ def plot_decision_boundary(
     Raises
     ------
     InvalidParameterError
-        If features or directions do not span a plane, or `at` has another width.
+        If features or directions do not span a plane.
 
     Examples
     --------
@@ -115,46 +97,30 @@ def plot_decision_boundary(
     >>> len(plots.plot_decision_boundary(lda, ax=Figure().subplots()).patches)  # ellipses
     4
     """
-    plane = Directions.of(estimator, features, directions, (0, 1))
+    projection = Projection.of(estimator, 2, features, directions)
     resolution = as_integer("resolution", resolution, "an integer from 2 to 10000", 2, 10_000)
-    radii = as_numbers("deviations", deviations, _DEVIATIONS)
-    if radii.ndim != 1 or not (np.isfinite(radii) & (radii > 0)).all():
+    radii = as_numbers("deviations", deviations, _DEVIATIONS, finite=True)
+    if radii.ndim != 1 or not (radii > 0).all():
         raise refuse("deviations", deviations, _DEVIATIONS)
-    origin = _point(at, estimator)
-    classes = ProjectedClasses.of(estimator, plane)
-    points = X if X is None else Points.of_rows(X, y, plane, classes.labels, max_points)
-    pixels = _pixels(ax := axes_of(ax), classes, points, resolution)
+    points = None if X is None else projection.points(X, y, max_points)
+    n_classes = projection.labels.size
+    pixels = _pixels(ax := axes_of(ax), projection, points, resolution)
     positions = np.stack(np.meshgrid(*pixels), axis=-1).reshape(-1, 2)
-    _draw(ax, *pixels, _log_posterior(estimator, plane, classes, origin, positions))
-    _draw_classes(ax, classes, radii)
+    posterior = projection.log_posterior(positions).reshape(resolution, resolution, -1)
+    _draw_plane(ax, *pixels, posterior)
+    _draw_classes(ax, projection, radii)
     if points is not None:
-        _draw_points(ax, points, classes.labels.size, kwargs)
-    _add_legend(ax, classes.labels.size, _notes(ax, radii, points, sliced=origin is not None))
-    ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
+        _draw_points(ax, points, n_classes, kwargs)
+    # Without classes if these are named at their means.
+    add_legend(
+        ax, n_classes if n_classes <= MOST_INSIDE else sys.maxsize, _notes(ax, radii, points)
+    )
+    ax.set(xlabel=projection.names[0], ylabel=projection.names[1])
     return ax
 
 
-def _add_legend(ax: Axes, n_classes: int, notes: list[Any]) -> None:
-    """Add the legend, without classes if these are named at their means."""
-    add_legend(ax, n_classes if n_classes <= MOST_INSIDE else sys.maxsize, notes)
-
-
-def _point(at: Any, estimator: GaussianClassifier) -> np.ndarray | None:
-    if at is None:
-        return None
-    if isinstance(at, str) and at == "mean":
-        seen = estimator.class_count_ > 0
-        weights = estimator.class_count_[seen]
-        return np.average(estimator.moments_.means[seen], axis=0, weights=weights)
-    expected = f"{estimator.n_features_in_} finite numbers, or 'mean'"
-    point = as_numbers("at", at, expected)
-    if point.shape != (estimator.n_features_in_,) or not np.isfinite(point).all():
-        raise InvalidParameterError(f"at has shape {point.shape}, expected {expected}")
-    return point
-
-
 def _pixels(
-    ax: Axes, classes: ProjectedClasses, points: Points | None, resolution: int
+    ax: Axes, classes: Projection, points: Points | None, resolution: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return horizontal and vertical positions that cover all points and classes.
 
@@ -180,32 +146,9 @@ def _pixels(
     return across, up
 
 
-def _log_posterior(
-    estimator: GaussianClassifier,
-    plane: Directions,
-    classes: ProjectedClasses,
-    origin: np.ndarray | None,
-    positions: np.ndarray,
-) -> np.ndarray:
-    """Return that of the projected model, or the estimator's in the plane through `origin`."""
-    if origin is None:
-        return classes.log_posterior(positions)
-    step = max(1, _MOST_NUMBERS // estimator.n_features_in_)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        every = np.concatenate(
-            [
-                estimator.predict_log_proba(plane.lift(positions[i : i + step], origin))
-                for i in range(0, len(positions), step)
-            ]
-        )
-    return every[:, classes.seen]
-
-
-def _draw(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray) -> None:
+def _draw_plane(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray) -> None:
     """Shade the plane by the posterior, and draw the boundaries."""
-    log_posterior = log_posterior.reshape(up.size, across.size, -1)
-    paper, _ = paper_and_ink(ax)
+    paper, ink = paper_and_ink(ax)
     pale = mixed(colours_of(log_posterior.shape[-1]), paper, 0.5)
     half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
     ax.imshow(
@@ -220,11 +163,20 @@ def _draw(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarra
         aspect=ax.get_aspect(),
         interpolation="bilinear",
     )
-    draw_boundaries(ax, across, up, log_posterior)
+    best = log_posterior.argmax(axis=-1)
+    shown = np.unique(best)
+    for k in shown if shown.size > 1 else []:  # a line where the class leads or follows by nothing
+        others = np.delete(log_posterior, k, axis=-1)
+        lead = np.clip(log_posterior[..., k], _LEAST, 0) - np.clip(others.max(axis=-1), _LEAST, 0)
+        lead = np.ma.masked_where(others.argmax(axis=-1) < k, lead)  # an earlier class has drawn it
+        if lead.count() and lead.min() < 0 < lead.max():
+            width = 1.2 if log_posterior.shape[-1] <= 10 else 0.8
+            style: dict[str, Any] = {"colors": [tuple(ink)], "linewidths": width}
+            ax.contour(across, up, lead, levels=[0], **style)
     ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
 
 
-def _draw_classes(ax: Axes, classes: ProjectedClasses, deviations: np.ndarray) -> None:
+def _draw_classes(ax: Axes, classes: Projection, deviations: np.ndarray) -> None:
     """Draw the ellipses and the mean of each class, and the label too if there are many."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
@@ -271,7 +223,7 @@ def _draw_points(ax: Axes, points: Points, n_classes: int, style: dict[str, Any]
     ax.scatter(points.positions[:, 0], points.positions[:, 1], **style)
 
 
-def _notes(ax: Axes, deviations: np.ndarray, points: Points | None, *, sliced: bool) -> list[Any]:
+def _notes(ax: Axes, deviations: np.ndarray, points: Points | None) -> list[Any]:
     """Return entries of the legend that say what ellipses, lines and points are."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
@@ -283,10 +235,7 @@ def _notes(ax: Axes, deviations: np.ndarray, points: Points | None, *, sliced: b
         text = f"{shares} % of a class"
         style: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": grey}
         notes.append(Line2D([], [], marker="o", linestyle="", markersize=9, label=text, **style))
-    if sliced:
-        black: Any = ink
-        notes.append(Line2D([], [], color=black, linewidth=1.2, label="boundaries of a slice"))
-    if points is not None and points.of > len(points.positions):
-        text = f"{len(points.positions):,} of {points.of:,} rows"
+    if points is not None and points.n_rows > len(points.positions):
+        text = f"{len(points.positions):,} of {points.n_rows:,} rows"
         notes.append(Line2D([], [], marker=".", linestyle="", color=grey, label=text))
     return notes
