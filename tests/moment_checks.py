@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.kernels import integer_scatter, products
+from streamgda.kernels import integers, products
 from streamgda.moments import ClassMoments, covariance_types, exact, parallel
 from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
@@ -155,7 +155,7 @@ def watch(patch):
     note("sums", parallel, "add_totals", lambda X, *rest: len(X))
     note("squares", covariance_types, "add_integer_squares", lambda X, *rest: len(X))
     note("packed", parallel, "pack_block", lambda *arguments: 1)
-    note("tiles", integer_scatter, "add_products", lambda *arguments: arguments[9])
+    note("tiles", integers, "add_packed", lambda *arguments: arguments[9])
     note("packed", products, "pack_blocks", lambda source, first, *rest: first.size)
     note("types", products, "add_products", lambda rows, *rest: rows.dtype.name)
     note("tiles", products, "add_products", lambda *arguments: arguments[6])

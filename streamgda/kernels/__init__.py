@@ -36,8 +36,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         **options,
     }
     compiled = cached(function, settings)
-    if hasattr(compiled, "compile"):  # it is a plain function if Numba is disabled
-        compiled.compile = partial(_compile, compiled, compiled.compile)
+    compiled.compile = partial(_compile, compiled, compiled.compile)
     return compiled
 
 

@@ -11,9 +11,8 @@ BLAS may use several threads for a call, and other bits with them, unless `runti
 it. That costs 20 us, so it is done once for many products.
 """
 
-import numpy as np
 from llvmlite import binding, ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
@@ -28,37 +27,12 @@ for _routine in ("syrk", "gemm", "trmm"):
         )
 
 
-def _gram(A, beta, C):
+@intrinsic
+def gram(typing, A, beta, C):
     """Write the lower triangle of ``A.T @ A + beta * C`` to that of `C`.
 
     If `beta` is zero, the old values of `C` do not matter.
     """
-    lower = np.tril_indices(len(C))
-    _update(C, lower, (A.T @ A)[lower], beta)
-
-
-def _cross(A, B, beta, C):
-    """Write ``A.T @ B + beta * C`` to `C`; see `gram`."""
-    _update(C, ..., A.T @ B, beta)
-
-
-def _product(A, B, beta, C):
-    """Write ``A @ B.T + beta * C`` to `C`; see `gram`."""
-    _update(C, ..., A @ B.T, beta)
-
-
-def _lower_product(A, L):
-    """Replace `A` by ``A @ L.T`` for a lower triangle; the upper one of `L` is not read."""
-    A[...] = A @ np.tril(L).T
-
-
-def _update(C, part, product, beta):
-    C[part] = product + beta * C[part] if beta else product
-
-
-@intrinsic
-def _gram_by_blas(typing, A, beta, C):
-    """Compile `_gram`."""
 
     def generate(call, A, beta, C):
         call("syrk", "UN", [A.columns, A.rows], A, beta, C)
@@ -67,8 +41,8 @@ def _gram_by_blas(typing, A, beta, C):
 
 
 @intrinsic
-def _cross_by_blas(typing, A, B, beta, C):
-    """Compile `_cross`."""
+def cross(typing, A, B, beta, C):
+    """Write ``A.T @ B + beta * C`` to `C`; see `gram`."""
 
     def generate(call, A, B, beta, C):
         call("gemm", "NT", [B.columns, A.columns, A.rows], B, A, beta, C)
@@ -77,8 +51,8 @@ def _cross_by_blas(typing, A, B, beta, C):
 
 
 @intrinsic
-def _product_by_blas(typing, A, B, beta, C):
-    """Compile `_product`."""
+def product(typing, A, B, beta, C):
+    """Write ``A @ B.T + beta * C`` to `C`; see `gram`."""
 
     def generate(call, A, B, beta, C):
         call("gemm", "TN", [B.rows, A.rows, A.columns], B, A, beta, C)
@@ -87,8 +61,8 @@ def _product_by_blas(typing, A, B, beta, C):
 
 
 @intrinsic
-def _lower_product_by_blas(typing, A, L):
-    """Compile `_lower_product`."""
+def lower_product(typing, A, L):
+    """Replace `A` by ``A @ L.T`` for a lower triangle; the upper one of `L` is not read."""
 
     def generate(call, A, L):
         call("trmm", "LUTN", [A.columns, A.rows], L, A)
@@ -156,9 +130,3 @@ def _generator(generate):
         return context.get_dummy_value()
 
     return emit
-
-
-gram = _gram if config.DISABLE_JIT else _gram_by_blas
-cross = _cross if config.DISABLE_JIT else _cross_by_blas
-product = _product if config.DISABLE_JIT else _product_by_blas
-lower_product = _lower_product if config.DISABLE_JIT else _lower_product_by_blas

@@ -41,9 +41,7 @@ def cached(function: Callable[..., Any], settings: dict[str, Any]) -> Any:
             kernel = numba.njit(**settings | {"cache": bool(config.CACHE_DIR)})(function)
         finally:
             config.CACHE_DIR = given
-    if settings["cache"] and hasattr(
-        kernel, "stats"
-    ):  # it is a plain function if Numba is disabled
+    if settings["cache"]:
         _copy_from_others(kernel, given)
     return kernel
 

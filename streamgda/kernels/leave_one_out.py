@@ -107,20 +107,6 @@ def own_squares(X, features, codes, centres, lows, scales, out):
 
 
 @kernel
-def pick(scores, codes, out):
-    """Write the score of each row for its own class."""
-    for r in range(codes.size):
-        out[r] = scores[codes[r], r]
-
-
-@kernel
-def place(own, codes, scores):
-    """Write the score of each row for its own class in its place."""
-    for r in range(codes.size):
-        scores[codes[r], r] = own[r]
-
-
-@kernel
 def largest_without(X, features, mean, squares, order, factor, divisor, out):
     """Write the largest ``(squares[j] - factor[r] (x_j - mean[j])^2) / divisor[r]`` over j.
 

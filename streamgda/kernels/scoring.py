@@ -5,14 +5,28 @@ their order. It is centred in float64, and then rounded to the type of what it i
 
 Rows with many features are multiplied by BLAS. Those with few, or with variances only, are treated
 in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is filled up
-with copies of the last row.
+with copies of the last row. For few features, BLAS would spend more time on copies than on
+products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its diagonal, in
+LLVM's vector types.
 """
 
+from itertools import chain
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
 from streamgda.kernels.blas import lower_product, product
-from streamgda.kernels.narrow_distances import ROW_STEP, narrow_triangle_squares
+from streamgda.kernels.vectors import (
+    as_structures,
+    broadcast,
+    function_of,
+    fused_multiply_add,
+    vector_at,
+)
 
 # Values of the rows that BLAS multiplies at a time, and least numbers of rows.
 _VALUES, _ROWS = 1 << 15, 192
@@ -22,6 +36,86 @@ BLOCK = 128  # entries of W (x - centre) that are computed at a time
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
 _ROW_GROUP = 4  # rows that are packed at a time: cache lines of more may share a set
+
+FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
+PANEL_FEATURES = 96  # for more, BLAS is as fast
+_VECTOR_BYTES = 32
+_VECTORS = 2  # side by side: an element of the matrix is loaded once for both
+_SUMS = 4
+ROW_STEP = _VECTORS * _VECTOR_BYTES // 4  # rows that are computed together, or twice as many
+
+
+@intrinsic
+def narrow_triangle_squares(typing, panel, W, out):
+    """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, shape (d, width).
+
+    W is lower triangular. It has the type of the panel; the squares are summed in float64. The
+    width is a multiple of `ROW_STEP`.
+    """
+    if {array.layout for array in (panel, W, out)} != {"C"} or panel.dtype != W.dtype:
+        return None  # no match: the function is given pointers and no strides
+
+    def generate(context, builder, signature, arguments):
+        panel, W, out = as_structures(context, builder, signature, arguments)
+        d, width = cgutils.unpack_tuple(builder, panel.shape)
+        matrices = [panel.data, width, W.data, d, out.data]
+        kinds = [value.type for value in matrices]
+        name = f"narrow_triangle_squares_{signature.args[0].dtype}"
+        builder.call(function_of(builder.module, name, kinds, _write_squares), matrices)
+        return context.get_dummy_value()
+
+    return types.void(panel, W, out), generate
+
+
+def _write_squares(builder, panel, width, W, d, out):
+    """Write the squared lengths of the columns of a panel times a triangle."""
+    element, index, double = panel.type.pointee, d.type, ir.DoubleType()
+    size = 4 if isinstance(element, ir.FloatType) else 8
+    vector = ir.VectorType(element, _VECTOR_BYTES // size)
+    wide = ir.VectorType(double, vector.count)
+    sums = [[cgutils.alloca_once(builder, vector) for _ in range(_VECTORS)] for _ in range(_SUMS)]
+    squares = [cgutils.alloca_once(builder, wide) for _ in range(_VECTORS)]
+
+    def add_products(j, first, rows):
+        """Add ``W[first + i, j] * panel[j]`` to the sums of some rows i."""
+        start = builder.gep(panel, [builder.add(builder.mul(j, width), r)])
+        x = [
+            builder.load(vector_at(builder, start, v, vector), align=size) for v in range(_VECTORS)
+        ]
+        for i in rows:
+            row = builder.mul(builder.add(first, index(i)), d)
+            w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
+            for v in range(_VECTORS):
+                total = fused_multiply_add(builder, w, x[v], builder.load(sums[i][v]))
+                builder.store(total, sums[i][v])
+
+    def add_squares(first, last, n_rows):
+        """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
+        with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
+            for total in chain(*sums[:n_rows]):
+                builder.store(ir.Constant(vector, None), total)
+            with cgutils.for_range(builder, row, intp=index) as loop:
+                add_products(loop.index, row, range(n_rows))
+            for j in range(n_rows):  # up to the diagonal
+                add_products(builder.add(row, index(j)), row, range(j, n_rows))
+            for row_sums in sums[:n_rows]:
+                for total, square in zip(row_sums, squares, strict=True):
+                    value = builder.load(total)
+                    if wide != vector:
+                        value = builder.fpext(value, wide)
+                    added = fused_multiply_add(builder, value, value, builder.load(square))
+                    builder.store(added, square)
+
+    step = index(_VECTORS * vector.count)
+    n_single = builder.urem(d, index(_SUMS))
+    with cgutils.for_range_slice(builder, index(0), width, step, index) as (r, _):
+        for total in squares:
+            builder.store(ir.Constant(wide, None), total)
+        add_squares(index(0), n_single, 1)
+        add_squares(n_single, d, _SUMS)
+        for v in range(_VECTORS):
+            place = vector_at(builder, builder.gep(out, [r]), v, wide)
+            builder.store(builder.load(squares[v]), place, align=8)
 
 
 def rows_at_a_time(n_rows, n_features):
@@ -231,7 +325,7 @@ def diagonal_scores(X, features, centres, precisions, scale, offsets, scores, la
 def narrow_matrix_scores(X, features, centres, roots, scale, offsets, scores, labels):
     """Compute `matrix_scores` of few features, or labels, as `diagonal_scores` does.
 
-    There are at most `narrow_distances.MAX_FEATURES` features.
+    There are at most `PANEL_FEATURES` features.
     """
     d, width = features.size, _panel_width(X.shape[0], features.size)
     panel, distances, top = np.empty((d, width)), np.empty(width), np.empty(width)
@@ -302,3 +396,28 @@ def exponentials(scores, total, powers, bits):
             for r in range(sums.size):
                 x[r] *= powers[r]
                 sums[r] = x[r] if k == 0 else sums[r] + x[r]
+
+
+@kernel
+def compare_with_truth(scores, truth, weights, of_truth):
+    """Return the weight of the rows whose true class is the first with the largest score.
+
+    Subtract each row's largest score from `scores`, shape (n_classes, n_rows), and write what is
+    left of that of its true class to `of_truth`. If all scores are -inf, zeros are left.
+    """
+    n_rows = truth.shape[0]
+    top, best = scores[0].copy(), np.zeros(n_rows, np.int64)
+    for k in range(1, scores.shape[0]):
+        row = scores[k]
+        for r in range(n_rows):
+            best[r] = k if row[r] > top[r] else best[r]
+            top[r] = max(top[r], row[r])
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for r in range(n_rows):
+            row[r] = row[r] - top[r] if top[r] > -np.inf else 0.0
+    right = 0.0
+    for r in range(n_rows):
+        of_truth[r] = scores[truth[r], r]
+        right += weights[r] if best[r] == truth[r] else 0.0
+    return right

@@ -7,13 +7,13 @@ Row r has the entries ``values[p]`` in the columns ``columns[p]``, for p from ``
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, kernel
-from streamgda.kernels.accumulate import (
+from streamgda.kernels.centred import (
     add_squared_weights,
     group_of_class,
     means_of_sums,
     rows_by_group,
 )
-from streamgda.kernels.merging import add_outer, merge_means
+from streamgda.kernels.sums import add_outer, merge_means
 
 
 @kernel

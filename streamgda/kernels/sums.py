@@ -1,12 +1,115 @@
-"""Sums and sums of squares per class and feature, about a given centre.
+"""Rows grouped and summed by class, the merging of sums, and triangles of matrices.
 
-The same source serves floating point (float64 centres) and exact integers (int64 centres).
+The same source sums floating point (about float64 centres) and exact integers (int64 centres).
+Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
-from streamgda.kernels import kernel, shared_kernel
-from streamgda.kernels.accumulate import LARGE
+from streamgda.kernels import inline_kernel, kernel, shared_kernel
+
+# The squares of values and of weights below this can be summed in float64, however many there are.
+LARGE = 1e140
+
+WORD = 8  # bytes
+_ONE, _ODD = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def all_within(labels, low, n):
+    """Return True if all labels are among the n whole numbers from `low` on."""
+    signs = 0
+    for r in range(labels.shape[0]):
+        at = labels[r] - low
+        signs |= at | (n - 1 - at)
+    return signs >= 0
+
+
+@kernel
+def encode_labels(labels, low, table, codes):
+    """Write ``table[label - low]`` for each label; return False if the table lacks one."""
+    for r in range(labels.shape[0]):
+        at = labels[r] - low
+        if at < 0 or at >= table.shape[0] or table[at] < 0:
+            return False
+        codes[r] = table[at]
+    return True
+
+
+@intrinsic
+def word_at(typing, memory, at):
+    """Return the 64-bit word that starts at a byte, which need not be aligned."""
+
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        start = builder.gep(array.data, [arguments[1]])
+        word = builder.load(builder.bitcast(start, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(memory, types.int64), generate
+
+
+@kernel
+def number_entries(memory, size, mask, bits, table, firsts, codes):
+    """Write the number of each entry among the different ones in memory; return how many these are.
+
+    They are numbered as they first appear, each at byte ``firsts[number]``. An entry has `size`
+    bytes, and is compared by words, the last of which ends with it and is masked. If entries are
+    shorter than a word, `memory` is longer by one. `table` has ``2**bits`` entries, all zero, at
+    least one more than there are codes.
+    """
+    shift, last_place = np.uint64(64 - bits), np.uint64(table.shape[0] - 1)
+    end = max(size - WORD, 0)
+    n_different = start = 0
+    for r in range(codes.shape[0]):
+        last = word_at(memory, start + end) & mask
+        value, j = last * _ODD, 0
+        while j < end:
+            value = (value ^ word_at(memory, start + j)) * _ODD
+            j += WORD
+        place = value >> shift
+        while True:  # linear probing
+            number = np.int64(table[place]) - 1
+            if number < 0:
+                number = n_different
+                firsts[number] = start
+                n_different += 1
+                table[place] = n_different
+                break
+            first, j = firsts[number], 0
+            while j < end and word_at(memory, first + j) == word_at(memory, start + j):
+                j += WORD
+            if j >= end and word_at(memory, first + end) & mask == last:
+                break
+            place = (place + _ONE) & last_place
+        codes[r] = number
+        start += size
+    return n_different
+
+
+@kernel
+def group_rows(codes, order, starts):
+    """Order rows by class: class k has rows ``order[starts[k]:starts[k + 1]]``, in rising order.
+
+    `starts` has one entry more than there are classes.
+    """
+    n_classes = starts.shape[0] - 1
+    starts[:] = 0
+    for r in range(codes.shape[0]):
+        starts[codes[r] + 1] += 1
+    for k in range(n_classes):
+        starts[k + 1] += starts[k]
+    for r in range(codes.shape[0]):  # starts[k] advances to the start of class k + 1 ...
+        k = codes[r]
+        order[starts[k]] = r
+        starts[k] += 1
+    for k in range(n_classes, 0, -1):  # ... and is put back
+        starts[k] = starts[k - 1]
+    starts[0] = 0
 
 
 @kernel
@@ -60,3 +163,121 @@ def count_rows(codes, weights, count):
     else:
         for r in range(codes.shape[0]):
             count[codes[r]] += 1
+
+
+def two_sum(a, b):
+    """Return a + b rounded to float64, and the rounding error (Knuth); works on arrays too."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+scalar_two_sum = inline_kernel(two_sum)
+
+
+@kernel
+def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
+    """Merge the counts and means of other rows, whose class k is class ``at[k]`` here.
+
+    A mean is the sum of two parts. The scatter, which is left to the caller, is the sum of both,
+    and of ``weight[k] gap[k] gap[k]'`` for each class, with `gap` the difference of the means. The
+    mean of the heavier part is moved by the smaller distance: the gap is rounded, and subtracting
+    the heavier part again would multiply that error by the ratio of the counts.
+    """
+    d = mean.shape[1]
+    for k in range(other_count.shape[0]):
+        c, n = at[k], other_count[k]
+        total = count[c] + n
+        weight[k] = 0.0
+        gap[k] = 0.0
+        if n > 0 and count[c] > 0:
+            heavier = n > count[c]
+            share = (count[c] if heavier else n) / total
+            weight[k] = (n if heavier else count[c]) * share
+            for j in range(d):
+                gap[k, j] = (other_mean[k, j] - mean[c, j]) + (
+                    other_mean_low[k, j] - mean_low[c, j]
+                )
+                high, low = mean[c, j], mean_low[c, j] + gap[k, j] * share
+                if heavier:
+                    high, low = other_mean[k, j], other_mean_low[k, j] - gap[k, j] * share
+                mean[c, j], mean_low[c, j] = scalar_two_sum(high, low)
+        elif n > 0:
+            for j in range(d):
+                mean[c, j] = other_mean[k, j]
+                mean_low[c, j] = other_mean_low[k, j]
+        count[c] = total
+
+
+@kernel
+def add_outer(vector, coefficient, S):
+    """Add ``coefficient * vector vector'`` to `S`, a lower triangle or only a diagonal."""
+    for i in range(vector.shape[0]):
+        if S.ndim == 1:
+            S[i] += coefficient * (vector[i] * vector[i])
+        else:
+            row, value = S[i], vector[i]
+            for j in range(i + 1):  # this order of factors keeps duplicate features equal
+                row[j] += coefficient * (value * vector[j])
+
+
+_BLOCK = 32  # rows and columns that are copied together, within the first cache
+
+
+@kernel
+def copy_symmetric(matrices, features, out):
+    """Write the rows and columns of some features, given in rising order, of symmetric matrices.
+
+    Only the lower triangles of `matrices` are read. `out` may be the same array.
+    """
+    d = features.size
+    for g in range(out.shape[0]):
+        for i_block in range(0, d, _BLOCK):
+            for j_block in range(0, i_block + 1, _BLOCK):
+                for i in range(i_block, min(i_block + _BLOCK, d)):
+                    row = matrices[g, features[i]]
+                    for j in range(j_block, min(j_block + _BLOCK, i + 1)):
+                        out[g, i, j] = out[g, j, i] = row[features[j]]
+
+
+def mirror(matrices):
+    """Copy the lower triangles of square matrices to the upper ones."""
+    copy_symmetric(matrices, np.arange(matrices.shape[-1]), matrices)
+
+
+@kernel
+def clear_upper(matrix):
+    """Set the elements above the diagonal to zero."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i + 1, d):
+            matrix[i, j] = 0.0
+
+
+@kernel
+def remove_directions(root, images):
+    """Replace a lower triangle W by a root of ``W' (I - S S') W``.
+
+    `images` holds S, whose columns are orthonormal, shape (d, k), and is overwritten. Rows are
+    rotated with one that starts as zero and takes up a direction; for each direction, a row of the
+    triangle becomes zero.
+    """
+    d, k = images.shape
+    for c in range(k):
+        taken, overlap, length = np.zeros(d), np.zeros(k), 0.0
+        for i in range(d):
+            if images[i, c] == 0.0:
+                continue
+            whole = np.hypot(length, images[i, c])
+            cosine, sine, length = length / whole, images[i, c] / whole, whole
+            row, image = root[i], images[i]
+            for j in range(i + 1):
+                taken[j], row[j] = (
+                    cosine * taken[j] + sine * row[j],
+                    cosine * row[j] - sine * taken[j],
+                )
+            for j in range(c, k):
+                overlap[j], image[j] = (
+                    cosine * overlap[j] + sine * image[j],
+                    cosine * image[j] - sine * overlap[j],
+                )

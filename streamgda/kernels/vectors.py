@@ -44,7 +44,7 @@ def fused_multiply_add(builder, x, y, total):
     return builder.call(fma, [x, y, total])
 
 
-def whole_vectors(builder, d, scalar, stored):
+def _whole_vectors(builder, d, scalar, stored):
     """Return the number of vectors of `d` values but for the last one, and what loads that.
 
     A mask keeps it from reading beyond the last row, where the memory may end.
@@ -65,7 +65,7 @@ def whole_vectors(builder, d, scalar, stored):
     return n_whole, lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
-def as_doubles(builder, values, scalar):
+def _as_doubles(builder, values, scalar):
     """Return a vector of values of a data type as float64."""
     vector = ir.VectorType(ir.DoubleType(), values.type.count)
     if isinstance(scalar, types.Integer):
@@ -73,7 +73,7 @@ def as_doubles(builder, values, scalar):
     return values if values.type == vector else builder.fpext(values, vector)
 
 
-def prefetch(builder, place):
+def _prefetch(builder, place):
     """Start to load what is `_AHEAD` bytes further on: processors stop at the end of a page."""
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     prefetch = cgutils.get_or_insert_function(
@@ -85,15 +85,97 @@ def prefetch(builder, place):
     builder.call(prefetch, [ahead, number(0), number(3), number(1)])  # read, keep, data
 
 
-def loop_function(module, name, arguments):
-    """Declare a function, and return it with its blocks before, in and after a loop.
+def function_of(module, name, arguments, generate, result=None):
+    """Return the function of a name, which is generated when a module first uses it.
 
-    It is never inlined, because the code around it would take registers from it.
+    ``generate(builder, *arguments)`` returns its value, if it has one. The function is never
+    inlined, because the code around it would take registers from it.
     """
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    return function, *(function.append_basic_block(part) for part in ("before", "loop", "after"))
+    if name not in module.globals:
+        kind = ir.FunctionType(result or ir.VoidType(), arguments)
+        function = ir.Function(module, kind, name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        builder = ir.IRBuilder(function.append_basic_block())
+        value = generate(builder, *function.args)
+        builder.ret(value) if result else builder.ret_void()
+    return module.globals[name]
+
+
+def repeated(builder, n, totals, step):
+    """Return totals after ``totals = step(i, totals)`` for all i below `n`, which is at least one.
+
+    They stay in registers in between.
+    """
+    before, loop = builder.block, builder.append_basic_block()
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    i, held = builder.phi(n.type), [builder.phi(total.type) for total in totals]
+    results = step(i, held)
+    following = builder.add(i, n.type(1))
+    starts, ends = [n.type(0), *totals], [following, *results]
+    for value, start, end in zip([i, *held], starts, ends, strict=True):
+        value.add_incoming(start, before)
+        value.add_incoming(end, loop)
+    after = builder.append_basic_block()
+    builder.cbranch(builder.icmp_signed("<", following, n), loop, after)
+    builder.position_at_end(after)
+    return results
+
+
+def take_rows(context, builder, scalar, block, others, begin):
+    """Take the rows of a block, of which there is at least one, vector by vector.
+
+    `block` are the rows, their classes and weights as structures, and the first row and one past
+    the last. ``begin(builder, k, w, weighted, *others)`` begins a row of class k and weight
+    w, one unless rows are weighted: it returns what takes a vector of float64 values, given the
+    first one's position, and what ends the row and returns True if there may be a next one, or
+    None. Return the row after the last one.
+    """
+    X, codes, weights, first, last = block
+    _, d = cgutils.unpack_tuple(builder, X.shape)
+    rows = [X.data, d, codes.data, weights.data, weights.nitems, first, last, *others]
+
+    def generate(builder, X, d, codes, weights, n_weights, first, last, *others):
+        index, stored = d.type, ir.VectorType(context.get_data_type(scalar), LANES)
+        n_whole, load_last = _whole_vectors(builder, d, scalar, stored)
+        one = cgutils.alloca_once_value(builder, ir.DoubleType()(1))
+        weighted = builder.icmp_signed(">", n_weights, index(0))
+        weights = builder.select(weighted, weights, one)
+        step = builder.select(weighted, index(1), index(0))
+        before, loop = builder.block, builder.append_basic_block()
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        r = builder.phi(index)
+        r.add_incoming(first, before)
+        x = builder.gep(X, [builder.mul(r, d)])
+        _prefetch(builder, x)
+        k = builder.load(builder.gep(codes, [r]))
+        w = builder.load(builder.gep(weights, [builder.mul(r, step)]))
+        take, end = begin(builder, k, w, weighted, *others)
+
+        def take_vector(v, load):
+            at = builder.mul(v, index(LANES))
+            values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
+            take(at, _as_doubles(builder, values, scalar))
+
+        with cgutils.for_range(builder, n_whole, intp=index) as inner:
+            aligned = scalar.bitwidth // 8
+            take_vector(inner.index, lambda place: builder.load(place, align=aligned))
+        take_vector(n_whole, load_last)
+        following = builder.add(r, index(1))
+        more = builder.icmp_signed("<", following, last)
+        if end:
+            more = builder.and_(end(), more)
+        r.add_incoming(following, builder.block)
+        after = builder.append_basic_block()
+        builder.cbranch(more, loop, after)
+        builder.position_at_end(after)
+        return following
+
+    name = f"{begin.__name__}_{scalar}"
+    arguments = [value.type for value in rows]
+    return builder.call(function_of(builder.module, name, arguments, generate, d.type), rows)
 
 
 def as_structures(context, builder, signature, arguments):

@@ -12,7 +12,7 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.kernels.narrow_distances import MAX_FEATURES
+from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -306,7 +306,7 @@ class GaussianModel(Model):
 
     @property
     def _by_blas(self) -> bool:
-        wide = self.structure.matrix and self.features.size > MAX_FEATURES
+        wide = self.structure.matrix and self.features.size > PANEL_FEATURES
         return wide or not self.structure.per_class
 
     @cached_property

@@ -43,7 +43,7 @@ from streamgda.errors import UnsupportedError
 from streamgda.kernels import leave_one_out as kernels
 from streamgda.kernels import scoring
 from streamgda.kernels.leave_one_out import LEAST
-from streamgda.kernels.narrow_distances import MAX_FEATURES
+from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Finish, by_chunks, check_width, checked_names, posterior
@@ -351,7 +351,7 @@ class GaussianLeaveOneOut(GaussianModel):
     @property
     def _own_from_scores(self) -> bool:
         """True if own distances change by a factor, and all scores are computed in full anyway."""
-        narrow = self.features.size <= MAX_FEATURES
+        narrow = self.features.size <= PANEL_FEATURES
         return self.structure.matrix and not self._regularised and narrow
 
     def _own_distances(

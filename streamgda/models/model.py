@@ -16,7 +16,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.kernels.held_out import compare_with_truth
+from streamgda.kernels.scoring import compare_with_truth
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import join_names

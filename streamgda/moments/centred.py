@@ -18,10 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import MergeError
-from streamgda.kernels.accumulate import LARGE, first_rows, means_of_sums
-from streamgda.kernels.merging import add_outer, merge_means, two_sum
+from streamgda.kernels.centred import first_rows, means_of_sums
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
-from streamgda.kernels.sums import add_sums, count_rows
+from streamgda.kernels.sums import LARGE, add_outer, add_sums, count_rows, merge_means, two_sum
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.layouts import symmetric

@@ -16,19 +16,19 @@ from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import InvalidParameterError, MergeError
-from streamgda.kernels import narrow_distances, narrow_products
-from streamgda.kernels.accumulate import add_centred, add_centred_squares
-from streamgda.kernels.accumulate_narrow import (
+from streamgda.kernels import scoring
+from streamgda.kernels.centred import add_centred, add_centred_squares
+from streamgda.kernels.integers import add_integer_squares, centre_scatter, centre_squares
+from streamgda.kernels.narrow import (
+    BUCKET_FEATURES,
     EXACT_NARROW_ROWS,
+    LEAST_BUCKET_ROWS,
     add_centred_narrow,
     add_exact_narrow,
 )
-from streamgda.kernels.integer_scatter import add_integer_squares
 from streamgda.kernels.products import empty_rows
-from streamgda.kernels.rounding import centre_scatter, centre_squares
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
-from streamgda.kernels.sums import add_squares
-from streamgda.kernels.triangles import copy_symmetric, mirror
+from streamgda.kernels.sums import add_squares, copy_symmetric, mirror
 from streamgda.moments import roots as roots_of
 from streamgda.moments.layouts import symmetric
 from streamgda.moments.parallel import add_in_parts, add_integers, add_scatter, triangle_ranges
@@ -228,7 +228,7 @@ class Structure(ABC):
     ) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
-        So it does for values and weights beyond a limit, see `kernels.accumulate.LARGE`. Only kinds
+        So it does for values and weights beyond a limit, see `kernels.sums.LARGE`. Only kinds
         without covariances between features are given sparse rows, all as one block. `state` is the
         limit, and counts, sums of squared weights (or an empty array), both parts of the means and
         the scatter, which change.
@@ -264,7 +264,7 @@ class Structure(ABC):
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
 
-        The sums are the arguments of the kernels in `streamgda.kernels.rounding`. Of matrices, only
+        The sums are the arguments of the kernels in `streamgda.kernels.integers`. Of matrices, only
         the lower triangles are written.
         """
 
@@ -348,7 +348,7 @@ class Matrix(Structure):
         self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
     ) -> bool:
         (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
-        narrow = d <= narrow_products.MAX_FEATURES and n_rows >= _FEW_ROWS * n_classes
+        narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
         held = _narrow_bytes(d, n_classes, len(scatter)) if narrow else 0
         if held > _FEW_BYTES:
             narrow = held <= _MOST_BYTES and n_rows >= 2 * _FEW_ROWS * n_classes
@@ -368,7 +368,7 @@ class Matrix(Structure):
     ) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
-        most = narrow_products.MAX_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
+        most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
         narrow = n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
         if narrow and _narrow_bytes(d, count.size, len(scatter)) <= _MOST_BYTES:
             add_exact_narrow(X, codes, origin, count, total, scatter)
@@ -422,7 +422,7 @@ class Matrix(Structure):
         self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
     ) -> roots_of.Distances:
         kind: Any = roots_of.NarrowDistances
-        if features.size > narrow_distances.MAX_FEATURES:
+        if features.size > scoring.PANEL_FEATURES:
             pooled = len(roots) < len(centres)
             kind = roots_of.PooledDistances if pooled else roots_of.MatrixDistances
         return kind(roots, features, centres)
@@ -433,7 +433,7 @@ def _narrow_bytes(n_features: int, n_classes: int, n_groups: int) -> int:
 
     The products are written, read and added to the scatters once for each block.
     """
-    return 8 * n_features * (n_groups * n_features + narrow_products.LEAST_BUCKET_ROWS * n_classes)
+    return 8 * n_features * (n_groups * n_features + LEAST_BUCKET_ROWS * n_classes)
 
 
 class Diagonal(Structure):

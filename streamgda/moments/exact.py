@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from streamgda.kernels.merging import two_sum
+from streamgda.kernels.sums import two_sum
 from streamgda.moments.centred import CentredSums, Sums
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type

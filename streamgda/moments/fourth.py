@@ -19,7 +19,7 @@ from scipy.linalg import blas
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.kernels.norms import add_norms
+from streamgda.kernels.centred import add_norms
 from streamgda.kernels.sums import count_rows
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.kernels.triangles import mirror
+from streamgda.kernels.sums import mirror
 
 
 def symmetric(lower: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.kernels.merging import two_sum
+from streamgda.kernels.sums import two_sum
 from streamgda.moments.base import Moments
 from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments

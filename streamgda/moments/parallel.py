@@ -8,13 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.kernels import integer_scatter, products
-from streamgda.kernels.accumulate import rows_by_group
-from streamgda.kernels.grouping import group_rows
-from streamgda.kernels.integer_scatter import BLOCK_ROWS, add_totals, pack_block
-from streamgda.kernels.integer_tiles import LINE, PART, TOGETHER, WIDTH
+from streamgda.kernels import integers, products
+from streamgda.kernels.centred import rows_by_group
+from streamgda.kernels.integers import (
+    LINE,
+    PACKED_ROWS,
+    PART,
+    TOGETHER,
+    WIDTH,
+    add_totals,
+    pack_block,
+)
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS
+from streamgda.kernels.sums import group_rows
 from streamgda.runtime import threads
 
 LARGEST_BLOCK = 2  # times the size that is asked of `even_blocks`; it is less
@@ -270,7 +277,7 @@ def add_integers(
     starts = np.ascontiguousarray(starts[:: count.size // n_groups])
     state = *form, count, total, scatter
     if n_threads == 1:
-        integer_scatter.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
+        integers.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
         return
     sizes = np.diff(starts)
     small = sizes * _SHARES * (n_threads - 1) <= codes.size
@@ -278,9 +285,7 @@ def add_integers(
     alone = largest_first[small[largest_first]]
     step = max(1, alone.size // (_SHARES * n_threads))
     threads.run(
-        lambda i: integer_scatter.add_integers(
-            rows, codes, order, starts, alone[i : i + step], *state
-        ),
+        lambda i: integers.add_integers(rows, codes, order, starts, alone[i : i + step], *state),
         ((i,) for i in range(0, alone.size, step)),
     )
     large = np.flatnonzero(~small)
@@ -292,7 +297,7 @@ def add_integers(
         own = np.concatenate([order[starts[g] : starts[g + 1]] for g in large])
         count += np.bincount(codes[own], minlength=count.size)
         _add_totals(rows, codes, own, form, total, n_threads)
-        blocks = even_blocks(starts, large, BLOCK_ROWS)
+        blocks = even_blocks(starts, large, PACKED_ROWS)
         _add_together(rows, order, form, blocks, scatter, n_threads)
 
 
@@ -317,7 +322,7 @@ def _add_apart(
             sums = tuple(map(np.zeros_like, state))
             held.append(sums)
         group = np.zeros(1, np.intp)
-        integer_scatter.add_integers(rows, codes, own, cuts[i : i + 2], group, *form, *sums)
+        integers.add_integers(rows, codes, own, cuts[i : i + 2], group, *form, *sums)
         unused.append(sums)
 
     threads.run(add, ((i,) for i in range(pieces)))
@@ -329,7 +334,7 @@ def _add_apart(
 def _integer_bytes(n_features: int) -> int:
     """Return the most bytes of panels and of copies of a scatter, of 16-bit integers."""
     columns = 2 * n_features + WIDTH
-    panels = max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * BLOCK_ROWS)
+    panels = max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * PACKED_ROWS)
     return panels + _copies_bytes(n_features)
 
 
@@ -384,7 +389,7 @@ def _add_together(
 
         def multiply(i: int, j: int, n: np.ndarray = last - first, g: np.ndarray = groups) -> None:
             T = np.empty(WIDTH * WIDTH, np.int32)
-            integer_scatter.add_products(
+            integers.add_packed(
                 *(panels, at, places, totals, active, n, g, size, offset, (i, j), T, scatter)
             )
 

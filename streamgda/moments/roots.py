@@ -15,9 +15,9 @@ from scipy import linalg
 from scipy.linalg.lapack import dlantr
 
 from streamgda.kernels import scoring
-from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
+from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
-from streamgda.kernels.triangles import clear_upper, remove_directions
+from streamgda.kernels.sums import clear_upper, remove_directions
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows

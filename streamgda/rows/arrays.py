@@ -220,7 +220,7 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
 
 
 def byte_rows(X: np.ndarray, origin: int) -> tuple[np.ndarray, tuple[int, np.uint8, int]]:
-    """Return rows of integers as bytes, and what `kernels.integer_scatter` must know of them.
+    """Return rows of integers as bytes, and what `kernels.integers` must know of them.
 
     That is the size of a value in bytes, the bits that differ in its highest byte from an unsigned
     number, and the distance of an origin from the lowest value.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.kernels.grouping import WORD, all_within, encode_labels, number_entries
+from streamgda.kernels.sums import WORD, all_within, encode_labels, number_entries
 from streamgda.runtime import threads
 
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table

@@ -85,11 +85,11 @@ import tempfile, warnings
 tempfile.tempdir = {!r}
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from streamgda.kernels import triangles
+    from streamgda.kernels import sums
     import numpy as np
     matrix = np.ones((3, 3))
-    triangles.clear_upper(matrix)
-print(matrix.sum(), triangles.clear_upper.stats.cache_path)
+    sums.clear_upper(matrix)
+print(matrix.sum(), sums.clear_upper.stats.cache_path)
 print(*(warning.message for warning in caught), sep="\\n")
 """
 
@@ -116,7 +116,7 @@ def test_a_temporary_folder_where_no_other_can_be_written(tmp_path):
         if temporary.is_dir():
             assert Path(folder).is_relative_to(temporary)
             assert str(next(temporary.iterdir())) in warned[0]
-            assert list(Path(folder).glob("triangles.clear_upper*.nbc"))
+            assert list(Path(folder).glob("sums.clear_upper*.nbc"))
         else:
             assert folder == "None"
 
@@ -211,17 +211,17 @@ def test_kernels_work_where_they_cannot_be_saved(compiled, monkeypatch):
 TOGETHER = """
 import json
 import numpy as np
-from streamgda.kernels import triangles
-used = triangles.clear_upper, triangles.copy_symmetric
+from streamgda.kernels import sums
+used = sums.clear_upper, sums.copy_symmetric
 print(flush=True)
 input()
 found = []
 for dtype in ("float64", "float32"):
     matrix = np.arange(12.0).reshape(1, 3, 4)[:, :, :3].astype(dtype)
     out = np.zeros_like(matrix)
-    triangles.copy_symmetric(matrix, np.arange(3), out)
-    triangles.clear_upper(out[0])
-    triangles.mirror(out)
+    sums.copy_symmetric(matrix, np.arange(3), out)
+    sums.clear_upper(out[0])
+    sums.mirror(out)
     found.append(out.tolist())
 print(json.dumps([found, sum(sum(kernel.stats.cache_misses.values()) for kernel in used)]))
 """

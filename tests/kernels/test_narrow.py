@@ -1,18 +1,19 @@
-"""Products of narrow rows, against numpy; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Products and squares of narrow rows, against numpy."""
 
 import numpy as np
 import pytest
 from frozen import NO_WEIGHTS, frozen
 
 from streamgda.kernels import kernel
-from streamgda.kernels.narrow_products import (
-    MAX_FEATURES,
+from streamgda.kernels.centred import add_class_squares
+from streamgda.kernels.narrow import (
+    BUCKET_FEATURES,
     add_narrow_products,
     empty_buckets,
 )
 from streamgda.kernels.vectors import LANES, padded_width
 
-WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, MAX_FEATURES - 1, MAX_FEATURES]
+WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, BUCKET_FEATURES - 1, BUCKET_FEATURES]
 DTYPES = ["f8", "f4", "u1", "i2"]
 N_CLASSES = 3
 
@@ -55,7 +56,7 @@ def garbage(n_classes, d, n_matrices):
 def test_padded_width():
     whole = [padded_width(d) for d in (1, LANES, LANES + 1)]
     assert whole == [LANES, LANES, 2 * LANES]
-    assert padded_width(MAX_FEATURES) == MAX_FEATURES
+    assert padded_width(BUCKET_FEATURES) == BUCKET_FEATURES
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -121,3 +122,37 @@ def test_sizes_of_buckets():
     assert size(1000, 16, 10**6) == 16
     assert size(2, 8, 20) == 32
     assert size(2, 8, 9) == 16
+
+
+# --- squares ----------------------------------------------------------------------------------
+
+
+@kernel
+def add(X, codes, weights, first, last, vectors, squares):
+    add_class_squares(X, codes, weights, first, last, vectors, squares)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_and_squares(dtype, weighted):
+    random = np.random.default_rng(0)
+    for d in (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES, 20, 33):
+        n, width = 50, padded_width(d)
+        # The memory after the last row holds no numbers, and must not be read.
+        held = np.full(n * d + LANES, 99 if dtype in ("u1", "i2") else np.nan, dtype)
+        X = held[: n * d].reshape(n, d)
+        X[...] = random.integers(0, 100, (n, d))
+        codes = random.integers(0, 4 - 1, n)  # and no rows of one class
+        weights = frozen(random.integers(1, 5, n) / 4) if weighted else NO_WEIGHTS
+        vectors, squares = np.zeros((3, 4, width)), np.zeros((4, width))
+        vectors[0, :, :d] = random.integers(0, 100, (4, d)) + 0.5
+        vectors[1, :, :d], squares[:, :d] = 7.0, 9.0
+        expected = vectors.copy(), squares.copy()
+        for r in range(3, n - 1):
+            k, w = codes[r], weights[r] if weighted else 1.0
+            t = X[r].astype(float) - vectors[0, k, :d]
+            expected[0][1, k, :d] += w * t
+            expected[1][k, :d] += w * t * t
+        add(frozen(X), codes, weights, 3, n - 1, vectors, squares)
+        np.testing.assert_array_equal(vectors, expected[0])  # quarters: exact
+        np.testing.assert_array_equal(squares, expected[1])

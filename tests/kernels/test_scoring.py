@@ -1,13 +1,12 @@
-"""Scoring kernels against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Scoring kernels against bare loops."""
 
 import naive
-import numba
 import numpy as np
 import pytest
 from frozen import frozen
 
 from streamgda.kernels import scoring
-from streamgda.kernels.narrow_distances import FLOAT64_FEATURES, MAX_FEATURES, ROW_STEP
+from streamgda.kernels.scoring import FLOAT64_FEATURES, PANEL_FEATURES, ROW_STEP
 from streamgda.models import model as scores
 from streamgda.moments.roots import (
     NO_LABELS,
@@ -43,18 +42,10 @@ def expected_scores(X, centres, roots, offsets):
     return offsets[:, None] - 0.5 * (z * z).sum(axis=2)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Only without the compiler, which would keep these numbers in its cache."""
-    if numba.config.DISABLE_JIT:
-        for name, value in {"BLOCK": 2, "_ROWS": 8, "_VALUES": 1}.items():
-            monkeypatch.setattr(scoring, name, value)
-
-
 @EVERY_FLOAT
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("d", [1, 5, BLOCK + 3])
-def test_matrix_scores(d, tied, dtype, small_blocks):
+def test_matrix_scores(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), np.sort(rng.permutation(d + 2)[:d])
@@ -69,7 +60,7 @@ def test_matrix_scores(d, tied, dtype, small_blocks):
 
 @EVERY_FLOAT
 @pytest.mark.parametrize("alone", ["none", "some", "all"])
-def test_features_without_covariances_are_not_multiplied(alone, dtype, small_blocks):
+def test_features_without_covariances_are_not_multiplied(alone, dtype):
     rng = np.random.default_rng(3)
     d, n = 7, 30
     centres, roots = whole_numbers(rng, 2, d), np.tril(whole_numbers(rng, 2, d, d))
@@ -96,7 +87,7 @@ def test_zero_rows_of_a_pseudo_inverse():
 
 @EVERY_FLOAT
 @pytest.mark.parametrize("margin", [0.0, 50.0])
-def test_scores_far_below_the_largest_are_bounds(margin, dtype, small_blocks):
+def test_scores_far_below_the_largest_are_bounds(margin, dtype):
     """Others are the same, so that labels are; ties, -inf and infinite scores included."""
     rng = np.random.default_rng(5)
     d, n, n_classes = BLOCK + 9, 30, 5
@@ -129,13 +120,6 @@ def test_scores_beyond_float32_are_computed_in_float64():
     np.testing.assert_allclose(out, expected_scores(X, centres, roots, np.zeros(2)), rtol=1e-6)
 
 
-@pytest.fixture
-def small_panels(monkeypatch):
-    """As `small_blocks`."""
-    if numba.config.DISABLE_JIT:
-        monkeypatch.setattr(scoring, "_PANEL_ROWS", 2 * ROW_STEP)
-
-
 FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several panels
 
 
@@ -148,8 +132,8 @@ def assert_labels(kernel, source, scores):
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 11, 14, MAX_FEATURES])
-def test_narrow_matrix_scores(d, tied, dtype, small_panels):
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 11, 14, PANEL_FEATURES])
+def test_narrow_matrix_scores(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
@@ -169,7 +153,7 @@ def test_narrow_matrix_scores(d, tied, dtype, small_panels):
 @EVERY_FLOAT
 @pytest.mark.parametrize("n_vectors", [1, 5])
 @pytest.mark.parametrize("d", [1, 4, 9])
-def test_linear_scores(d, n_vectors, dtype, small_blocks):
+def test_linear_scores(d, n_vectors, dtype):
     rng = np.random.default_rng(d)
     centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
     offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
@@ -183,7 +167,7 @@ def test_linear_scores(d, n_vectors, dtype, small_blocks):
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("d", [1, 3, 5000])
-def test_diagonal_scores(d, tied, dtype, small_panels):
+def test_diagonal_scores(d, tied, dtype):
     rng = np.random.default_rng(10)
     centres, precisions = whole_numbers(rng, 3, d), whole_numbers(rng, 1 if tied else 3, d) ** 2
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]

@@ -18,7 +18,7 @@ from streamgda.errors import (
     InvalidDataError,
     SourceNotFoundError,
 )
-from streamgda.kernels.narrow_distances import FLOAT64_FEATURES
+from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.models import model as scores_module
 from streamgda.models.covariance import Regularisation
 from streamgda.moments.covariance_types import structure_of

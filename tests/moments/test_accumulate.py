@@ -1,4 +1,4 @@
-"""Rows to moments, and their merging, against bare loops; with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Rows to moments, and their merging, against bare loops."""
 
 from fractions import Fraction
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from frozen import NO_WEIGHTS, frozen
 
-from streamgda.kernels.accumulate import (
-    LARGE,
+from streamgda.kernels.centred import (
     add_centred,
     add_centred_squares,
     first_rows,
@@ -17,11 +16,10 @@ from streamgda.kernels.accumulate import (
     means_of_sums,
     rows_by_group,
 )
-from streamgda.kernels.accumulate_narrow import add_centred_narrow, add_exact_narrow
-from streamgda.kernels.integer_scatter import add_integer_squares
-from streamgda.kernels.merging import add_outer, merge_means, scalar_two_sum, two_sum
-from streamgda.kernels.narrow_products import MAX_FEATURES
+from streamgda.kernels.integers import add_integer_squares
+from streamgda.kernels.narrow import BUCKET_FEATURES, add_centred_narrow, add_exact_narrow
 from streamgda.kernels.products import FEW_ROWS
+from streamgda.kernels.sums import LARGE, add_outer, merge_means, scalar_two_sum, two_sum
 from streamgda.moments.parallel import add_integers
 from streamgda.rows.arrays import byte_rows
 
@@ -419,7 +417,7 @@ def test_add_exact(structure, dtype):
             expected[1][k] += row
             products[k] += np.outer(row, row)
         rows, form = byte_rows(frozen(X), origin)
-        if narrow and d <= MAX_FEATURES:
+        if narrow and d <= BUCKET_FEATURES:
             add_exact_narrow(frozen(X), y, origin, count, total, scatter)
         elif matrix:
             add_integers(rows, y, form, count, total, scatter, 1)

@@ -12,16 +12,18 @@ import pytest
 from frozen import frozen
 from llvmlite import binding, ir
 
-from streamgda.kernels import integer_tiles, processors
-from streamgda.kernels.integer_scatter import BLOCK_ROWS, add_products, pack_block
-from streamgda.kernels.integer_tiles import (
+from streamgda.kernels import integers, processors
+from streamgda.kernels.integers import (
     DEPTH,
     LINE,
     MOST_ROWS,
+    PACKED_ROWS,
     PART,
     TOGETHER,
     WIDTH,
-    plain_tile,
+    add_packed,
+    pack_block,
+    tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
 from streamgda.moments import parallel
@@ -62,7 +64,7 @@ def test_the_shape_follows_the_processor(monkeypatch):
 @EVERY_SHAPE
 def test_panels_are_whole_tiles(shape):
     assert shape.panel_width % shape.rows == shape.panel_width % shape.columns == 0
-    assert BLOCK_ROWS * 3 // 2 <= MOST_ROWS
+    assert PACKED_ROWS * 3 // 2 <= MOST_ROWS
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_instructions(shape, processor, instruction, monkeypatch):
     monkeypatch.setattr(numba.config, "CPU_FEATURES", "+avx512vnni,+avxvnni,+avx512bw,+avx2")
     shape = next(row for row in SHAPES if row.name == shape)
     module = ir.Module()
-    function = integer_tiles._tile_function(module, shape)
+    function = integers._generated_tile(module, shape)
     function.linkage = "external"
     target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(cpu=processor, opt=3)
@@ -99,20 +101,32 @@ def test_instructions(shape, processor, instruction, monkeypatch):
 # --- tiles ------------------------------------------------------------------------------------
 
 
+def plain_tile(shape, panels, left, right, depth, row, column, T):
+    """Compute the tile of a shape that starts at some row and column with NumPy."""
+    width, together = shape.panel_width, shape.together
+
+    def bytes_of(first, some):
+        words = panels[first : first + depth * width * together]
+        return words.reshape(depth, width, together)[:, some].astype(np.int32)
+
+    rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
+    lowered = 128 if together == 4 else 0
+    T.reshape(width, width)[rows, columns] += np.einsum(
+        "kat,kbt->ab", bytes_of(left, rows), bytes_of(right, columns) - lowered
+    )
+
+
 @EVERY_SHAPE
 def test_multiply_tile(shape):
     """Also with the extreme sums of as many rows as a block has."""
-    compiled = integer_tiles.tile_in_registers(shape)
-    plain = plain_tile(shape)
+    compiled = tile_function(shape)
 
     @numba.njit
     def tile(panels, left, right, depth, row, column, T):
         compiled(panels, left, right, depth, row, column, T)
 
-    if numba.config.DISABLE_JIT:
-        tile = plain
     rng = np.random.default_rng(0)
-    width, entries = shape.panel_width, BLOCK_ROWS // shape.together
+    width, entries = shape.panel_width, PACKED_ROWS // shape.together
     line = width * shape.together
     some = rng.integers(0, 256, entries * line).astype(shape.part)
     most, zeros = np.full_like(some, 255), np.zeros_like(some)
@@ -124,7 +138,7 @@ def test_multiply_tile(shape):
             for row, column in ((0, 0), (width - shape.rows, width - shape.columns)):
                 T, expected = start.copy(), start.copy()
                 tile(panels, left, right, depth, row, column, T)
-                plain(panels, left, right, depth, row, column, expected)
+                plain_tile(shape, panels, left, right, depth, row, column, expected)
                 np.testing.assert_array_equal(T, expected)
                 u, v = (
                     panel.reshape(entries, width, -1)[first : first + depth].astype(int)
@@ -198,10 +212,10 @@ def test_add_products(dtype, origin):
         S = rng.integers(-9, 9, (2, d, d))
         parts, expected = S.copy(), S.copy()
         expected[1] += np.tril(Z.T @ Z)
-        add_products(*blocks, (0, d), T, S)
+        add_packed(*blocks, (0, d), T, S)
         np.testing.assert_array_equal(S, expected)
         for first, last in ((d // 3, d), (0, d // 3)):
-            add_products(*blocks, (first, last), T, parts)
+            add_packed(*blocks, (first, last), T, parts)
             np.testing.assert_array_equal(parts[:, first:last], expected[:, first:last])
         np.testing.assert_array_equal(parts, expected)
 
@@ -210,7 +224,7 @@ def test_add_products(dtype, origin):
 def test_groups_of_all_sizes(n_threads, copies, monkeypatch):
     """More rows than go into a block, none, and few, each class a group or all of them one."""
     monkeypatch.setattr(parallel, "_COPIES_BYTES", copies)
-    n = 2 * BLOCK_ROWS + 40
+    n = 2 * PACKED_ROWS + 40
     rng = np.random.default_rng(3)
     X, Z = rows_of(rng, "int8", n, 9, 0)
     rows, form = byte_rows(X, 0)
@@ -244,10 +258,10 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 
 @pytest.mark.parametrize("name", ["avx512vnni", "avx2", "sse2"])
 def test_all_processors_give_the_same_bits(name, capsys):
-    """Words of four bytes and of two, in a process of their own, without the compiler."""
+    """Words of four bytes and of two, in a process of their own."""
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env=os.environ | {"STREAMGDA_VECTORS": name, "NUMBA_DISABLE_JIT": "1"},
+        env=os.environ | {"STREAMGDA_VECTORS": name},
         capture_output=True,
         text=True,
         check=True,
@@ -261,9 +275,9 @@ def test_all_processors_give_the_same_bits(name, capsys):
 @pytest.mark.parametrize("name", ["avx512", "avx2"])
 def test_other_vectors_are_tested(name):
     """Compiled code for any processor runs on all of them; it is tested in a process of its own."""
-    files = [Path(__file__).with_name(f"test_{each}.py") for each in ("narrow", "class_squares")]
+    narrow = Path(__file__).with_name("test_narrow.py")
     child = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", narrow],
         env=os.environ | {"STREAMGDA_VECTORS": name},
         capture_output=True,
         text=True,

@@ -1,16 +1,63 @@
-"""From rows to sums in one call, in blocks of rows that stay in a cache."""
+"""From rows to centred sums in one call, in blocks of rows that stay in a cache."""
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
-from streamgda.kernels.class_squares import add_class_squares
-from streamgda.kernels.grouping import group_rows
-from streamgda.kernels.merging import scalar_two_sum
+from streamgda.kernels import fast_kernel, inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
-from streamgda.kernels.vectors import padded_width
+from streamgda.kernels.sums import group_rows, scalar_two_sum
+from streamgda.kernels.vectors import (
+    LANES,
+    as_structures,
+    broadcast,
+    fused_multiply_add,
+    padded_width,
+    take_rows,
+    vector_at,
+)
 
-# The squares of values and of weights below this can be summed in float64, however many there are.
-LARGE = 1e140
+
+@intrinsic
+def add_class_squares(typing, X, codes, weights, first, last, vectors, squares):
+    """Add ``w t`` to ``vectors[1, k]`` and ``w t^2`` to ``squares[k]``, t being x - vectors[0, k].
+
+    Rows from `first` to `last` are added, at least one; k is the class of a row, and w its weight.
+    The arrays but for the rows have rows of whole vectors (`padded_width`), with zeros beyond the
+    last feature. The loop is written in LLVM's vector types, as a compiler would check in each row
+    how many vectors there are.
+    """
+    index = types.intp
+
+    def generate(context, builder, signature, arguments):
+        *block, vectors, squares = as_structures(context, builder, signature, arguments)
+        n_classes, width = cgutils.unpack_tuple(builder, squares.shape)
+        sums = builder.gep(vectors.data, [builder.mul(n_classes, width)])
+        others = vectors.data, sums, squares.data, width
+        take_rows(context, builder, signature.args[0].dtype, block, others, _add_row_squares)
+        return context.get_dummy_value()
+
+    return types.void(X, codes, weights, index, index, vectors, squares), generate
+
+
+def _add_row_squares(builder, k, w, _, pivots, sums, squares, width):
+    """Return what adds vectors of a row to the sums of its class."""
+    vector, start = ir.VectorType(ir.DoubleType(), LANES), builder.mul(k, width)
+    own = [builder.gep(array, [start]) for array in (pivots, sums, squares)]
+    w = broadcast(builder, w, vector)
+
+    def add(at, values):
+        about, total, square = (vector_at(builder, builder.gep(a, [at]), 0, vector) for a in own)
+        t = builder.fsub(values, builder.load(about, align=8))
+        weighted = builder.fmul(w, t)
+        sum_ = builder.fadd(builder.load(total, align=8), weighted)
+        square_sum = fused_multiply_add(builder, weighted, t, builder.load(square, align=8))
+        builder.store(sum_, total, align=8)
+        builder.store(square_sum, square, align=8)
+
+    return add, None
 
 
 @kernel
@@ -274,3 +321,24 @@ def means_of_sums(limit, number, pivot, sums):
                 return False
             pivot[k, j], sums[k, j] = scalar_two_sum(pivot[k, j], gap)
     return True
+
+
+@fast_kernel
+def add_norms(X, codes, weights, mean, mean_low, inverse, norms):
+    """Add ``w |t|^2 t`` and then ``w |t|^4`` to the class's row of `norms`, of d + 1 entries.
+
+    t is the row minus its class mean, which is ``mean + mean_low``, times `inverse`.
+    """
+    d = X.shape[1]
+    centred = np.empty(d)
+    for r in range(X.shape[0]):
+        k = np.uint64(codes[r])
+        square = 0.0
+        for j in range(d):
+            t = (X[r, j] - mean[k, j] - mean_low[k, j]) * inverse[k, j]
+            centred[j] = t
+            square += t * t
+        weighted = square * weights[r] if weights.shape[0] > 0 else square
+        for j in range(d):
+            norms[k, j] += weighted * centred[j]
+        norms[k, d] += weighted * square
