@@ -267,7 +267,7 @@ def by_effective_rows(moments: ClassMoments) -> ClassMoments:
     scatter = sums.scatter * scale.reshape(-1, *[1] * (sums.scatter.ndim - 1))
     scaled = CentredSums(structure, count, sums.mean, sums.mean_low, scatter)
     names = moments.feature_names
-    return ClassMoments._of_sums(structure.name, moments.classes, scaled, feature_names=names)
+    return ClassMoments._of_sums(structure, moments.classes, scaled, feature_names=names)
 
 
 def shown_size(test: Any) -> str:

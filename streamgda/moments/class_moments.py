@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -189,17 +190,16 @@ class ClassMoments(Moments):
         classes: np.ndarray,
         sums: Any,
         fourth: np.ndarray | None = None,
-        covariance_type: str | None = None,
+        structure: Structure | None = None,
     ) -> Self:
         """Return other moments of the same rows."""
-        covariance_type = covariance_type or self.covariance_type
-        skipped, names = self._n_skipped, self._feature_names
-        return self._of_sums(covariance_type, classes, sums, fourth, skipped, names)
+        more = fourth, self._n_skipped, self._feature_names
+        return self._of_sums(structure or self._structure, classes, sums, *more)
 
     @classmethod
     def _of_sums(
         cls,
-        covariance_type: str,
+        structure: Structure,
         classes: np.ndarray,
         sums: CentredSums | ExactSums | None,
         fourth: np.ndarray | None = None,
@@ -207,12 +207,12 @@ class ClassMoments(Moments):
         feature_names: Names | None = None,
     ) -> Self:
         """Return class moments that hold these sums, with one entry a class."""
-        moments = cls(covariance_type)
-        moments._classes, moments._sums = classes, sums
+        moments = cls(structure.name)
+        moments._structure, moments._classes, moments._sums = structure, classes, sums
         moments._fourth, moments._n_skipped = fourth, n_skipped
         moments._feature_names = feature_names
         if sums is not None:
-            sums.structure = moments._structure
+            sums.structure = structure
         return moments
 
     @property
@@ -437,7 +437,7 @@ class ClassMoments(Moments):
                 if not y.size:
                     self._n_skipped = n_skipped
                     return self if decay is None else self.__imul__(decay)
-            codes, classes = self._encoded(y)
+            codes, classes = label_codes.encode(y, self._classes)
             if expected is not None and classes is not self._classes:
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
@@ -456,10 +456,6 @@ class ClassMoments(Moments):
             self._classes, self._sums, self._fourth = classes, sums, fourth
             self._n_skipped, self._feature_names = n_skipped, names
         return self
-
-    def _encoded(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the codes of labels, and the classes that these number."""
-        return label_codes.encode(y, self._classes)
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -539,11 +535,6 @@ class ClassMoments(Moments):
 
     # --- algebra ------------------------------------------------------------------------------
 
-    @property
-    def _named_groups(self) -> bool:
-        """True if the groups of the scatter have labels, those of the classes."""
-        return self._structure.per_class
-
     def __iadd__(self, other: Self) -> Self:
         if not isinstance(other, ClassMoments):
             return NotImplemented
@@ -598,6 +589,10 @@ class ClassMoments(Moments):
         """
         if not isinstance(other, ClassMoments):
             return NotImplemented
+        return self._less(other, self._classes if self._structure.per_class else None)
+
+    def _less(self, other: ClassMoments, labels: np.ndarray | None) -> Self:
+        """Subtract other moments; errors name the labels of the groups of the scatter, if any."""
         names = self._check_mergeable(other)
         if other._sums is None or not other._sums.count.any():
             return self.copy()
@@ -617,7 +612,7 @@ class ClassMoments(Moments):
             impossible = np.argwhere(left.subtract(theirs, at))
         if impossible.size:
             group, feature = impossible[0].tolist()
-            of = f" of class {self._classes[group]!s}" if self._named_groups else ""
+            of = "" if labels is None else f" of class {labels[group]!s}"
             raise MergeError(
                 f"subtracting these moments leaves a sum of squares{of} that no rows have in "
                 f"feature {feature if names is None else names[feature]}: only rows that were "
@@ -687,6 +682,8 @@ class ClassMoments(Moments):
     def _keep(self, kept: np.ndarray) -> Self:
         """Return the moments of some classes."""
         assert self._sums is not None
+        if self._structure.sharing:  # cells of `GroupedMoments`, which stay a grid
+            return self
         dropped = ~kept & (self._sums.count > 0)
         if dropped.any() and not self._structure.per_class:
             raise MergeError(
@@ -777,7 +774,7 @@ class ClassMoments(Moments):
             if rounding is not None and wanted.per_class != self._structure.per_class:
                 rounding = wanted.group_sums(rounding)
             sums = sums.with_scatter(scatter, rounding)
-        reduced = self._with_sums(self._classes, sums, covariance_type=covariance_type)
+        reduced = self._with_sums(self._classes, sums, structure=wanted)
         if sums is not None:
             sums.checked()
         return reduced
@@ -1100,11 +1097,14 @@ class ClassMoments(Moments):
         return attributes, arrays | {f"fourth_{name}": array for name, array in scaled.items()}
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        structure = cls._saved_structure(attributes)
+    def _from_state(
+        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sharing: int = 0
+    ) -> Self:
+        structure = replace(structure_of(attributes["covariance_type"]), sharing=sharing)
         classes = storage.unpack_labels(attributes["classes"])
         fourth = check_flag("norms", attributes.get("norms", False))
         moments = cls(structure.name, fourth_moments=fourth)
+        moments._structure = structure
         moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
             return moments
@@ -1128,13 +1128,9 @@ class ClassMoments(Moments):
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
         named = restored_names(attributes, sums.n_features)
-        moments = cls._of_sums(structure.name, classes, sums, held, moments._n_skipped, named)
+        moments = cls._of_sums(structure, classes, sums, held, moments._n_skipped, named)
         moments._keep_scaled(scaled)
         return moments
-
-    @classmethod
-    def _saved_structure(cls, attributes: Mapping[str, Any]) -> Structure:
-        return structure_of(attributes["covariance_type"])
 
 
 def exceeds(count: Any, held: Any) -> Any:

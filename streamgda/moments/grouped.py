@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
-from streamgda.moments.covariance_types import Structure, structure_of
+from streamgda.moments.covariance_types import Structure
 from streamgda.moments.fourth import merge_fourth
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
@@ -33,10 +33,9 @@ from streamgda.rows.labels import (
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import check_type, renamed, shown
 from streamgda.storage.checks import check_whole
-from streamgda.storage.saved import State, nested, restore_nested
+from streamgda.storage.saved import State, arrays_within, nested
 
 _SHIFT = 32  # of the number of the group above that of the class
-_Kind = TypeVar("_Kind", bound=ClassMoments)
 NONE = np.empty(0, np.int64)
 _GROUPS_EXPECTED = 10
 _CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
@@ -90,194 +89,6 @@ def grid(n_groups: int, n_classes: int) -> np.ndarray:
     return (np.arange(n_groups)[:, None] << _SHIFT | np.arange(n_classes)).ravel()
 
 
-class Cells(ClassMoments):
-    """Moments whose classes are cells, each of one group and one class, in the order of groups.
-
-    The label of a cell holds both numbers. Types with a covariance per class have the cells that
-    have rows. Pooled types have one scatter for each group, and so all cells of each group: as
-    many successive classes share a scatter.
-    """
-
-    def __init__(self, covariance_type: str = "full", *, fourth_moments: bool = False) -> None:
-        super().__init__(covariance_type, fourth_moments=fourth_moments)
-        self._grid = self._classes  # all cells, for pooled types
-
-    @property
-    def pooled(self) -> bool:
-        """True if classes of a group share a scatter."""
-        return not self._structure.per_class
-
-    @property
-    def _named_groups(self) -> bool:
-        return False
-
-    @property
-    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the group and of the class of each cell."""
-        return self._classes >> _SHIFT, self._classes & ((1 << _SHIFT) - 1)
-
-    def counts(self, n_groups: int, n_classes: int) -> np.ndarray:
-        """Return the count of each cell, shape (n_groups, n_classes)."""
-        counts = np.zeros((n_groups, n_classes), self.class_count.dtype)
-        counts[self.numbers] = self.class_count
-        return counts
-
-    def renumbered(
-        self, groups: np.ndarray, classes: np.ndarray, n_groups: int, n_classes: int
-    ) -> Self:
-        """Return these moments, with the same arrays, under other numbers in the same order.
-
-        Parameters
-        ----------
-        groups, classes : ndarray of int, rising
-            Number of each group, and of each class.
-        n_groups, n_classes : int
-            How many there are.
-        """
-        renumbered = copy(self)
-        of_group, of_class = self.numbers
-        renumbered._classes = groups[of_group] << _SHIFT | classes[of_class]
-        if self.pooled:
-            renumbered._structure = replace(self._structure, sharing=n_classes)
-            renumbered._grid = grid(n_groups, n_classes)
-            if self._sums is not None:
-                renumbered._sums = copy(self._sums)
-                renumbered._sums.structure = renumbered._structure
-        return renumbered
-
-    def on_grid(self) -> Self:
-        """Return moments of all cells, if types are pooled; otherwise these."""
-        if self.pooled and self._sums is not None and self._classes.size < self._grid.size:
-            return self._with_sums(self._grid, self._with_classes(self._grid))
-        return self
-
-    def selected(self, groups: np.ndarray, classes: np.ndarray) -> Self:
-        """Return a copy of the cells of some groups and classes, given as boolean arrays."""
-        of_group, of_class = self.numbers
-        kept = np.flatnonzero(groups[of_group] & classes[of_class])
-        chosen = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
-        chosen._n_skipped = self._n_skipped
-        if self._sums is not None and kept.size:
-            sums = self._sums.with_classes(kept, groups if self.pooled else kept)
-            chosen = self._with_sums(
-                self._classes[kept], sums, None if self._fourth is None else self._fourth[kept]
-            )
-        sizes = int(groups.sum()), int(classes.sum())
-        return chosen.renumbered(np.cumsum(groups) - 1, np.cumsum(classes) - 1, *sizes)
-
-    def check(self, n_groups: int, n_classes: int) -> None:
-        """Raise ValueError unless these are cells of that many groups and classes."""
-        of_group, of_class = self.numbers
-        whole = grid(n_groups, n_classes) if self.pooled else self._classes
-        if self.class_count.dtype.kind == "f" and "squares" not in self._sums_by_name():
-            raise ValueError("it lacks 'squares' of the weights")
-        if (
-            self._classes.dtype != np.int64
-            or not np.array_equal(np.unique(of_group), np.arange(n_groups))
-            or (of_class >= n_classes).any()
-            or not np.array_equal(self._classes, whole)
-            or self._structure.sharing != (n_classes if self.pooled else 0)
-        ):
-            raise ValueError(f"its cells are not of {n_groups} groups and {n_classes} classes")
-
-    def _sums_by_name(self) -> dict[str, np.ndarray]:
-        return {} if self._sums is None else self._sums.arrays()
-
-    def group(self, number: int, classes: np.ndarray) -> ClassMoments:
-        """Return a copy of the moments of one group; `classes` are the labels of all classes."""
-        of_group, of_class = self.numbers
-        kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
-        assert self._sums is not None  # there are groups
-        sums = self._sums.with_classes(kept, [number] if self.pooled else kept)
-        fourth = None if self._fourth is None else self._fourth[kept]
-        labels, names = classes[of_class[kept]], self._feature_names
-        moments = ClassMoments._of_sums(self.covariance_type, labels, sums, fourth, 0, names)
-        return moments if labels.size == classes.size else moments.declare(classes)
-
-    def merged_groups(self, groups: np.ndarray, n_groups: int, n_classes: int) -> Cells:
-        """Return the moments of larger groups; `groups` are the numbers of those of each group."""
-        of_group, of_class = self.numbers
-        cells = groups[of_group] << _SHIFT | of_class
-        classes = grid(n_groups, n_classes) if self.pooled else np.unique(cells)
-        merged = self._merged(Cells, classes, np.searchsorted(classes, cells), n_classes)
-        return merged.renumbered(np.arange(n_groups), np.arange(n_classes), n_groups, n_classes)
-
-    def total(self, classes: np.ndarray) -> ClassMoments:
-        """Return the moments of all groups together; `classes` are the labels of all classes."""
-        return self._merged(ClassMoments, classes, self.numbers[1], 0)
-
-    def _merged(
-        self, kind: type[_Kind], classes: np.ndarray, at: np.ndarray, sharing: int
-    ) -> _Kind:
-        """Return moments of a kind whose class ``at[k]`` includes the rows of cell k."""
-        sums, fourth = copy(self._sums), self._fourth
-        structure = structure_of(self.covariance_type)
-        if sums is not None:
-            sums.structure = replace(structure, sharing=sharing) if self.pooled else structure
-            if fourth is not None:
-                fourth = merge_fourth(self._as_part(1, at), classes.size)
-            sums = sums.placed(at, classes.size)
-            structure = sums.structure
-        more = fourth, self._n_skipped, self._feature_names
-        moments = kind._of_sums(self.covariance_type, classes, sums, *more)
-        moments._structure = structure
-        if sums is not None:
-            sums.structure = structure
-        return moments
-
-    # --- what class moments do otherwise ------------------------------------------------------
-
-    def _state(self) -> State:
-        attributes, arrays = super()._state()
-        return attributes | {"sharing": self._structure.sharing}, arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        return super()._from_state(attributes, arrays)._of(cls._saved_structure(attributes))
-
-    def _of(self, structure: Structure) -> Self:
-        """Return these moments, whose sums are of a structure and have all cells."""
-        self._structure, self._grid = structure, self._classes
-        if self._sums is not None:
-            self._sums.structure = structure
-        return self
-
-    @classmethod
-    def _saved_structure(cls, attributes: Mapping[str, Any]) -> Structure:
-        sharing = check_whole("sharing", attributes["sharing"], 0)
-        return replace(super()._saved_structure(attributes), sharing=sharing)
-
-    def _encoded(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        if not self.pooled:
-            return super()._encoded(y)
-        codes = y.codes if type(y) is CodedLabels else np.searchsorted(self._grid, y)
-        return codes, self._classes if self._classes.size == self._grid.size else self._grid
-
-    def _with_classes(self, classes: np.ndarray) -> Any:
-        if not self.pooled or self._sums is None or classes.size == self._classes.size:
-            return super()._with_classes(classes)
-        sums = copy(self._sums)
-        sums.structure = self._structure
-        return sums.placed(np.searchsorted(classes, self._classes), classes.size)
-
-    def _with_sums(
-        self,
-        classes: np.ndarray,
-        sums: Any,
-        fourth: np.ndarray | None = None,
-        covariance_type: str | None = None,
-    ) -> Self:
-        structure = self._structure if sums is None else sums.structure
-        cells = super()._with_sums(classes, sums, fourth, covariance_type)
-        cells._structure, cells._grid = structure, self._grid
-        if sums is not None:
-            sums.structure = structure
-        return cells
-
-    def _keep(self, kept: np.ndarray) -> Self:
-        return self if self.pooled else super()._keep(kept)
-
-
 @dataclass
 class Held:
     """The moments of all groups, and the labels of groups and classes, which are sorted.
@@ -285,28 +96,83 @@ class Held:
     Attributes
     ----------
     groups, classes : ndarray
-    cells : Cells
-        Moments of groups x classes.
+    cells : ClassMoments
+        Moments whose classes are cells, each of one group and one class, in the order of groups;
+        the label of a cell holds both numbers. Types with a covariance per class have the cells
+        that have rows. Pooled types have one scatter for each group, and so all cells of each
+        group: as many successive classes share a scatter.
     total : list of ClassMoments
         Those of all rows, once they are known.
     """
 
     groups: np.ndarray
     classes: np.ndarray
-    cells: Cells
+    cells: ClassMoments
     total: list[ClassMoments] = field(default_factory=list)
 
-    def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
-        """Return the same moments among more groups and classes."""
-        if groups.size == self.groups.size and classes.size == self.classes.size:
-            return Held(groups, classes, self.cells)
-        at = find(self.groups, groups), find(self.classes, classes)
-        return Held(groups, classes, self.cells.renumbered(*at, groups.size, classes.size))
+    @property
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the group and of the class of each cell."""
+        return self.cells.classes >> _SHIFT, self.cells.classes & ((1 << _SHIFT) - 1)
+
+    @property
+    def pooled(self) -> bool:
+        """True if classes of a group share a scatter."""
+        return not self.cells._structure.per_class
 
     @property
     def counts(self) -> np.ndarray:
         """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
-        return self.cells.counts(self.groups.size, self.classes.size)
+        counts = np.zeros((self.groups.size, self.classes.size), self.cells.class_count.dtype)
+        if self.cells._sums is not None:
+            counts[self.numbers] = self.cells.class_count
+        return counts
+
+    def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
+        """Return the same moments among more groups and classes; arrays are shared if they fit."""
+        if groups.size == self.groups.size and classes.size == self.classes.size:
+            return Held(groups, classes, self.cells)
+        of_group, of_class = find(self.groups, groups), find(self.classes, classes)
+        if self.pooled:
+            return self.merged(groups, of_group, classes, of_class)
+        cells = copy(self.cells)
+        cells._classes = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
+        return Held(groups, classes, cells)
+
+    def merged(
+        self, groups: np.ndarray, of_group: np.ndarray, classes: np.ndarray, of_class: np.ndarray
+    ) -> Held:
+        """Return the moments of other groups and classes, by the numbers that these get."""
+        cells = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
+        labels = grid(groups.size, classes.size) if self.pooled else np.unique(cells)
+        at, structure = np.searchsorted(labels, cells), self._structure(classes.size)
+        return Held(groups, classes, self._placed(labels, at, structure))
+
+    def whole(self) -> ClassMoments:
+        """Return the moments of all groups together."""
+        return self._placed(self.classes, self.numbers[1], self._structure(0))
+
+    def _structure(self, n_classes: int) -> Structure:
+        """Return the structure of groups of that many classes, or of a single group for zero."""
+        return replace(self.cells._structure, sharing=n_classes if self.pooled else 0)
+
+    def _placed(self, labels: np.ndarray, at: np.ndarray, structure: Structure) -> ClassMoments:
+        """Return moments of some classes, of which class ``at[k]`` includes the rows of cell k."""
+        sums, fourth = copy(self.cells._sums), self.cells._fourth
+        if sums is not None:
+            if fourth is not None:
+                fourth = merge_fourth(self.cells._as_part(1, at), labels.size)
+            sums.structure = structure
+            sums = sums.placed(at, labels.size)
+        return self.cells._with_sums(labels, sums, fourth, structure)
+
+    def group(self, number: int) -> ClassMoments:
+        """Return a copy of the moments of one group."""
+        of_group, of_class = self.numbers
+        kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
+        part = self._selected(kept, [number], self.classes[of_class[kept]], self._structure(0))
+        part._n_skipped = 0
+        return part if kept.size == self.classes.size else part.declare(self.classes)
 
     def pruned(self, kept_classes: np.ndarray) -> Held:
         """Return the moments without groups and classes that have no rows; some classes stay."""
@@ -315,8 +181,45 @@ class Held:
         classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
         if groups.all() and classes.all():
             return self
-        cells = self.cells.on_grid().selected(groups, classes)
+        of_group, of_class = self.numbers
+        kept = np.flatnonzero(groups[of_group] & classes[of_class])
+        of_group, of_class = (np.cumsum(groups) - 1)[of_group], (np.cumsum(classes) - 1)[of_class]
+        labels = of_group[kept] << _SHIFT | of_class[kept]
+        cells = self._selected(kept, groups, labels, self._structure(int(classes.sum())))
         return Held(self.groups[groups], self.classes[classes], cells)
+
+    def _selected(
+        self, kept: np.ndarray, groups: Any, labels: np.ndarray, structure: Structure
+    ) -> ClassMoments:
+        """Return a copy of the moments of some cells, which are all those of some groups."""
+        sums, fourth = self.cells._sums, self.cells._fourth
+        if sums is not None and kept.size:
+            sums = sums.with_classes(kept, groups if self.pooled else kept)
+            fourth = None if fourth is None else fourth[kept]
+            return self.cells._with_sums(labels, sums, fourth, structure)
+        chosen = ClassMoments(structure.name, fourth_moments=self.cells.fourth_moments)
+        chosen._structure, chosen._n_skipped = structure, self.cells.n_skipped
+        return chosen
+
+    def check(self) -> None:
+        """Raise ValueError unless the cells are those of all groups and classes."""
+        labels, n_classes = self.cells.classes, self.classes.size
+        if labels.dtype != np.int64:
+            raise ValueError("its cells have no numbers")
+        of_group, of_class = self.numbers
+        sums: Any = self.cells._sums
+        weighted = sums is not None and sums.count.dtype.kind == "f"
+        if weighted and "squares" not in sums.arrays():
+            raise ValueError("it lacks 'squares' of the weights")
+        if (
+            not np.array_equal(np.unique(of_group), np.arange(self.groups.size))
+            or (of_class >= n_classes).any()
+            or (self.pooled and not np.array_equal(labels, grid(self.groups.size, n_classes)))
+            or self.cells._structure.sharing != (n_classes if self.pooled else 0)
+        ):
+            raise ValueError(
+                f"its cells are not of {self.groups.size} groups and {n_classes} classes"
+            )
 
 
 class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
@@ -373,7 +276,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     ) -> None:
         super().__init__()
         fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
-        self._held = Held(NONE, NONE, Cells(covariance_type, fourth_moments=fourth_moments))
+        cells = ClassMoments(covariance_type, fourth_moments=fourth_moments)
+        self._held = Held(NONE, NONE, cells)
 
     # --- properties ---------------------------------------------------------------------------
 
@@ -470,7 +374,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
         with self._lock:
             held = self._held
-            return held.cells.group(checked_number(group, held.groups, KeyError), held.classes)
+            return held.group(checked_number(group, held.groups, KeyError))
 
     def total(self) -> ClassMoments:
         """Return the moments of the rows of all groups: the sum of those of each.
@@ -494,7 +398,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         with self._lock:
             held = self._held
             if not held.total:
-                held.total.append(held.cells.total(held.classes))
+                held.total.append(held.whole())
             return held.total[0]
 
     def without(self, group: Any) -> ClassMoments:
@@ -529,7 +433,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         with self._lock:
             held = self._held
             number = checked_number(group, held.groups, InvalidParameterError)
-            left = self._total() - held.cells.group(number, held.classes)
+            left = self._total() - held.group(number)
             return left.declare(held.classes)
 
     def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
@@ -577,8 +481,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 return self.copy()
             labels = np.asarray(group_labels(new, what="new groups"))
             groups, at = np.unique(labels, return_inverse=True)
-            cells = held.cells.merged_groups(at, groups.size, held.classes.size)
-            return self._made(Held(groups, held.classes, cells))
+            same = np.arange(held.classes.size)
+            return self._made(held.merged(groups, at, held.classes, same))
 
     def _made(self, held: Held) -> Self:
         made = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
@@ -698,15 +602,13 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             if self.n_features is None:
                 self._refuse_empty()
             held = self._held
-            held = held.widened(held.groups, join_labels(held.classes, labels))
-            held.cells = held.cells.on_grid()
-            self._held = held
+            self._held = held.widened(held.groups, join_labels(held.classes, labels))
         return self
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
-        cells = Cells(self.covariance_type, fourth_moments=self.fourth_moments)
-        cells = cells.renumbered(NONE, NONE, 0, n_classes)
+        cells = copy(self._held.cells)
+        cells._structure = self._held._structure(n_classes)
         state, adding = cells._bytes(n_cells, n_features)
         return state, adding + _CELL_BYTES * n_cells
 
@@ -726,8 +628,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             )
             sums = mine.widened(*labels)
             mine.total.clear()  # large moments change in place
-            sums.cells += theirs.widened(*labels).cells.on_grid()
-            sums.cells = sums.cells.on_grid()
+            sums.cells += theirs.widened(*labels).cells
             self._held = sums
         return self
 
@@ -758,7 +659,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 f"{labels[1][k].item()!r} in group {labels[0][g].item()!r} from moments that hold "
                 f"{wide.counts[g, k]:g} of them: only rows that were added can be subtracted"
             )
-        left = wide.cells.on_grid() - subtracted.cells.on_grid()
+        left = wide.cells._less(subtracted.cells, None)
         return self._made(Held(*labels, left).pruned(NONE))
 
     def copy(self) -> Self:
@@ -787,6 +688,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _state(self) -> State:
         held = self._held
         states, arrays = nested({"cells": held.cells})
+        states["cells"]["sharing"] = held.cells._structure.sharing
         labels = {
             "groups": storage.pack_labels(held.groups),
             "classes": storage.pack_labels(held.classes),
@@ -797,8 +699,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         groups = storage.unpack_labels(attributes["groups"])
         classes = storage.unpack_labels(attributes["classes"])
-        cells = restore_nested(Cells, {"cells": attributes["cells"]}, arrays)["cells"]
-        cells.check(groups.size, classes.size)
-        grouped = cls(cells.covariance_type, fourth_moments=cells.fourth_moments)
+        own = arrays_within(arrays, "cells")
+        if len(own) < len(arrays):
+            raise ValueError(f"its arrays {sorted(arrays)} are not those of cells")
+        sharing = check_whole("sharing", attributes["cells"]["sharing"], 0)
+        cells = ClassMoments._from_state(attributes["cells"], own, sharing)
+        grouped = cls(cells.covariance_type)
         grouped._held = Held(groups, classes, cells)
+        grouped._held.check()
         return grouped

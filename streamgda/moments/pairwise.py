@@ -476,11 +476,10 @@ class PairwiseMoments(Moments):
         scatter *= held["count"][:, None, None]
         gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
         mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
-        sums = CentredSums(
-            STRUCTURES["full"], held["count"].copy(), mean, mean_low, np.tril(scatter)
-        )
+        full = STRUCTURES["full"]
+        sums = CentredSums(full, held["count"].copy(), mean, mean_low, np.tril(scatter))
         names = self._feature_names
-        moments = ClassMoments._of_sums("full", self._classes, sums, feature_names=names)
+        moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)
 
     # --- saving -------------------------------------------------------------------------------
