@@ -94,27 +94,13 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
 
 def _given_folds(folds: np.ndarray, n_rows: int) -> tuple[np.ndarray, int]:
     """Return the codes of given folds, and their number; -1 stands for none."""
-    if folds.dtype.kind not in "iu":
-        raise InvalidParameterError(
-            f"cv has entries of type {folds.dtype}; expected the fold of each row as an integer. "
-            f"For groups of another type, pass cv=LeaveOneGroupOut() and fit(X, y, groups=...)"
-        )
-    if len(folds) != n_rows:
-        raise InvalidParameterError(
-            f"cv has the folds of {len(folds)} rows, but X has {n_rows} rows; give one integer for "
-            f"each, or pairs (train, test) of numbers of rows"
-        )
-    if (folds < -1).any():
-        raise InvalidParameterError(
-            f"cv has fold {folds.min()}; expected integers >= 0, or -1 for rows that are never "
-            f"held out"
-        )
     numbers = np.unique(folds[folds != -1])
-    if not numbers.size:
-        raise InvalidParameterError(
-            f"cv has no folds: all of its {folds.size} entries are -1, for rows that are never "
-            f"held out; give at least two folds"
+    if folds.dtype.kind not in "iu" or len(folds) != n_rows or not numbers.size or numbers[0] < 0:
+        expected = (
+            f"the fold of each of {n_rows} rows, as integers >= 0, or -1 for rows that are never "
+            f"held out; for groups of another type, cv=LeaveOneGroupOut() and fit(X, y, groups=...)"
         )
+        raise refuse("cv", folds, expected)
     return np.where(folds == -1, numbers.size, np.searchsorted(numbers, folds)), numbers.size
 
 

@@ -6,8 +6,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
-from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -458,9 +456,14 @@ class _Scores:
         reading = self.rows.read(self._plan(self.held), "accumulating", self.search.verbose)
         with reading as slabs:
             for start, (X, y, *weights) in slabs:
-                folds = self.folds.of(start, start + len(X))
-                arrays = X, y, weights[0] if weights else None, start
-                self.moments._update(*arrays, rule=self.rule, groups=folds)
+                self.moments._update(
+                    X,
+                    y,
+                    sample_weight=weights[0] if weights else None,
+                    groups=self.folds.of(start, start + len(X)),
+                    first_row=start,
+                    rule=self.rule,
+                )
 
     def score(self) -> None:
         """Score the candidates in all splits, with passes over the rows if needed."""
@@ -627,7 +630,10 @@ def _others(
         return
     halves = folds[:middle], folds[middle:]
     for half, other in (halves, halves[::-1]):
-        yield from _others(moments, half, reduce(add, (moments[fold] for fold in other), rest))
+        total = rest.copy()
+        for fold in other:
+            total += moments[fold]
+        yield from _others(moments, half, total)
 
 
 def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:
