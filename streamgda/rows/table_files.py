@@ -31,7 +31,7 @@ from streamgda.rows.tables import (
     list_width,
     number_type,
 )
-from streamgda.rows.text_files import Label, Text, label_in, refuse_unnamed
+from streamgda.rows.text_files import Label, Text, label_in
 from streamgda.runtime import threads
 from streamgda.runtime.extras import require
 from streamgda.runtime.parameters import refuse
@@ -49,7 +49,7 @@ _POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
 _PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
-_TEXT_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
+_UNNAMED = ("", "Unnamed: 0")  # as pandas writes an index, and reads and writes it again
 
 
 class TableFile(NamedTuple):
@@ -167,36 +167,6 @@ class Arrow:
         return 2 * largest * row_bytes
 
 
-class TextFiles:
-    """Text: a file is one piece.
-
-    Parameters
-    ----------
-    text : Text
-        How lines are read.
-    """
-
-    name = "csv"
-    piece = ""
-
-    def __init__(self, text: Text) -> None:
-        self.text = text
-
-    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, Any]:
-        """Return the number of rows, the schema, and the first line."""
-        return self.text.contents(path, filesystem, label)
-
-    def batches(
-        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
-    ) -> Iterator[Iterator[Any]]:
-        """Yield the record batches of the file, in blocks of the default size."""
-        yield self.text.read(file.path, filesystem, file.line, kinds)
-
-    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
-        """Return the bytes of the blocks that are parsed."""
-        return _TEXT_BYTES
-
-
 _SUFFIXES = {
     **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
@@ -231,7 +201,6 @@ def refuse_other_kinds(path: Any) -> None:
 
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a column of a partition
-_TEXT_LABELS = ("int64", "uint64", "double", "bool", "string")
 
 # --- tables ---------------------------------------------------------------------------------------
 
@@ -244,7 +213,7 @@ class Table:
     ----------
     title : str
         The path or URL.
-    format : Parquet, Arrow or TextFiles
+    format : Parquet, Arrow or Text
     filesystem : pyarrow.fs.FileSystem
     files : list of TableFile
     """
@@ -297,33 +266,32 @@ class Table:
         title = str(path)
         filesystem, name = _locate(path, storage_options)
         paths, folder = _files(filesystem, name, title, format)
-        kind = format or format_of(paths[0])
+        kind = str(format or format_of(paths[0]))
         if text and kind != "csv":
             raise InvalidParameterError(
                 f"{', '.join(text)} given, and {title} is no text; expected only for .csv, .tsv, "
-                f".txt and .data, or any name with format='csv' of convert"
+                f".txt and .data, or any name with format='csv'"
             )
-        form: Any = {"parquet": Parquet, "ipc": Arrow}.get(
-            str(kind), lambda: TextFiles(Text.of(**text))
-        )()
+        form: Any = Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind]()
 
         def contents_of(path: str) -> tuple[list[int], Any, Any]:
             with _opening(path):
                 return with_retries(lambda: form.contents(path, filesystem, label))
 
-        found = threads.run(contents_of, ((path,) for path in paths))
-        schemas = _common_texts([schema for _, schema, _ in found], label)
+        schemas: Sequence[Any]
+        sizes, schemas, lines = zip(*threads.run(contents_of, ((p,) for p in paths)), strict=True)
+        if kind == "csv":
+            schemas = _with_one_label(schemas, label)
         keys, fields = _partitions([path.removeprefix(name) for path in paths if folder])
-        keys = keys or [{} for _ in paths]
-        files: list[TableFile] = []
-        known: list[Any] = []
-        for path_, key, schema, (sizes, _, line) in zip(paths, keys, schemas, found, strict=True):
+        known: dict[Any, Any] = {}
+        files = []
+        for number, (path_, schema) in enumerate(zip(paths, schemas, strict=True)):
+            key = keys[number] if keys else {}
             own = [fields.get(field.name, field) for field in schema]
             own += [fields[n] for n in key if n not in schema.names]
             complete = pa.schema(own, schema.metadata)
-            same = next((other for other in known if other.equals(complete)), complete)
-            known = [same, *(other for other in known if other is not same)]
-            files.append(TableFile(path_, sizes, same, key, line))
+            same = known.setdefault(complete.serialize().to_pybytes(), complete)
+            files.append(TableFile(path_, sizes[number], same, key, lines[number]))
         return cls(title, form, filesystem, files)
 
     # --- columns ------------------------------------------------------------------------------
@@ -338,15 +306,11 @@ class Table:
         """True if the columns have names: those of a text may have none."""
         return self.files[0].line is None or self.files[0].line.header
 
-    @cached_property
+    @property
     def index(self) -> list[str]:
         """Names of the columns that pandas wrote as an index."""
         about = self.files[0].schema.pandas_metadata or {}
         return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
-
-    def chosen(self, columns: ColumnNames, option: str) -> list[str]:
-        """Return the names of columns; see `chosen`."""
-        return chosen(self.names, columns, option, self.title)
 
     def column(
         self, name: str, type_of: Callable[[Any], np.dtype | None], expected: str
@@ -357,7 +321,7 @@ class Table:
         ----------
         name : str
         type_of : callable
-            Returns the data type of an Arrow type, or None; see `streamgda.rows.arrow_types`.
+            Returns the data type of an Arrow type, or None: `number_type` or `label_type`.
         expected : str
             What the column is expected to hold, and what to do if it does not.
 
@@ -416,17 +380,19 @@ class Table:
         """Rows of the largest piece: the most that may be read to get at one of them."""
         return int(np.diff(self.bounds).max(initial=0))
 
+    def _piece(self, row: int) -> tuple[int, int]:
+        """Return the numbers of the piece that holds a row, and of its file."""
+        piece = int(np.searchsorted(self.bounds, row, "right")) - 1
+        return piece, int(np.searchsorted(self._first_pieces[:-1], piece, "right")) - 1
+
     def origin(self, row: int) -> int:
         """Return the first row of the piece that holds a row."""
-        return int(self.bounds[self._piece(row)])
+        return int(self.bounds[self._piece(row)[0]])
 
     def place(self, row: int) -> str:
         """Return the file and the piece that hold a row."""
-        file = int(np.searchsorted(self._first_pieces, self._piece(row), "right")) - 1
-        return self._place(self.files[file], self._piece(row) - int(self._first_pieces[file]))
-
-    def _piece(self, row: int) -> int:
-        return int(np.searchsorted(self.bounds, row, "right")) - 1
+        piece, file = self._piece(row)
+        return self._place(self.files[file], piece - int(self._first_pieces[file]))
 
     def _place(self, file: TableFile, piece: int) -> str:
         return f"{file.path}: {self.format.piece} {piece}" if self.format.piece else file.path
@@ -447,21 +413,20 @@ class Table:
         ReadError
             If a file cannot be read, or has changed.
         """
-        first = self._piece(origin)
-        for file, start, stop in zip(
-            self.files, self._first_pieces, self._first_pieces[1:], strict=False
-        ):
-            if stop > first:
-                yield from self._of_file(file, max(0, first - int(start)), kinds, n_rows)
+        piece, first = self._piece(origin)
+        for number, file in enumerate(self.files[first:], first):
+            start = max(0, piece - int(self._first_pieces[number]))
+            yield from self._of_file(file, start, kinds, n_rows)
 
     def _of_file(
         self, file: TableFile, first: int, kinds: Mapping[str, Any], n_rows: int
     ) -> Iterator[Any]:
         """Yield the record batches of a file from a piece on."""
         stored = {name: kind for name, kind in kinds.items() if name not in file.constants}
-        pieces: Any = _constant(file, first, n_rows)
-        if stored:
-            pieces = self.format.batches(file, self.filesystem, first, stored, n_rows)
+        if not stored:  # a column counts the rows
+            name = next(name for name in file.schema.names if name not in file.constants)
+            stored = {name: file.schema.field(name).type}
+        pieces: Any = self.format.batches(file, self.filesystem, first, stored, n_rows)
         with contextlib.closing(pieces):
             for number, size in enumerate(file.sizes[first:], first):
                 found = 0
@@ -469,8 +434,6 @@ class Table:
                     for batch in next(pieces, ()):
                         found += batch.num_rows
                         yield _complete(batch, file, kinds)
-                except SourceError as error:  # of a text
-                    raise ReadError(str(error)) from None
                 except (MemoryError, StreamGDAError):
                     raise
                 except Exception as error:  # pyarrow and file systems have many kinds
@@ -539,29 +502,16 @@ def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]
     return keys, fields
 
 
-def _common_texts(schemas: list[Any], label: Any) -> list[Any]:
+def _with_one_label(schemas: Sequence[Any], label: Label) -> list[Any]:
     """Return schemas in which labels of texts are strings if they are in some of the files."""
     import pyarrow as pa  # noqa: PLC0415
 
-    if label is None or not all(schemas[0].names == schema.names for schema in schemas):
-        return schemas
     name = label_in(schemas[0].names, label)
-    if name is None:
-        return schemas
-    at = schemas[0].get_field_index(name)
-    kinds = {str(schema.field(at).type) for schema in schemas}
-    if "string" not in kinds or len(kinds) == 1 or not kinds <= {*_TEXT_LABELS}:
-        return schemas
-    return [schema.set(at, pa.field(name, pa.string())) for schema in schemas]
-
-
-def _constant(file: TableFile, first: int, n_rows: int) -> Iterator[Iterator[Any]]:
-    """Yield batches without columns, of all pieces from the first on."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    for size in file.sizes[first:]:
-        rows = (min(n_rows, size - start) for start in range(0, size, n_rows))
-        yield (pa.record_batch({"": pa.nulls(n)}) for n in rows)
+    text = pa.field(name or "", pa.string())
+    if not any(text in schema for schema in schemas):
+        return [*schemas]
+    at = [schema.get_field_index(name) for schema in schemas]
+    return [s if n < 0 else s.set(n, text) for s, n in zip(schemas, at, strict=True)]
 
 
 def _complete(batch: Any, file: TableFile, kinds: Mapping[str, Any]) -> Any:
@@ -761,21 +711,23 @@ def open_table(
     label = y if label is None else label
     table = Table.of(path, storage_options, label=label, format=format, **text)
     label = _label(table, label)
-    dropped = [] if drop is None else table.chosen(drop, "drop")
+    dropped = [] if drop is None else chosen(table.names, drop, "drop", table.title)
     if label in dropped:
         raise InvalidParameterError(f"label={label!r} is among the columns to drop; name another")
     if features is None:
         fields = [n for n in table.names if n not in (label, *dropped, *table.index)]
-        if table.named:
-            refuse_unnamed(fields, table.title)
+        if table.named and not {*fields}.isdisjoint(_UNNAMED):
+            raise SourceError(
+                f"{table.title} has a column without a name, as pandas writes an index; it is a "
+                f"feature only if it is asked for: name the columns (features=[...]; columns= or "
+                f"drop= of convert)"
+            )
     else:
-        chosen = table.chosen(features, "features")
-        by_number = not isinstance(features, str) and not all(
-            isinstance(f, str) for f in _list(features)
-        )
-        fields = [n for n in chosen if n not in dropped and not (by_number and n == label)]
-        if not by_number and len(fields) < len(_list(features)) - len(dropped):
-            fields = []
+        found = chosen(table.names, features, "features", table.title)
+        listed = [features] if isinstance(features, str | int | slice) else features
+        named = all(isinstance(feature, str) for feature in listed)
+        twice = named and len(found) < len(listed)
+        fields = [n for n in found if not twice and n not in dropped and (named or n != label)]
     if not fields or label in fields:
         raise InvalidParameterError(
             f"features are {shown_names(fields)}, labels {label!r}, and {path} has the columns "
@@ -789,52 +741,48 @@ def open_table(
     return rows, TableRows(table, (table.n_rows,), kind, "y", fields=(label,))
 
 
-def _list(columns: ColumnNames) -> list[Any]:
-    return [columns] if isinstance(columns, str | int | slice) else [*columns]
-
-
 def _label(table: Table, label: Label) -> str | None:
     """Return the name of the column of labels."""
-    if callable(label):
-        label = label(table.names)
-    if label is None:
-        return None
-    if isinstance(label, str) and label not in table.names:
-        header = (
-            ""
-            if table.named
-            else " (its first line holds numbers, so that columns have none: "
-            "give their numbers, or header=True)"
-        )
-        raise SourceError(
-            f"{table.title} has no column {label!r} of labels, but {shown_names(table.names)}"
-            f"{header}; name it with label=..., or pass y=None if the rows have no labels"
-        )
-    return table.chosen(label, "label")[0]
+    label = label(table.names) if callable(label) else label
+    if label is None or label in table.names:
+        return label
+    if not isinstance(label, str):
+        return chosen(table.names, label, "label", table.title)[0]
+    header = (
+        " (its first line holds numbers, so that columns have none: give their numbers, or "
+        "header=True)"
+    )
+    raise SourceError(
+        f"{table.title} has no column {label!r} of labels, but {shown_names(table.names)}"
+        f"{'' if table.named else header}; name it with label=..., or pass y=None if the "
+        f"rows have no labels"
+    )
 
 
 def _feature_rows(table: Table, fields: list[str], dtype: np.dtype | None) -> TableRows:
-    number = (
+    """Return the rows of columns of numbers, or of one of lists."""
+    expected = (
         "features are numbers: leave it out (features=[...]), encode it as numbers, or name it as "
         "the labels (label=...)"
     )
-    dtypes = [table.column(name, number_type, number) for name in fields]
-    width = len(fields)
+    dtypes = [table.column(name, number_type, expected) for name in fields]
     if table.format.name == "csv":
         wide = dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
         dtypes = [np.dtype(dtype) if wide else np.dtype(np.float64)]
+    width = len(fields)
     lists = [name for name in fields if any(map(list_width, table.kinds(name)))]
     if lists:
-        if len(fields) > 1:
+        if width > 1:
             raise InvalidDataError(
                 f"{table.title}: column {lists[0]!r} holds a list for each row, all of its "
                 f"features; name it alone: features={lists[0]!r}"
             )
-        width = max(map(list_width, table.kinds(lists[0])))
+        kinds = table.kinds(lists[0])
+        width = max(map(list_width, kinds))
         if width < 0:  # lists of any length: that of the first row is expected of all
-            kinds = {lists[0]: table.kinds(lists[0])[0]}
-            first = next((b for b in table.batches(0, kinds, 1) if b.num_rows), None)
-            width = 0 if first is None or first[0][0].as_py() is None else len(first[0][0])
+            batches = table.batches(0, {lists[0]: kinds[0]}, 1)
+            first = next((batch[0][0].as_py() for batch in batches if batch.num_rows), None)
+            width = len(first or ())
         if not width:
             raise InvalidDataError(f"{table.title}: column {lists[0]!r} begins with no list")
     shape = (table.n_rows, width)
