@@ -45,7 +45,6 @@ import json, sys, time, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
 import streamgda, streamgda.engine
 from streamgda.engine.plan import plan_rows
-from streamgda.rows.slabs import Slabs
 from streamgda.rows import as_source
 
 def peak():
@@ -53,7 +52,7 @@ def peak():
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
 
 def slab():
-    return plan_rows(as_source(X), allowed).n_rows
+    return plan_rows(as_source(X), allowed)
 
 warnings.simplefilter("ignore")
 folder, allowed = sys.argv[1], int(sys.argv[2])

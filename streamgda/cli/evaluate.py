@@ -31,13 +31,11 @@ def evaluate(
     json : bool
         Print one JSON object.
     """
-    from streamgda.rows import as_rows  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415  (see the note in `options`)
 
     estimator, X, truth = open_both(model, store, **options_of(open_rows, options))
-    rules = counting(truth, **options)
-    X, rules["nodata"] = as_rows(X, None, rules["nodata"])
-    result = count(estimator, X, truth, max_memory=max_memory, rule=row_rule(y=truth, **rules))
+    rows = Rows.of(X, truth, **counting(truth, **options))
+    result = count(estimator, rows.X, truth, max_memory=max_memory, rule=rows.rule)
     if json:
         screen.show_json({"model": model, "store": store, **result.as_json()})
         return
@@ -155,34 +153,37 @@ def count(
     """
     import numpy as np  # noqa: PLC0415
 
-    from streamgda.engine.labelled import LabelledRows  # noqa: PLC0415
-    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
+    from streamgda.engine.plan import distinct_labels, plan_rows  # noqa: PLC0415
+    from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.invalid_rows import (  # noqa: PLC0415
         CHECK_SUMS,
         as_maskable_matrix,
         rows_to_count,
     )
     from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
+    from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415
 
     rule = CHECK_SUMS if rule is None else rule
-    rows = LabelledRows(X, y)
-    plan = rows.plan(max_memory)
+    rows = in_process(Rows(X, y))
+    slab_rows = plan_rows(rows.X, allowed_bytes(max_memory), beside=rows.beside)
     classes = estimator.classes_
     likely = hasattr(estimator, "predict_log_proba")
     scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
-    labels = join_labels(classes, distinct_labels(rows.companions[0], rule))
+    labels = join_labels(classes, distinct_labels(rows.y, rule))
     column = find(labels, classes)  # -1 for labels that the model does not know
     number_of_class = np.flatnonzero(column >= 0)
     confusion = np.zeros((labels.size, labels.size), np.int64)
     loss = 0.0
     step = max(1, _SCORES // classes.size)
-    with rows.read(plan, "evaluating", progress=True) as slabs:
-        for start, (block, truth) in slabs:
-            counted, known = block, rule.as_labels(truth, start)
+    with reading(rows, slab_rows, "evaluating", progress=True) as slabs:
+        for slab in slabs:
+            start, counted = slab.first_row, slab.X
+            known = rule.as_labels(slab.y, start)
             if rule is not CHECK_SUMS:  # the function that scores rows checks them otherwise
-                counted = as_maskable_matrix(block, sparse=True)
+                counted = as_maskable_matrix(slab.X, sparse=True)
                 counted, known = rows_to_count(counted, known, None, rule, start)[:2]
             codes = find(known, labels)
             for first in range(0, len(counted), step):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
@@ -223,18 +224,18 @@ def _accumulate(
     import streamgda  # noqa: PLC0415
     from streamgda import engine  # noqa: PLC0415
     from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
-    from streamgda.rows import as_rows, as_sources  # noqa: PLC0415
-    from streamgda.rows.invalid_rows import row_rule  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.labels import join_labels  # noqa: PLC0415
 
-    X, reading["nodata"] = as_rows(X, None, reading["nodata"])
-    rule = row_rule(*(reading[name] for name in ("on_invalid", "nodata", "unlabelled")), y=y)
+    rules: Any = {name: reading[name] for name in ("on_invalid", "nodata", "unlabelled")}
+    rows = Rows.of(X, y, weight, **rules)
+    X, rule = rows.X, rows.rule
     resumed = checkpoint is not None and checkpoint.exists()
     all_count = weight is None and rule.action == "raise"
     if estimator.get_params().get("priors") and all_count and not resumed:
-        classes = distinct_labels(as_sources(X, y)[1], rule)
+        classes = distinct_labels(rows.opened().y, rule)
         estimator._check_priors(join_labels(held.classes, classes) if held else classes)
-    rows, counted = estimator._summed(X, y, rule=rule)
+    summed = estimator._summed(replace(rows, weight=None))
     keeping = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
     needs = estimator._kept()
     if held:
@@ -242,17 +243,17 @@ def _accumulate(
     started = time.perf_counter()
     with screen.notes_on_interrupt():
         moments = streamgda.accumulate(
-            rows,
+            summed.X,
             y,
             sample_weight=weight,
             for_model=True,
             progress=True,
             **needs,
-            **reading | keeping | {"nodata": counted.nodata},
+            **reading | keeping | {"nodata": summed.rule.nodata},
         )
         if not held and (scalings := estimator._scalings()):
-            options = {"max_memory": reading["max_memory"], "progress": True, "rule": rule}
-            engine.accumulate_again(moments, scalings, X, y, weight, **options)
+            options = {"max_memory": reading["max_memory"], "progress": True}
+            engine.accumulate_again(moments, scalings, rows, **options)
     seconds = time.perf_counter() - started
     rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
     screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")

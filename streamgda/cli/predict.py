@@ -86,9 +86,9 @@ def predict(
     from streamgda import engine  # noqa: PLC0415
     from streamgda.engine.outputs import ENDINGS, holds_scores  # noqa: PLC0415
     from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
-    from streamgda.rows import as_rows  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
-    from streamgda.rows.invalid_rows import SCORING, row_rule  # noqa: PLC0415
+    from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
     from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
 
     wanted = {"predict_proba": proba, "predict_log_proba": log_proba, "score_samples": density}
@@ -114,9 +114,8 @@ def predict(
     if reject is not None:
         options = {"reject": reject, "reject_label": _label(reject_label, dtype, "--reject-label")}
     value = _label(fill, dtype if method == "predict" else np.dtype(float), "--fill")
-    X, nodata = as_rows(X, None, nodata)
-    rule = row_rule(on_invalid, nodata, actions=SCORING)
-    scorer = scorer_of(estimator, method, **options).filling(rule, value)
+    rows = Rows.of(X, nodata=nodata, on_invalid=on_invalid, actions=SCORING)
+    X, scorer = rows.X, scorer_of(estimator, method, **options).filling(rows.rule, value)
     classes = (
         list(map(str, estimator.classes_)) if dtype.kind in "SmM" else estimator.classes_.tolist()
     )

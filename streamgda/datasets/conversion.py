@@ -23,14 +23,14 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.rows import as_source, names_of
+from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import unmasked
 from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.forward import ForwardRows
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
-from streamgda.rows.sources import RowSource, Slabs
+from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
 from streamgda.runtime.table_options import ColumnNames, TableOptions
@@ -299,12 +299,12 @@ def _of_sources(X: Any, y: Any) -> _Rows:
             raise InvalidDataError(f"{n_rows} rows, but {found.n_rows} labels")
 
     def blocks(n: int) -> Iterator[Block]:
-        for start, parts in Slabs(n).read(*sources):
+        for slab in Rows(rows, others[0] if others else None).slabs(n):
             plain = (
                 np.asarray(part)
                 if type(part) is CodedLabels
-                else unmasked(part, source.name, start)
-                for part, source in zip(parts, sources, strict=True)
+                else unmasked(part, source.name, slab.first_row)
+                for part, source in zip([slab.X, *slab.beside], sources, strict=True)
             )
             features, *labels = plain
             yield features.reshape(len(features), width), *labels

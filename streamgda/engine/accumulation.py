@@ -28,19 +28,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import SeenBatches, describe
-from streamgda.engine.journal import RowJournal, only_run
+from streamgda.engine.journal import RowJournal, check_interval, only_run
 from streamgda.engine.plan import in_one_slab, plan_moments
 from streamgda.engine.progress import Progress, reporter
-from streamgda.engine.reading import reading
-from streamgda.engine.requests import Accumulation
-from streamgda.engine.resuming import resume
+from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import (
     ClassMoments,
@@ -50,13 +47,116 @@ from streamgda.moments import (
     PairwiseMoments,
 )
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_batches, as_rows, as_source, as_sources
+from streamgda.rows import Rows, as_batches, as_source
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
 from streamgda.rows.labels import as_labels
-from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
+from streamgda.rows.sources import Slab, placing
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import refuse, renamed
+from streamgda.runtime.parameters import as_flag, refuse, renamed
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Parameters of a pass that accumulates moments; see `streamgda.accumulate`.
+
+    Attributes
+    ----------
+    covariance_type : str
+    fourth_moments : bool
+    rule : RowRule
+        Which rows count.
+    expected : ndarray, sorted, optional
+        Labels that may occur.
+    max_memory : int or str, optional
+    for_model : bool
+    progress : bool or callable
+    checkpoint : path, optional
+    checkpoint_every : float
+    again : FourthMoments, optional
+        Sums without rows, to which the rows are added in a second pass over them.
+    feature_names : tuple of str, optional
+        Names of the features of the rows.
+    grouped : bool
+        The rows have groups.
+    """
+
+    covariance_type: str = "full"
+    fourth_moments: bool = False
+    rule: RowRule = CHECK_SUMS
+    expected: np.ndarray | None = None
+    max_memory: int | str | None = None
+    for_model: bool = False
+    progress: Progress = False
+    checkpoint: Any = None
+    checkpoint_every: float = 60.0
+    again: FourthMoments | None = None
+    feature_names: tuple[str, ...] | None = None
+    grouped: bool = False
+
+    def __post_init__(self) -> None:
+        structure_of(self.covariance_type)
+        as_flag("fourth_moments", self.fourth_moments)
+        check_interval(self.checkpoint_every, "checkpoint_every")
+
+    def empty(self) -> Moments:
+        """Return moments without rows, of the requested kind."""
+        if self.again is not None:
+            return self.again.copy()
+        if self.grouped and self.rule.action == "pairwise":
+            raise InvalidParameterError(
+                "on_invalid='pairwise' keeps no moments of groups; use 'skip' with groups, or call "
+                "accumulate for the rows of each group"
+            )
+        if self.grouped:
+            return GroupedMoments(self.covariance_type, fourth_moments=self.fourth_moments)
+        if self.rule.action != "pairwise":
+            return ClassMoments(self.covariance_type, fourth_moments=self.fourth_moments)
+        if self.covariance_type != "full" or self.fourth_moments:
+            raise InvalidParameterError(
+                f"on_invalid='pairwise' keeps matrices for each class, and no fourth moments; got "
+                f"covariance_type={self.covariance_type!r}, fourth_moments={self.fourth_moments}. "
+                f"PairwiseMoments.to_moments converts them to any covariance type"
+            )
+        return PairwiseMoments()
+
+    def add(self, moments: Moments, slab: Slab) -> None:
+        """Add rows to moments."""
+        groups = {} if slab.groups is None else {"groups": slab.groups}
+        moments._update(
+            slab.X,
+            slab.y,
+            slab.weight,
+            first_row=slab.first_row,
+            rule=self.rule,
+            expected=self.expected,
+            **groups,
+        )
+        moments._name_features(self.feature_names)
+
+    def declared(self, moments: Moments) -> Moments:
+        """Return moments among whose classes are all labels that may occur."""
+        if self.expected is not None and moments.n_features is not None:
+            moments.declare(self.expected)
+        return moments
+
+    def description(self, **rows: str) -> dict[str, str]:
+        """Return what a checkpoint compares, together with what it compares of the rows.
+
+        Whether invalid rows are skipped is not included: it makes no difference before the first
+        of them.
+        """
+        expected = None if self.expected is None else self.expected.tolist()
+        unlabelled = self.rule.unlabelled
+        return {
+            "moments": type(self.empty()).__name__,
+            "covariance_type": self.covariance_type,
+            "norms": str(self.fourth_moments),
+            "nodata": repr(self.rule.nodata),
+            "classes": str(expected),
+            **({} if unlabelled is None else {"unlabelled": str(unlabelled.tolist())}),
+            **rows,
+        }
 
 
 @overload
@@ -159,27 +259,34 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     >>> accumulate(X, y).class_count
     array([2, 1])
     """
-    X, nodata = (X, nodata) if y is None else as_rows(X, features, nodata)
+    counting: Any = {"unlabelled": unlabelled, "nodata": nodata, "actions": ACCUMULATING}
+    if y is None:  # batches
+        rows = Rows(X, None, groups, sample_weight, row_rule(on_invalid, **counting))
+    else:
+        rows = Rows.of(
+            *(X, y, sample_weight, groups), features=features, on_invalid=on_invalid, **counting
+        )
     asked = Accumulation(
-        *(covariance_type, renamed("norms", norms, "fourth_moments", fourth_moments)),
-        row_rule(on_invalid, nodata, unlabelled, ACCUMULATING, y=y),
-        *(None if classes is None else np.unique(as_labels(classes, "classes")), max_memory),
-        *(for_model, progress, checkpoint),
+        covariance_type=covariance_type,
+        fourth_moments=renamed("norms", norms, "fourth_moments", fourth_moments),
+        rule=rows.rule,
+        expected=None if classes is None else np.unique(as_labels(classes, "classes")),
+        max_memory=max_memory,
+        for_model=for_model,
+        progress=progress,
+        checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         grouped=groups is not None,
     )
     with only_run(checkpoint):
         if columns is None and y is not None:
-            return asked.declared(_accumulated(asked, X, y, sample_weight, groups))
-        return asked.declared(_accumulated_batches(asked, X, y, sample_weight, features, columns))
+            return asked.declared(_accumulated(asked, rows))
+        return asked.declared(_accumulated_batches(asked, rows, features, columns))
 
 
 def accumulate_into(
     moments: ClassMoments,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    rule: RowRule = CHECK_SUMS,
+    rows: Rows,
     decay: float | None = None,
     expected: np.ndarray | None = None,
 ) -> ClassMoments:
@@ -191,10 +298,7 @@ def accumulate_into(
     ----------
     moments : ClassMoments
         Rows in memory that need one slab are added in place.
-    X, y, sample_weight
-        See `accumulate`.
-    rule : RowRule
-        Which rows count.
+    rows : Rows
     decay : float, optional
         Factor that all weights are multiplied by afterwards.
     expected : ndarray, sorted, optional
@@ -205,14 +309,18 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
-    rows = in_one_slab(X)
-    if rows is not None:
-        options: Any = {"rule": rule, "expected": expected, "decay": decay}
-        return moments._update(rows, y, sample_weight, **options)
+    X = in_one_slab(rows.X)
+    if X is not None:
+        options: Any = {"rule": rows.rule, "expected": expected, "decay": decay}
+        return moments._update(X, rows.y, rows.weight, **options)
     asked = Accumulation(
-        moments.covariance_type, moments.fourth_moments, rule, expected, for_model=True
+        covariance_type=moments.covariance_type,
+        fourth_moments=moments.fourth_moments,
+        rule=rows.rule,
+        expected=expected,
+        for_model=True,
     )
-    added: Any = _accumulated(asked, X, y, sample_weight)
+    added: Any = _accumulated(asked, rows)
     if moments.n_features is not None:
         added = moments + added
     if decay is not None:
@@ -221,13 +329,7 @@ def accumulate_into(
 
 
 def accumulate_again(
-    moments: ClassMoments,
-    scalings: Sequence[str],
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    rule: RowRule = CHECK_SUMS,
-    **options: Any,
+    moments: ClassMoments, scalings: Sequence[str], rows: Rows, **options: Any
 ) -> None:
     """Read rows again to sum fourth powers of scaled rows, and keep these with the moments.
 
@@ -237,10 +339,8 @@ def accumulate_again(
         Moments of the rows.
     scalings : sequence of str
         Names of the scalings; see `streamgda.moments.fourth`.
-    X, y, sample_weight
-        The rows that the moments are of; see `accumulate`.
-    rule : RowRule
-        Which rows count.
+    rows : Rows
+        The rows that the moments are of.
     **options
         Fields of `Accumulation`.
 
@@ -250,92 +350,72 @@ def accumulate_again(
         If the rows changed since they were read before.
     """
     again: Any = FourthMoments.of(moments, scalings)
-    rows = None if options else in_one_slab(X)
-    if rows is not None:
-        again._update(rows, y, sample_weight, rule=rule)
+    X = None if options else in_one_slab(rows.X)
+    if X is not None:
+        again._update(X, rows.y, rows.weight, rule=rows.rule)
     else:
-        asked = Accumulation("diag", rule=rule, again=again, **options)
-        again = _accumulated(asked, X, y, sample_weight)
+        asked = Accumulation("diag", rule=rows.rule, again=again, **options)
+        again = _accumulated(asked, rows)
     again.keep(moments)
 
 
-def _accumulated(
-    asked: Accumulation, X: Any, y: Any, sample_weight: Any, groups: Any = None
-) -> Moments:
+def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
-    moments = asked.empty()
-    sources = as_sources(X, y, sample_weight, groups)
-    asked = replace(asked, feature_names=sources[0].feature_names)
-    if any(source.executor == "dask" for source in sources):
-        return on_dask().accumulate(asked, *sources)
-    rows, *companions = sources
-    check_rows(rows, *companions)
-    with placing(*sources):
-        plan, labels = plan_moments(
+    moments, rows = asked.empty(), rows.opened()
+    asked = replace(asked, feature_names=rows.X.feature_names)
+    if rows.executor == "dask":
+        return on_dask().accumulate(asked, rows)
+    with placing(*rows.checked().sources):
+        slab_rows, planned = plan_moments(
             rows,
-            *companions,
             moments=moments,
             allowed=allowed_bytes(asked.max_memory),
-            rule=asked.rule,
             model=structure_of(asked.covariance_type) if asked.for_model else None,
         )
-        if read_by_workers(rows):
-            return on_dask().accumulate_store(asked, plan, *sources)
-    return _accumulate_slabs(asked, plan, rows, labels, *companions[1:])
+        if read_by_workers(rows.X):
+            return on_dask().accumulate_store(asked, slab_rows, rows)
+    return _accumulate_slabs(asked, slab_rows, planned)
 
 
-def _accumulated_batches(
-    asked: Accumulation, X: Any, y: Any, sample_weight: Any, features: Any, columns: Any
-) -> Moments:
+def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns: Any) -> Moments:
     if asked.grouped:
         raise InvalidParameterError(
             "groups are given, and X holds batches: call GroupedMoments().update(X, y, groups) for "
             "each of them"
         )
-    if y is not None:
+    if rows.y is not None:
         raise refuse("columns", columns, "None, because y is given, and X holds no batches")
-    batches = as_batches(X, sample_weight, features=features, columns=columns)
+    batches = as_batches(rows.X, rows.weight, features=features, columns=columns)
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
         return on_dask().accumulate_partitions(asked, batches.values)
     return _accumulate_batches(asked, batches)
 
 
-def _accumulate_slabs(
-    asked: Accumulation, plan: Slabs, rows: RowSource, *companions: RowSource
-) -> Moments:
+def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
     moments, journal, first = asked.empty(), None, 0
     wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
     if asked.checkpoint is not None:
         wanted = None  # fingerprints of all rows are kept
-        described = {source.name: describe(source) for source in (rows, *companions)}
-        journal = _journal(asked, described)
-        plan = resume(journal, plan, rows, *companions)
+        journal = _journal(asked, {source.name: describe(source) for source in rows.sources})
+        slab_rows = resume(journal, slab_rows, rows)
         moments, first = journal.moments, journal.done
     with (
-        reading(
-            plan,
-            rows,
-            *companions,
-            what="accumulating",
-            progress=asked.progress,
-            first=first,
-            wanted=wanted,
-        ) as slabs,
+        reading(rows, slab_rows, "accumulating", asked.progress, first, wanted) as slabs,
         journal or contextlib.nullcontext(),
     ):
-        for start, (block, *columns) in slabs:
-            stop = start + len(block)
-            if stop == start:  # no row of the slab has a label
+        for slab in slabs:
+            n_rows = len(slab.X)
+            if not n_rows:  # no row of the slab has a label
                 continue
-            with journal.adding(stop, start, block, columns) if journal else _NOT_KEPT:
-                asked.add(moments, block, *columns, first_row=start)
+            with journal.adding(slab.first_row + n_rows, slab) if journal else _NOT_KEPT:
+                asked.add(moments, slab)
     return moments
 
 
 def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
     moments, journal, first, done = asked.empty(), None, 0, 0
-    waiting = iter(batches)
+    waiting = (Slab.of_batch(batch) for batch in batches)
     if asked.checkpoint is not None:
         journal = _journal(asked, {"X": "batches"})
         journal.seen, journal.kind = SeenBatches(), "the first {:,} batches"
@@ -348,12 +428,12 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
     ):
         for number, batch in enumerate(waiting, first):
             try:
-                with journal.adding(number + 1, *batch) if journal else _NOT_KEPT:
-                    asked.add(moments, *batch)
+                with journal.adding(number + 1, batch) if journal else _NOT_KEPT:
+                    asked.add(moments, batch)
             except InvalidDataError as error:
                 error.place(f"batch {number}")
                 raise
-            done += as_source(batch[1], "y").n_rows
+            done += as_source(batch.y, "y").n_rows
             report(done)
     return moments
 

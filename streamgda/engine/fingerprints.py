@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from streamgda.errors import CheckpointError
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.names import ATTRIBUTE
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slab
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.checks import check_whole
 from streamgda.storage.saved import state_of
@@ -99,25 +100,29 @@ class SeenSlabs:
 
     Parameters
     ----------
-    rows : RowSource
-    columns : sequence of RowSource
+    rows : Rows
+        Sources.
     slab_rows : int
     """
 
-    def __init__(self, rows: RowSource, columns: Sequence[RowSource], slab_rows: int) -> None:
-        self.n_rows = rows.n_rows
-        self._rows, self._columns = rows, columns
+    def __init__(self, rows: Rows, slab_rows: int) -> None:
+        self.n_rows = rows.X.n_rows
+        self._rows = rows
         self._slab_rows = slab_rows
-        self._spacing = -(-rows.n_rows // (slab_rows * _SAMPLED_SLABS)) * slab_rows
-        self._checksums = [0] * len(columns)
+        self._spacing = -(-self.n_rows // (slab_rows * _SAMPLED_SLABS)) * slab_rows
+        self._checksums = [0] * len(rows.beside)
         # By the first row of the slab: one past its last row, and a checksum.
         self._samples: dict[int, tuple[int, int]] = {}
 
-    def add(self, start: int, block: np.ndarray, columns: Sequence[np.ndarray]) -> None:
+    def add(self, slab: Slab) -> None:
         """Add the next slab."""
-        pairs = zip(self._checksums, columns, strict=True)
+        self._add_columns(slab)
+        stop = slab.first_row + len(slab.X)
+        self.add_sample(slab.first_row, stop, fingerprint_rows(slab.X))
+
+    def _add_columns(self, slab: Slab) -> None:
+        pairs = zip(self._checksums, slab.beside, strict=True)
         self._checksums = [checksum(column, before) for before, column in pairs]
-        self.add_sample(start, start + len(block), fingerprint_rows(block))
 
     def add_sample(self, start: int, stop: int, sampled: int) -> None:
         """Add the next slab by the fingerprint of its rows; there are no columns."""
@@ -144,10 +149,9 @@ class SeenSlabs:
             columns = list(kept["columns"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{where} is damaged: {error!r}. {REMEDY}") from None
+        beside = replace(self._rows, X=None)
         for start in range(0, done, _COLUMN_ROWS):
-            stop = min(start + _COLUMN_ROWS, done)
-            pairs = zip(self._checksums, self._columns, strict=True)
-            self._checksums = [checksum(c.read(start, stop), before) for before, c in pairs]
+            self._add_columns(beside.read(start, min(start + _COLUMN_ROWS, done)))
         if self._checksums != columns:
             raise CheckpointError(
                 f"{where} was started with other labels or weights: those of the first {done} "
@@ -155,7 +159,7 @@ class SeenSlabs:
             )
         self._samples = samples
         for start, (stop, value) in samples.items():
-            if fingerprint_rows(self._rows.read(start, stop)) != value:
+            if fingerprint_rows(self._rows.X.read(start, stop)) != value:
                 raise CheckpointError(
                     f"{where} was started with other rows: rows {start} to {stop - 1} have "
                     f"changed. {REMEDY}"
@@ -168,19 +172,19 @@ class SeenBatches:
     def __init__(self) -> None:
         self._checksum = 0
 
-    def add(self, X: Any, *columns: Any) -> None:
+    def add(self, batch: Slab) -> None:
         """Add the next batch."""
         self._checksum = checksum(
-            np.array([fingerprint_rows(as_source(X).whole())]), self._checksum
+            np.array([fingerprint_rows(as_source(batch.X).whole())]), self._checksum
         )
-        for column in columns:
+        for column in batch.beside:
             self._checksum = checksum(as_array(column, "y"), self._checksum)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is kept, as JSON."""
         return {"checksum": self._checksum}
 
-    def check(self, kept: Mapping[str, Any], done: int, where: str, batches: Iterator[Any]) -> int:
+    def check(self, kept: Mapping[str, Any], done: int, where: str, batches: Iterator[Slab]) -> int:
         """Consume the first `done` batches, compare them, and return their number of rows.
 
         Raises
@@ -191,12 +195,12 @@ class SeenBatches:
         n_rows = 0
         for number in range(done):
             batch = next(batches, None)
-            if not isinstance(batch, tuple | list):
+            if batch is None:
                 raise CheckpointError(
                     f"{where} holds {done} batches; now there are {number}. {REMEDY}"
                 )
-            self.add(*batch)
-            n_rows += as_source(batch[1], "y").n_rows
+            self.add(batch)
+            n_rows += as_source(batch.y, "y").n_rows
         if self.as_json() != kept:
             raise CheckpointError(
                 f"{where} was started with other batches: the first {done} have changed. {REMEDY}"
@@ -233,19 +237,17 @@ PartFingerprint = tuple[int, int]
 NO_ROWS: PartFingerprint = (0, 0)
 
 
-def fingerprint_part(
-    before: PartFingerprint | None, X: Any, columns: Sequence[Any]
-) -> PartFingerprint:
+def fingerprint_part(before: PartFingerprint | None, batch: Slab) -> PartFingerprint:
     """Return the fingerprint of a part after its next batch; rows are those of the first one.
 
     Examples
     --------
     >>> X, y = np.ones((4, 2)), np.arange(4)
-    >>> first = fingerprint_part(None, X[:2], [y[:2]])
-    >>> fingerprint_part(first, X[2:], [y[2:]]) == fingerprint_part(None, X[:2], [y])
+    >>> first = fingerprint_part(None, Slab(X[:2], y[:2]))
+    >>> fingerprint_part(first, Slab(X[2:], y[2:])) == fingerprint_part(None, Slab(X[:2], y))
     True
     """
-    labels, rows = before or (0, fingerprint_rows(as_source(X).whole()))
-    for column in columns:
+    labels, rows = before or (0, fingerprint_rows(as_source(batch.X).whole()))
+    for column in batch.beside:
         labels = checksum(as_array(column, "y"), labels)
     return labels, rows

@@ -33,6 +33,7 @@ from streamgda.moments import (
     Moments,
     PairwiseMoments,
 )
+from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.opening import local_path
@@ -287,15 +288,15 @@ class RowJournal(Journal):
         self._sound = True
 
     @contextlib.contextmanager
-    def adding(self, done: int, *seen: Any) -> Iterator[None]:
+    def adding(self, done: int, slab: Slab) -> Iterator[None]:
         """Enter a context in which the caller adds rows to the moments.
 
         Parameters
         ----------
         done : int
             Number of rows or batches that the moments include afterwards.
-        *seen
-            Arguments of ``self.seen.add``.
+        slab : Slab
+            The rows.
         """
         self.try_place()
         self._sound = False
@@ -305,7 +306,7 @@ class RowJournal(Journal):
             self._sound = True
             raise
         if self.keeps:
-            self.seen.add(*seen)
+            self.seen.add(slab)
         self.done = done
         self._sound = True
         if self.due:

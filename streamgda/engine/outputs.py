@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
-from streamgda.engine.requests import Scoring
+from streamgda.engine.progress import Progress
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -54,6 +55,47 @@ from streamgda.storage.opening import (
     writing,
 )
 from streamgda.storage.replacing import naming
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Parameters of a pass that scores rows; see `streamgda.engine.score`.
+
+    Attributes
+    ----------
+    function : callable
+    dtype : dtype
+    columns : int or None
+    labels : ndarray or None
+    name : str or None
+    classes : ndarray or None
+    fill : label or number, optional
+    keys : sequence of str
+    overwrite : bool
+    fingerprint : dict, optional
+    held : int
+    max_memory : int or str, optional
+    progress : bool or callable
+    """
+
+    function: Callable[..., np.ndarray]
+    dtype: Any = np.float64
+    columns: int | None = None
+    labels: np.ndarray | None = None
+    name: str | None = None
+    classes: np.ndarray | None = None
+    fill: Any = None
+    keys: Sequence[str] = ()
+    overwrite: bool = False
+    fingerprint: Mapping[str, Any] | None = None
+    held: int = 0
+    max_memory: int | str | None = None
+    progress: Progress = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the scores of a row."""
+        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
 class FileOutput(NamedTuple):

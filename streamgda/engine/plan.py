@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from streamgda.moments import (
     group_labels,
 )
 from streamgda.moments.covariance_types import Structure
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_plain
 from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
-from streamgda.rows.sources import RowSource, Slabs
+from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
@@ -62,8 +63,8 @@ def plan_rows(
     copies: int = 0,
     least: int = 0,
     scratch: int | None = None,
-) -> Slabs:
-    """Cut rows into slabs such that all data in flight stays within the budget.
+) -> int:
+    """Return the rows of a slab such that all data in flight stays within the budget.
 
     In flight are the slab being processed, the one being read ahead, and its chunks, encoded and
     decoded; and the scores being computed, those being written, and their encoded form.
@@ -117,58 +118,56 @@ def plan_rows(
             f"max_memory, or use covariance_type='tied' or 'diag', fewer features, or smaller "
             f"chunks (rechunk the store)"
         )
-    return Slabs(n_rows)
+    return n_rows
 
 
 def plan_moments(
-    rows: RowSource,
-    labels: RowSource,
-    *weights: RowSource,
-    moments: Moments,
-    allowed: int,
-    rule: RowRule = CHECK_SUMS,
-    model: Structure | None = None,
-) -> tuple[Slabs, RowSource]:
-    """Cut rows to be accumulated into slabs.
+    rows: Rows, *, moments: Moments, allowed: int, model: Structure | None = None
+) -> tuple[int, Rows]:
+    """Return the rows of a slab of a pass that accumulates them.
 
     Labels are counted first, unless any number of classes would fit. If they need little memory,
     they are then kept, and need not be read again. Groups are always counted.
 
     Parameters
     ----------
-    rows, labels, *weights : RowSource
-        For moments of groups, these come before the weights.
+    rows : Rows
+        Sources.
     moments : Moments
         Moments of the kind to which rows will be added.
     allowed : int
         The budget in bytes.
-    rule : RowRule
-        Which rows count.
     model : Structure, optional
         Structure of a model of these moments, whose memory is planned, too.
 
     Returns
     -------
-    slabs : Slabs
-    labels : RowSource
-        The labels, in memory if they are kept.
+    slab_rows : int
+    rows : Rows
+        With the labels in memory if they are kept.
 
     Raises
     ------
     MemoryBudgetError
         If not even the smallest slab fits.
     """
+    labels, n_features = rows.y, rows.X.shape[1]
 
-    def plan(n_classes: int, labels: RowSource, labels_held: int = 0) -> Slabs:
-        sizes = n_classes, rows.shape[1]
-        state, held = moments._bytes(*sizes, n_groups)
+    def plan(n_classes: int, labels_held: int = 0) -> int:
+        state, held = moments._bytes(n_classes, n_features, n_groups)
         least = held
         if model is not None:  # of all groups together
-            least = max(held, _model_bytes(model, state // max(1, n_groups), rows.shape[1]))
-        beside, held = (labels, *weights), held + labels_held
-        more = {"copies": int(rule.selects), "least": least, "scratch": scratch}
+            least = max(held, _model_bytes(model, state // max(1, n_groups), n_features))
         try:
-            return plan_rows(rows, allowed, held, beside=beside, **more)
+            return plan_rows(
+                rows.X,
+                allowed,
+                held + labels_held,
+                beside=rows.beside,
+                copies=int(rows.rule.selects),
+                least=least,
+                scratch=scratch,
+            )
         except MemoryBudgetError as error:
             if not n_groups:
                 raise
@@ -177,21 +176,21 @@ def plan_moments(
                 f"pass larger groups, such as regions instead of sites"
             ) from None
 
-    n_groups = count_groups(weights[0]) if isinstance(moments, GroupedMoments) else 0
-    scratch = moments._scratch_bytes(rows.shape[1])
+    n_groups = count_groups(rows.groups) if isinstance(moments, GroupedMoments) else 0
+    scratch = moments._scratch_bytes(n_features)
 
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
         most = min(most, 256)
     with contextlib.suppress(MemoryBudgetError):
-        best = None if n_groups else plan(most, labels)
-        if best is not None and best.n_rows == _wanted(rows)[1]:
-            return best, labels
+        best = None if n_groups else plan(most)
+        if best is not None and best == _wanted(rows.X)[1]:
+            return best, rows
     size = labels.n_rows * labels.row_bytes
     if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
-        return plan(count_classes(labels, rule), labels), labels
-    labels = as_source(labels.whole(), labels.name)
-    return plan(count_classes(labels, rule), labels, size), labels
+        return plan(count_classes(labels, rows.rule)), rows
+    rows = replace(rows, y=as_source(labels.whole(), labels.name))
+    return plan(count_classes(rows.y, rows.rule), size), rows
 
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
@@ -231,14 +230,14 @@ def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
 def count_groups(groups: RowSource) -> int:
     """Return the number of different groups of rows; all of them are read."""
     found = np.empty(0, np.int64)
-    for start, (block,) in Slabs(_LABELS).read(groups):
-        found = encode(group_labels(block, start), found)[1]
+    for slab in Rows(None, groups=groups).slabs(_LABELS):
+        found = encode(group_labels(slab.groups, slab.first_row), found)[1]
     return int(found.size)
 
 
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
     """Return the different labels of rows that may count, sorted; all of them are read."""
     classes = np.empty(0, np.int64)
-    for start, (block,) in Slabs(_LABELS).read(labels):
-        classes = encode(rule.class_labels(block, start), classes)[1]
+    for slab in Rows(None, labels).slabs(_LABELS):
+        classes = encode(rule.class_labels(slab.y, slab.first_row), classes)[1]
     return classes

@@ -1,26 +1,66 @@
-"""The slab loop: every pass over rows in this process reads them here."""
+"""The slab loop of every pass in this process, and the choice of what executes a pass."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
-import numpy as np
-
+from streamgda.engine.fingerprints import REMEDY, SeenSlabs
 from streamgda.engine.progress import Progress, reporter
-from streamgda.rows.sources import RowSource, Slabs, placing
+from streamgda.errors import CheckpointError, MemoryBudgetError
+from streamgda.rows import Rows, as_source
+from streamgda.rows.sources import RowSource, Slab, check_lengths, placing
 
-Slab = tuple[int, list[np.ndarray]]  # number of the first row, and rows of each source
+
+def on_dask() -> Any:
+    """Return the package that executes passes on dask, which is imported only then."""
+    from streamgda.engine import dask  # noqa: PLC0415
+
+    return dask
+
+
+def read_by_workers(rows: RowSource) -> bool:
+    """Return whether the workers of an active `distributed.Client` can read the rows."""
+    loaded = "distributed" in sys.modules
+    return loaded and on_dask().active_client() is not None and rows.shareable
+
+
+def in_process(rows: Rows, at_once: bool = False) -> Rows:
+    """Return sources of rows that this process reads.
+
+    Parameters
+    ----------
+    rows : Rows
+    at_once : bool
+        Evaluate dask collections now, all at once, because the result fits in memory. Otherwise
+        chunks of unknown size are counted first.
+
+    Raises
+    ------
+    InvalidDataError
+        For shapes that do not fit each other.
+    """
+    rows = rows.opened()
+    if rows.executor != "dask":
+        return rows.checked()
+    arrays = on_dask().aligned(*rows.sources)
+    arrays = on_dask().compute(arrays) if at_once else on_dask().sized(*arrays)
+    read = iter([as_source(a, s.name) for a, s in zip(arrays, rows.sources, strict=True)])
+    rows = rows.each(lambda _: next(read))
+    check_lengths(rows.X, *rows.beside)
+    return rows
 
 
 @contextlib.contextmanager
 def reading(
-    slabs: Slabs,
-    *sources: RowSource,
+    rows: Rows,
+    slab_rows: int,
     what: str = "",
     progress: Progress = False,
     first: int = 0,
-    wanted: Callable[..., bool] | None = None,
+    wanted: Callable[[int, Any], bool] | None = None,
 ) -> Iterator[Iterator[Slab]]:
     """Provide the slabs of rows, one of which is read ahead.
 
@@ -29,9 +69,10 @@ def reading(
 
     Parameters
     ----------
-    slabs : Slabs
-    *sources : RowSource
-        Rows, and labels and weights that are read with them.
+    rows : Rows
+        Sources.
+    slab_rows : int
+        Rows of a slab.
     what : str
         Description of the work, shown with the progress.
     progress : bool or callable
@@ -39,18 +80,67 @@ def reading(
     first : int
         First row that is read, the first one of a slab.
     wanted : callable, optional
-        See `Slabs.read`.
+        See `Rows.slabs`.
     """
-    rows = sources[0]
+    source = rows.sources[0]
 
     def reported() -> Generator[Slab]:
-        for start, arrays in slabs.read(*sources, first=first, wanted=wanted):
-            yield start, arrays
-            report(start + len(arrays[-1]))
+        for slab in rows.slabs(slab_rows, first, wanted):
+            yield slab
+            report(min(slab.first_row + slab_rows, source.n_rows))
 
     with (
-        placing(*sources),
-        reporter(progress, rows.n_rows, what, first=first, row_bytes=rows.row_bytes) as report,
+        placing(*rows.sources),
+        reporter(progress, source.n_rows, what, first=first, row_bytes=source.row_bytes) as report,
         contextlib.closing(reported()) as read,
     ):
         yield read
+
+
+def resume(work: Any, slab_rows: int, rows: Rows) -> int:
+    """Return the rows of a slab in the run that is resumed, or those planned if there is none.
+
+    Parameters
+    ----------
+    work : RowJournal or Output
+        Gets the fingerprints of the rows, to which those of further slabs are added.
+    slab_rows : int
+        Rows of a slab that the memory budget allows.
+    rows : Rows
+        Sources.
+
+    Raises
+    ------
+    CheckpointError
+        If the rows are not those of that run, or what it has kept is damaged.
+    MemoryBudgetError
+        If the memory budget requires smaller slabs.
+    """
+    if work.kept is not None:
+        held, n_rows = work.kept.get("slab_rows"), rows.X.n_rows
+        most = n_rows * getattr(work, "n_passes", 1)
+        if not isinstance(held, int) or held < 1 or not 0 <= work.done <= most:
+            raise CheckpointError(
+                f"{work} is damaged: {work.done} rows in slabs of {held}. {REMEDY}"
+            )
+        slab_rows = resumed(held, slab_rows)
+    work.seen = SeenSlabs(rows, slab_rows)
+    if work.kept is not None:
+        work.seen.check(work.kept, min(work.done, rows.X.n_rows), str(work))
+    return slab_rows
+
+
+def resumed(held: int, planned: int) -> int:
+    """Return the rows of a slab with which a run was started, unless fewer are planned now.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If they are.
+    """
+    if held > planned:
+        raise MemoryBudgetError(
+            f"the work to resume was started in slabs of {held} rows, but max_memory now "
+            f"allows {planned}: pass the max_memory of the first run, or start again"
+        )
+    return held

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.executors import on_dask, read_by_workers
 from streamgda.engine.fingerprints import describe, fingerprint_rows
-from streamgda.engine.outputs import Output, only_writer
+from streamgda.engine.outputs import Output, Scoring, only_writer
 from streamgda.engine.plan import in_one_slab, plan_rows
 from streamgda.engine.progress import Progress
-from streamgda.engine.reading import reading
-from streamgda.engine.requests import Scoring
-from streamgda.engine.resuming import resume
-from streamgda.rows import as_source
+from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_plain
-from streamgda.rows.sources import RowSource, Slabs, check_rows, placing
+from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
@@ -91,8 +88,19 @@ def score(
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
-        *(function, dtype, columns, labels, name, classes, fill, keys, overwrite),
-        *(fingerprint, held, max_memory, progress),
+        function=function,
+        dtype=dtype,
+        columns=columns,
+        labels=labels,
+        name=name,
+        classes=classes,
+        fill=fill,
+        keys=keys,
+        overwrite=overwrite,
+        fingerprint=fingerprint,
+        held=held,
+        max_memory=max_memory,
+        progress=progress,
     )
     rows = as_source(X)
     if rows.executor == "dask":
@@ -123,14 +131,16 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     with only_writer(out):
         output = Output(out, rows, asked, kept)
         output.check()
-        plan = plan_rows(
-            *(rows, allowed, held),
+        slab_rows = plan_rows(
+            rows,
+            allowed,
+            held,
             beside=beside,
             out_row_bytes=asked.row_bytes,
             out_rows=output.unit,
         )
         if kept:
-            plan = resume(output, plan, rows)
+            slab_rows = resume(output, slab_rows, Rows(rows))
         if read_by_workers(rows):
             dask = on_dask()
             if out is not None:
@@ -138,25 +148,26 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
                 output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
             if out is None or output.shareable:
                 with placing(rows):
-                    return dask.score_store(asked, rows, output, plan.n_rows)
-        return _score_slabs(asked, rows, output, plan)
+                    return dask.score_store(asked, rows, output, slab_rows)
+        return _score_slabs(asked, rows, output, slab_rows)
 
 
-def _score_slabs(asked: Scoring, rows: RowSource, output: Output, plan: Slabs) -> Any:
+def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:
     """Score rows in this process; a slab is written while the next one is scored."""
     with (
-        reading(plan, rows, what="scoring", progress=asked.progress, first=output.done) as slabs,
+        reading(Rows(rows), slab_rows, "scoring", asked.progress, output.done) as slabs,
         output,
     ):
 
         def scored() -> Iterator[tuple[int, int, np.ndarray]]:
             prepared = False
-            for start, (block,) in slabs:
-                scores = asked.function(block, start)
+            for slab in slabs:
+                scores = asked.function(slab.X, slab.first_row)
                 if not prepared:
-                    output.prepare(scores.shape[1:], scores.dtype, plan.n_rows)
+                    output.prepare(scores.shape[1:], scores.dtype, slab_rows)
                     prepared = True
-                yield start, fingerprint_rows(block) if output.marked else 0, scores
+                sampled = fingerprint_rows(slab.X) if output.marked else 0
+                yield slab.first_row, sampled, scores
 
         threads.in_background(output.put, scored())
     return output.result

@@ -18,7 +18,7 @@ from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.estimators.validation import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
-from streamgda.rows import adapter_of, as_source
+from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix
 from streamgda.rows.sparse import CompressedRows
@@ -178,19 +178,19 @@ class BernoulliNB(MomentClassifier):
             )
         return alpha
 
-    def _summed(
-        self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
-    ) -> tuple[Any, RowRule]:
+    def _summed(self, rows: Rows) -> Rows:
+        X, rule = rows.X, rows.rule
         self._check_alpha(X.shape[1])
-        plain = type(X) is np.ndarray and rule is CHECK_SUMS and sample_weight is None
+        plain = type(X) is np.ndarray and rule is CHECK_SUMS and rows.weight is None
         if plain and X.size <= _AT_ONCE:
-            return binarise(X, self._threshold()), rule
+            return replace(rows, X=binarise(X, self._threshold()))
         if rule.nodata == 0 and SparseRows.accepts(X):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
-        ignored = _ignored(X.shape[0], y, sample_weight, rule)
+        ignored = _ignored(X.shape[0], rows.y, rows.weight, rule)
         function = partial(_binarised, threshold=self._threshold(), rule=rule, ignored=ignored)
-        rows = as_source(X).map(function, np.uint8, X.shape[1])
-        return rows, rule if rule.nodata is None else replace(rule, nodata=None)  # it is masked
+        X = as_source(X).map(function, np.uint8, X.shape[1])
+        kept = rule if rule.nodata is None else replace(rule, nodata=None)  # it is masked
+        return replace(rows, X=X, rule=kept)
 
     @classmethod
     def from_parameters(

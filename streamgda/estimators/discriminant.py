@@ -22,8 +22,8 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES, structure_of
-from streamgda.rows import adapter_of, as_source
-from streamgda.rows.invalid_rows import RowRule, as_matrix, rows_to_count
+from streamgda.rows import Rows, adapter_of, as_source
+from streamgda.rows.invalid_rows import as_matrix, rows_to_count
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State
@@ -132,27 +132,22 @@ class DiscriminantAnalysis(GaussianClassifier):
     # --- learning -----------------------------------------------------------------------------
 
     def _accumulated(
-        self,
-        settings: Self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: RowRule,
-        first: bool,
-        *more: Any,
+        self, settings: Self, rows: Rows, first: bool, twice: bool = False
     ) -> ClassMoments:
-        moments = super()._accumulated(settings, X, y, sample_weight, rule, first, *more)
+        moments = super()._accumulated(settings, rows, first, twice)
         if first:
-            self._given = settings._given_covariances(self, X, y, sample_weight, rule, moments)
+            self._given = settings._given_covariances(self, rows, moments)
         return moments
 
-    def _with_rows(self, settings: Self, X: Any, *arguments: Any) -> ClassMoments:
+    def _with_rows(
+        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
+    ) -> ClassMoments:
         if settings.covariance_estimator is not None:
             raise InvalidParameterError(
                 "covariance_estimator needs all rows at once, and partial_fit gets them in parts; "
                 "use fit, or a shrinkage"
             )
-        return super()._with_rows(settings, X, *arguments)
+        return super()._with_rows(settings, rows, classes, half_life)
 
     def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
         if self._given is not None or settings.covariance_estimator is not None:
@@ -163,33 +158,27 @@ class DiscriminantAnalysis(GaussianClassifier):
         super()._check_kept(settings, rows_change)
 
     def _given_covariances(
-        self,
-        owner: Any,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: RowRule,
-        moments: ClassMoments,
+        self, owner: Any, rows: Rows, moments: ClassMoments
     ) -> GivenCovariances | None:
         """Return the covariances that the covariance estimator finds, if there is one."""
         if self.covariance_estimator is None:
             return None
-        if not adapter_of(X).in_memory:
-            kind = type(as_source(X).values).__name__
+        if not adapter_of(rows.X).in_memory:
+            kind = type(as_source(rows.X).values).__name__
             raise InvalidParameterError(
                 f"covariance_estimator needs rows in memory, and X is a {kind}; give "
                 f"an array, or use a shrinkage, which follows from sums over the rows"
             )
-        if sample_weight is not None:
+        if rows.weight is not None:
             raise InvalidParameterError(
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
-        rows, labels = validate_labelled(owner, X, y, reset=False, rule=rule)
-        rows = as_matrix(as_source(rows).whole())
-        rows, labels, *_ = rows_to_count(rows, rule.as_labels(labels), None, rule)
-        if rows.dtype.kind != "f":
-            rows = rows.astype(np.float64)
-        return GivenCovariances.of(self.covariance_estimator, rows, np.asarray(labels), moments)
+        rows = validate_labelled(owner, rows, reset=False)
+        X, labels = as_matrix(as_source(rows.X).whole()), rows.rule.as_labels(rows.y)
+        X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
+        if X.dtype.kind != "f":
+            X = X.astype(np.float64)
+        return GivenCovariances.of(self.covariance_estimator, X, np.asarray(labels), moments)
 
     def _compute_model(self) -> GaussianModel:
         model = self._settings._make_model(self.moments_, self._given)

@@ -11,7 +11,7 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arrays
-from streamgda.estimators.window_rows import Rows, read_rows
+from streamgda.estimators.window_rows import WindowRows, read_rows
 from streamgda.models.covariance_test import Approximation
 from streamgda.models.drift import (
     ALL,
@@ -194,7 +194,7 @@ class DriftMonitor(Saved):
         """Compare with another reference from here on."""
         moments = reference.reduce(self._wanted or reference.covariance_type)
         parts, whole = parts_of(moments), whole_of(moments)
-        needed = Rows.bytes_of(self.window, int(moments.n_features or 0))
+        needed = WindowRows.bytes_of(self.window, int(moments.n_features or 0))
         if needed > spare_memory():
             raise MemoryBudgetError(
                 f"window={self.window} rows of {moments.n_features} features need "
@@ -381,7 +381,7 @@ class DriftMonitor(Saved):
                 raise
         return self
 
-    def _add(self, rows: Rows) -> list[DriftReport]:
+    def _add(self, rows: WindowRows) -> list[DriftReport]:
         """Add rows to the window, and return the reports of those that become full."""
         reports, at, n = [], 0, len(rows.X)
         while at < n:
@@ -402,7 +402,7 @@ class DriftMonitor(Saved):
 
     # --- recent means -------------------------------------------------------------------------
 
-    def _watched(self, rows: Rows) -> list[DriftReport]:
+    def _watched(self, rows: WindowRows) -> list[DriftReport]:
         """Add rows to the weighted means, and return the reports of their alarms."""
         if not self.recent or self.calibration is None:
             return []
@@ -420,7 +420,7 @@ class DriftMonitor(Saved):
         return [self._early(stop, alarms[stop]) for stop in sorted(alarms) if stop < self.window]
 
     @staticmethod
-    def _of(rows: Rows, label: Any) -> np.ndarray:
+    def _of(rows: WindowRows, label: Any) -> np.ndarray:
         """Return a mask of the rows of a class, or of all rows."""
         return np.ones(len(rows.X), bool) if label is ALL else rows.known & (rows.y == label)
 
@@ -471,12 +471,12 @@ class DriftMonitor(Saved):
         end = self._start + stop
         return DriftReport(self._start, end, self.level, overall, found, early=True)
 
-    def _room(self) -> Rows:
+    def _room(self) -> WindowRows:
         """Return room for the rows of a window."""
         d, dtype = int(self._reference.n_features or 0), self._classes.dtype
-        return Rows.empty(self.window, d, dtype)
+        return WindowRows.empty(self.window, d, dtype)
 
-    def _compared(self, rows: Rows) -> DriftReport:
+    def _compared(self, rows: WindowRows) -> DriftReport:
         """Return the report of a full window."""
         kind, some = self._reference.covariance_type, rows.known.any()
         moments = rows.moments(kind) if some else ClassMoments(kind)
@@ -586,7 +586,7 @@ class DriftMonitor(Saved):
         check_array("weights", weights, (n,), "f8", least=LEAST)
         join_labels(self._classes, labels)  # refuses labels of another kind
         found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
-        self._rows, self._held = self._room().put(0, Rows(X, found, y >= 0, weights)), n
+        self._rows, self._held = self._room().put(0, WindowRows(X, found, y >= 0, weights)), n
 
     def _saved_courses(self) -> dict[str, np.ndarray]:
         """Return the weighted means with their numbers of classes, all rows -1, and peaks."""

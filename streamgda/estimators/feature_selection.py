@@ -17,8 +17,7 @@ from streamgda.estimators.saving import SavedEstimator, describe
 from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
-from streamgda.rows import adapter_of, as_rows, as_source
-from streamgda.rows.invalid_rows import row_rule
+from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_array, check_whole
 from streamgda.storage.saved import State, arrays_within, nested, restore
@@ -142,11 +141,11 @@ class SeparabilitySelector(SelectorMixin, SavedEstimator):
         >>> selector.get_support()
         array([False, False,  True,  True])
         """
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
         moments = ClassMoments(self.covariance_type)
-        X, y = validate_labelled(self, X, y, reset=True, rule=rule)
-        moments = engine.accumulate_into(moments, X, y, sample_weight, rule)
+        rows = validate_labelled(self, rows, reset=True)
+        moments = engine.accumulate_into(moments, rows)
         moments._name_features(names_in(self))
         return self._select(moments)
 
@@ -257,7 +256,7 @@ class SeparabilitySelector(SelectorMixin, SavedEstimator):
         kept = self.get_support(indices=True)
         if out is None and features is None and adapter_of(X).in_memory:
             return super().transform(X)
-        rows = validate_rows(self, as_rows(X, features)[0])
+        rows = validate_rows(self, Rows.of(X, features=features).X)
         dtype = np.dtype(as_source(rows).dtype or np.float64)
         function = partial(_columns, kept=kept, dtype=dtype)
         return engine.score(

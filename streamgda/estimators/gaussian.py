@@ -30,8 +30,7 @@ from streamgda.models.model import check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import adapter_of, as_rows, as_source
-from streamgda.rows.invalid_rows import RowRule
+from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.rows.labels import as_labels, with_label
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 from streamgda.storage.saved import State, state_of
@@ -144,24 +143,19 @@ class GaussianClassifier(MomentClassifier):
             return self.model_, self._once("background", compute)
 
     def _accumulated(
-        self,
-        settings: Self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: RowRule,
-        first: bool,
-        *more: Any,
+        self, settings: Self, rows: Rows, first: bool, twice: bool = False
     ) -> ClassMoments:
-        single = self._float32_of_float32 and _is_single(X)
-        moments = super()._accumulated(settings, X, y, sample_weight, rule, first, *more)
+        single = self._float32_of_float32 and _is_single(rows.X)
+        moments = super()._accumulated(settings, rows, first, twice)
         self._single = single and (first or self._single)
         return moments
 
-    def _with_rows(self, settings: Self, X: Any, *arguments: Any) -> ClassMoments:
-        if self._single and not _is_single(X):
+    def _with_rows(
+        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
+    ) -> ClassMoments:
+        if self._single and not _is_single(rows.X):
             self._single = False
-        return super()._with_rows(settings, X, *arguments)
+        return super()._with_rows(settings, rows, classes, half_life)
 
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
         if self._single and not _is_single(X):
@@ -233,7 +227,7 @@ class GaussianClassifier(MomentClassifier):
     def _score_rows(
         self, scorer: Scorer, X: Any, out: Any, features: str | None, *reading: Any
     ) -> Any:
-        X, _ = as_rows(X, features)  # once: a LazyFrame is counted by a query
+        X = Rows.of(X, features=features).X  # once: a LazyFrame is counted by a query
         scores = super()._score_rows(scorer, X, out, None, *reading)
         single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
         return scores.astype(np.float32) if single else scores

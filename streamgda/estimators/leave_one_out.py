@@ -16,7 +16,7 @@ from streamgda.estimators.scoring import Scorer
 from streamgda.estimators.validation import validate_rows
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_rows, as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, as_weights
 from streamgda.rows.labels import coded_labels, find
 from streamgda.rows.sources import check_lengths
@@ -48,7 +48,7 @@ def scored_without(
         return model if priors == "counted" else replace(model, prior_kind="given")
 
     model = estimator._once(f"leave_one_out_{priors}", compute)
-    X, _ = as_rows(X, features)
+    X = Rows.of(X, features=features).X
     rows = as_source(X)
     if np.isnan(rows.n_rows):
         raise InvalidDataError(

@@ -36,8 +36,8 @@ from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_rows, as_source
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_weights, row_rule
+from streamgda.rows import Rows, as_source
+from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.interruption import Lock
@@ -165,15 +165,9 @@ class MomentClassifier(RowClassifier):
 
     # --- learning ---------------------------------------------------------------------------
 
-    def _summed(
-        self, X: Any, y: Any = None, sample_weight: Any = None, rule: RowRule = CHECK_SUMS
-    ) -> tuple[Any, RowRule]:
-        """Return the rows whose moments are kept: `X`, or a transformation of it; and their rule.
-
-        Labels and weights are given so that a transformation need not look at rows that do not
-        count.
-        """
-        return X, rule
+    def _summed(self, rows: Rows) -> Rows:
+        """Return the rows whose moments are kept: as they are, or with a transformation of `X`."""
+        return rows
 
     def _current_settings(self) -> Self:
         """Return an unfitted copy with the present parameters: `_settings` if none changed."""
@@ -239,13 +233,13 @@ class MomentClassifier(RowClassifier):
         >>> lda.means_.ravel(), lda.moments_.n_skipped
         (array([2., 7.]), 1)
         """
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
         try:
-            return self._learn(self._of_rows_alone, X, y, sample_weight, rule, checked=True)
+            return self._learn(self._of_rows_alone, rows, checked=True)
         except SingularCovarianceError as error:
             message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
-            if getattr(X, "dtype", None) == np.float32:
+            if getattr(rows.X, "dtype", None) == np.float32:
                 message += (
                     ". The rows are float32, and products of many features are computed in it: as "
                     "float64, X.astype(float), they may have an inverse"
@@ -353,9 +347,9 @@ class MomentClassifier(RowClassifier):
         raises = isinstance(on_invalid, str) and on_invalid == "raise"
         if plain and raises and self._add_at_once(X, y, classes):
             return self
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        return self._learn(self._with_rows, X, y, classes, sample_weight, half_life, rule)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        return self._learn(self._with_rows, rows, classes, half_life)
 
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -374,7 +368,7 @@ class MomentClassifier(RowClassifier):
                 return False
             if classes is not None and not self._is_declared(classes):
                 return False
-            changes, rows = moments.changes, settings._summed(X)[0]
+            changes, rows = moments.changes, settings._summed(Rows(X)).X
             try:
                 added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
             finally:  # also if an exception from outside finds the rows added
@@ -403,22 +397,13 @@ class MomentClassifier(RowClassifier):
                 raise
         return self
 
-    def _of_rows_alone(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> ClassMoments:
+    def _of_rows_alone(self, settings: Self, rows: Rows) -> ClassMoments:
         """Return the moments of the rows of `fit`, which may be read twice."""
         self._declared = None
-        return self._accumulated(settings, X, y, sample_weight, rule, True, True)
+        return self._accumulated(settings, rows, True, twice=True)
 
     def _with_rows(
-        self,
-        settings: Self,
-        X: Any,
-        y: Any,
-        classes: Any,
-        sample_weight: Any,
-        half_life: float | None,
-        rule: RowRule,
+        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
     ) -> ClassMoments:
         """Return the moments with these rows, most often `moments_` themselves."""
         first = not self.__sklearn_is_fitted__()
@@ -429,30 +414,23 @@ class MomentClassifier(RowClassifier):
         declared = self._newly_declared(classes, first)
         decay = None
         if half_life is not None:
-            sample_weight, decay = half_life_weights(half_life, X, sample_weight)
+            weight, decay = half_life_weights(half_life, rows.X, rows.weight)
+            rows = replace(rows, weight=weight)
         if first or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._accumulated(settings, X, y, sample_weight, rule, first)
+            moments = self._accumulated(settings, rows, first)
             if not first:
                 moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
             if declared is not None:
                 moments.declare(declared)
             return moments
-        X, y = validate_labelled(self, X, y, reset=False, rule=rule)
+        rows = validate_labelled(self, rows, reset=False)
         if decay is not None:
-            sample_weight = sample_weight / decay
-        rows, rule = settings._summed(X, y, sample_weight, rule)
-        learnt = rows, y, sample_weight, rule, decay, self._declared
-        return engine.accumulate_into(self.moments_, *learnt)
+            rows = replace(rows, weight=rows.weight / decay)
+        rows = settings._summed(rows)
+        return engine.accumulate_into(self.moments_, rows, decay, self._declared)
 
     def _accumulated(
-        self,
-        settings: Self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: RowRule,
-        first: bool,
-        twice: bool = False,
+        self, settings: Self, rows: Rows, first: bool, twice: bool = False
     ) -> ClassMoments:
         """Return the moments of these rows alone, which may be read twice."""
         kept = settings._kept()
@@ -460,14 +438,12 @@ class MomentClassifier(RowClassifier):
             settings._check_supported()
         else:
             kept["fourth_moments"] = self.moments_.fourth_moments
-        X, y = validate_labelled(self, X, y, reset=first, rule=rule)
-        summed, rule = settings._summed(X, y, sample_weight, rule)
-        rows = summed, y, sample_weight, rule
-        moments = engine.accumulate_into(ClassMoments(**kept), *rows, expected=self._declared)
+        rows = settings._summed(validate_labelled(self, rows, reset=first))
+        moments = engine.accumulate_into(ClassMoments(**kept), rows, expected=self._declared)
         moments._name_features(names_in(self))
         scalings = settings._scalings() if twice else ()
         if scalings and moments.n_features is not None:
-            engine.accumulate_again(moments, scalings, *rows)
+            engine.accumulate_again(moments, scalings, rows)
         return moments
 
     def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
@@ -575,15 +551,13 @@ class MomentClassifier(RowClassifier):
         array([2., 7.])
         """
         check_is_fitted(self)
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        return self._learn(self._without_rows, X, y, sample_weight, rule)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        return self._learn(self._without_rows, rows)
 
-    def _without_rows(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> ClassMoments:
+    def _without_rows(self, settings: Self, rows: Rows) -> ClassMoments:
         self._check_kept(settings)
-        return self.moments_ - self._accumulated(settings, X, y, sample_weight, rule, False)
+        return self.moments_ - self._accumulated(settings, rows, False)
 
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.

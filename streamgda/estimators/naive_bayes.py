@@ -18,7 +18,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
-from streamgda.rows.invalid_rows import RowRule
+from streamgda.rows import Rows
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
 
@@ -72,38 +72,26 @@ class GaussianNB(GaussianClassifier):
         if not self._settings.var_smoothing:
             self._unweighted = None
 
-    def _of_rows_alone(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> ClassMoments:
+    def _of_rows_alone(self, settings: Self, rows: Rows) -> ClassMoments:
         self._unweighted = None
-        if sample_weight is not None and settings.var_smoothing:
-            plain = X, y, None, _valid(rule)
-            self._unweighted = super()._of_rows_alone(settings, *plain)
-        return super()._of_rows_alone(settings, X, y, sample_weight, rule)
+        if rows.weight is not None and settings.var_smoothing:
+            self._unweighted = super()._of_rows_alone(settings, _plain(rows))
+        return super()._of_rows_alone(settings, rows)
 
     def _with_rows(
-        self,
-        settings: Self,
-        X: Any,
-        y: Any,
-        classes: Any,
-        sample_weight: Any,
-        half_life: float | None,
-        rule: RowRule,
+        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
     ) -> ClassMoments:
         learnt = super()._with_rows
         if half_life is not None:  # rows have other weights then than those of the caller
             self._unweighted = None
-        elif settings.var_smoothing and (sample_weight is not None or self._unweighted is not None):
-            self._learn_beside("_with_rows", settings, X, y, None, None, None, _valid(rule))
-        return learnt(settings, X, y, classes, sample_weight, half_life, rule)
+        elif settings.var_smoothing and (rows.weight is not None or self._unweighted is not None):
+            self._learn_beside("_with_rows", settings, _plain(rows), None, None)
+        return learnt(settings, rows, classes, half_life)
 
-    def _without_rows(
-        self, settings: Self, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> ClassMoments:
+    def _without_rows(self, settings: Self, rows: Rows) -> ClassMoments:
         if self._unweighted is not None:
-            self._learn_beside("_without_rows", settings, X, y, None, _valid(rule))
-        return super()._without_rows(settings, X, y, sample_weight, rule)
+            self._learn_beside("_without_rows", settings, _plain(rows))
+        return super()._without_rows(settings, rows)
 
     def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
         if self._unweighted is not None:
@@ -271,6 +259,6 @@ class GaussianNB(GaussianClassifier):
         return scorer.name in ("posterior", "log_posterior", "joint_log_likelihood")
 
 
-def _valid(rule: RowRule) -> RowRule:
-    """Return a rule by which invalid rows are left out, which may have no weight."""
-    return replace(rule, action="skip")
+def _plain(rows: Rows) -> Rows:
+    """Return rows without weights; invalid ones, which may have no weight, are left out."""
+    return replace(rows, weight=None, rule=replace(rows.rule, action="skip"))

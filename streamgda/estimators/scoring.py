@@ -14,7 +14,7 @@ from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.saving import SavedEstimator
 from streamgda.estimators.validation import validate_rows
-from streamgda.rows import as_rows, as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
@@ -22,7 +22,6 @@ from streamgda.rows.invalid_rows import (
     Filled,
     RowRule,
     labels_to_count,
-    row_rule,
 )
 from streamgda.rows.labels import encode, find, with_label, without_mask
 from streamgda.rows.sources import check_lengths
@@ -154,11 +153,12 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         fill: Any,
         keys: Sequence[str] | str | None,
     ) -> Any:
-        X, nodata = as_rows(X, features, nodata)
-        scorer = scorer.filling(row_rule(on_invalid, nodata, actions=SCORING), fill)
+        counting: Any = {"nodata": nodata, "on_invalid": on_invalid, "actions": SCORING}
+        rows = Rows.of(X, features=features, **counting)
+        scorer = scorer.filling(rows.rule, fill)
         return engine.score(
             scorer.function,
-            validate_rows(self, X),
+            validate_rows(self, rows.X),
             out,
             dtype=scorer.dtype,
             columns=scorer.columns,
@@ -276,8 +276,9 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
         0.6666666666666666
         """
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled)
+        counting: Any = {"nodata": nodata, "unlabelled": unlabelled, "on_invalid": on_invalid}
+        given = Rows.of(X, features=features, **counting)
+        X, rule = given.X, given.rule
         rows = as_source(X)
 
         def in_order(values: Any, name: str) -> np.ndarray:
@@ -286,7 +287,7 @@ class RowClassifier(ClassifierMixin, SavedEstimator):
         reading = {}
         if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
             filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
-            reading = {"nodata": nodata, "on_invalid": filling}
+            reading = {"nodata": rule.nodata, "on_invalid": filling}
         predicted = in_order(self.predict(X, **reading), "predictions")
         labels = rule.as_labels(in_order(y, "y"))
         check_lengths(as_source(predicted), as_source(labels, "y"))

@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,8 @@ from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import Folds, as_folds, hashes
-from streamgda.engine.labelled import LabelledRows
-from streamgda.engine.plan import count_classes
+from streamgda.engine.plan import count_classes, plan_rows
+from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import NO_ROWS
@@ -25,10 +26,10 @@ from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_rows
-from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, row_rule, rows_to_count
+from streamgda.rows import Rows
+from streamgda.rows.invalid_rows import as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import check_expected, coded_labels, encode, find
-from streamgda.rows.sources import Slabs, placing
+from streamgda.rows.sources import Slab, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
@@ -250,12 +251,11 @@ class GaussianDiscriminantCV(RowClassifier):
         """
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        X, y = validate_labelled(template, X, y, reset=True, rule=rule)
-        rows = LabelledRows(X, y, sample_weight)
-        folds = as_folds(self.cv, self.random_state, groups, rows.rows, rows.companions[0])
-        scores = _Scores(self, candidates, rows, folds, rule)
+        counting: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        given = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **counting)
+        rows = in_process(validate_labelled(template, given, reset=True))
+        folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
+        scores = _Scores(self, candidates, rows, folds)
         started = time.perf_counter()
         scores.accumulate()
         if scores.moments.n_features is None:
@@ -423,19 +423,18 @@ class _Scores:
         self,
         search: GaussianDiscriminantCV,
         candidates: list[dict[str, Any]],
-        rows: LabelledRows,
+        rows: Rows,
         folds: Folds,
-        rule: RowRule,
     ) -> None:
         self.search, self.candidates = search, candidates
-        self.rows, self.folds, self.rule = rows, folds, rule
+        self.rows, self.folds = rows, folds
         kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
         matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
         fourth = any(each["fourth_moments"] for each in kept)
         self.moments = GroupedMoments("full" if matrix else "diag", fourth_moments=fourth)
         self.allowed = allowed_bytes(search.max_memory)
         with placing(*rows.sources):
-            self.n_classes = count_classes(rows.companions[0], rule)
+            self.n_classes = count_classes(rows.y, rows.rule)
         n_parts = folds.n_folds + 1  # with the rows that are never held out
         sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
         self.held = (n_parts + sums) * self._state_bytes(self.moments.covariance_type)
@@ -446,23 +445,23 @@ class _Scores:
 
     def _state_bytes(self, covariance_type: str) -> int:
         """Return the bytes of the moments of a fold, and of a model without its packed copy."""
-        return structure_of(covariance_type).state_bytes(self.n_classes, self.rows.rows.shape[1])
+        return structure_of(covariance_type).state_bytes(self.n_classes, self.rows.X.shape[1])
 
-    def _plan(self, held: int) -> Slabs:
-        return self.rows.plan(self.allowed, held, copies=1)
+    def _read(self, held: int, what: str) -> AbstractContextManager[Iterator[Slab]]:
+        slab_rows = plan_rows(self.rows.X, self.allowed, held, beside=self.rows.beside, copies=1)
+        return reading(self.rows, slab_rows, what, self.search.verbose)
 
     def accumulate(self) -> None:
         """Add all rows to the moments of their folds, in one pass."""
-        reading = self.rows.read(self._plan(self.held), "accumulating", self.search.verbose)
-        with reading as slabs:
-            for start, (X, y, *weights) in slabs:
+        with self._read(self.held, "accumulating") as slabs:
+            for slab in slabs:
                 self.moments._update(
-                    X,
-                    y,
-                    sample_weight=weights[0] if weights else None,
-                    groups=self.folds.of(start, start + len(X)),
-                    first_row=start,
-                    rule=self.rule,
+                    slab.X,
+                    slab.y,
+                    sample_weight=slab.weight,
+                    groups=self.folds.of(slab.first_row, slab.first_row + len(slab.X)),
+                    first_row=slab.first_row,
+                    rule=self.rows.rule,
                 )
 
     def score(self) -> None:
@@ -535,32 +534,29 @@ class _Scores:
         """
         every = [model for split in models.values() for model in split.values()]
         held = sum(2 * model.roots.nbytes + 2 * model.means.nbytes for model in every)
-        classes, n_features = self.moments.classes, self.rows.rows.shape[1]
+        classes, n_features = self.moments.classes, self.rows.X.shape[1]
         step = max(
             _BLOCK_ELEMENTS // (classes.size + n_features), _FEWEST_ROWS * self.folds.n_folds
         )
-        reading = self.rows.read(self._plan(self.held + held), "scoring", self.search.verbose)
-        with reading as slabs:
-            for start, (X, y, *weights) in slabs:
-                arrays = self._counted(start, X, y, *weights)
-                blocks = [slice(at, at + step) for at in range(0, len(X), step)]
+        with self._read(self.held + held, "scoring") as slabs:
+            for slab in slabs:
+                arrays = self._counted(slab)
+                blocks = [slice(at, at + step) for at in range(0, len(slab.X), step)]
                 calls = ((models, sums.shape, *(array[b] for array in arrays)) for b in blocks)
                 for found in threads.run_serial_blas(self._scores_of, calls):
                     sums += found
 
-    def _counted(
-        self, start: int, X: Any, y: Any, sample_weight: Any = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _counted(self, slab: Slab) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, codes of their classes (-1 if they are not scored), folds and weights."""
-        X, labels = as_maskable_matrix(X), self.rule.as_labels(y, start)
-        counted = rows_to_count(X, labels, sample_weight, self.rule, start)
+        X, start, rule = as_maskable_matrix(slab.X), slab.first_row, self.rows.rule
+        counted = rows_to_count(X, rule.as_labels(slab.y, start), slab.weight, rule, start)
         rows: Any = slice(None) if counted[3] is None else counted[3]
         codes, weights, size = np.full(len(X), -1), np.ones(len(X)), self.search.score_sample
         codes[rows] = find(counted[1], self.moments.classes)
         weights[rows] = counted[2] if counted[2].size else 1.0
         stop = start + len(X)
         if size is not None:
-            share = size if isinstance(size, float) else min(1.0, size / self.rows.rows.n_rows)
+            share = size if isinstance(size, float) else min(1.0, size / self.rows.X.n_rows)
             drawn = hashes(start, stop, self.search.random_state + _STREAM)
             codes[drawn > np.uint64(min(int(share * 2.0**64), 2**64 - 1))] = -1
         return np.asarray(X), codes, self.folds.of(start, stop), weights

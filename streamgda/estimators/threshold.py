@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -12,7 +13,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
-from streamgda.engine.labelled import LabelledRows
+from streamgda.engine.plan import plan_rows
+from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
@@ -24,11 +26,12 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_rows, as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count, row_rule
+from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count
 from streamgda.rows.labels import as_labels, find, without_mask
-from streamgda.runtime.memory import as_bytes
+from streamgda.rows.sources import Slab
+from streamgda.runtime.memory import allowed_bytes, as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
@@ -152,11 +155,10 @@ class ThresholdClassifier(RowClassifier):
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        counting = {"unlabelled": unlabelled, "nodata": nodata, "on_invalid": on_invalid}
-        fitted = own.fit(X, y, sample_weight, **counting)
-        return self._adopt(fitted, X, y, sample_weight, rule)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        counting = {"unlabelled": unlabelled, "nodata": rows.rule.nodata, "on_invalid": on_invalid}
+        return self._adopt(own.fit(rows.X, y, sample_weight, **counting), rows)
 
     def fit_threshold(
         self,
@@ -200,13 +202,11 @@ class ThresholdClassifier(RowClassifier):
         0.963
         """
         check_is_fitted(self)
-        X, nodata = as_rows(X, features, nodata)
-        rule = row_rule(on_invalid, nodata, unlabelled, y=y)
-        return self._adopt(self.estimator_, X, y, sample_weight, rule)
+        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
+        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        return self._adopt(self.estimator_, rows)
 
-    def _adopt(
-        self, fitted: GaussianClassifier, X: Any, y: Any, sample_weight: Any, rule: RowRule
-    ) -> Self:
+    def _adopt(self, fitted: GaussianClassifier, rows: Rows) -> Self:
         check_classes(fitted.classes_, fitted.class_count_, least=2)
         if fitted.classes_.size != 2:
             raise InvalidDataError(
@@ -216,7 +216,7 @@ class ThresholdClassifier(RowClassifier):
         allowed = as_bytes(self.max_memory)
         room = None if allowed is None else max(_LEAST_ROOM, allowed // 4 // _CELL_BYTES)
         costs = self._costs_of(fitted)
-        scores = _Scores(fitted, X, y, sample_weight, rule, self.max_memory, room)
+        scores = _Scores(fitted, rows, self.max_memory, room)
         return self._with(fitted, *best_threshold(lambda: scores, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
@@ -385,10 +385,7 @@ class _Scores:
     Parameters
     ----------
     fitted : GaussianClassifier
-    X, y, sample_weight
-        See `ThresholdClassifier.fit`.
-    rule : RowRule
-        Which rows count.
+    rows : Rows
     max_memory : int or str, optional
     room : int or None
         Number of scores that are kept; None for all of them.
@@ -397,36 +394,34 @@ class _Scores:
     def __init__(
         self,
         fitted: GaussianClassifier,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: RowRule,
+        rows: Rows,
         max_memory: int | str | None,
         room: int | None,
     ) -> None:
         model = fitted.model_
         function: Callable[..., np.ndarray] = model.log_odds
-        if rule is not CHECK_SUMS:  # invalid rows that do not count are no error
-            function = Filled(function, RowRule("fill", rule.nodata), np.array(np.nan))
-        scores = as_source(validate_rows(fitted, X)).map(function, np.float64)
-        if getattr(y, "shape", ())[1:] == (1,):
-            y = np.ravel(y)  # as scikit-learn does, with a warning in `fit`
+        if rows.rule is not CHECK_SUMS:  # invalid rows that do not count are no error
+            function = Filled(function, RowRule("fill", rows.rule.nodata), np.array(np.nan))
+        scores = as_source(validate_rows(fitted, rows.X)).map(function, np.float64)
+        if getattr(rows.y, "shape", ())[1:] == (1,):
+            # As scikit-learn does, with a warning in `fit`.
+            rows = replace(rows, y=np.ravel(rows.y))
         self.classes = fitted.classes_
-        self.rule = rule
-        self.rows = LabelledRows(scores, y, sample_weight, at_once=room is None)
+        self.rows = in_process(replace(rows, X=scores), at_once=room is None)
         held = _CELL_BYTES * (room or 0) + model.packed_bytes
-        self.slabs = self.rows.plan(max_memory, held, out_row_bytes=8)
+        sizes = self.rows.X, allowed_bytes(max_memory), held
+        self.slab_rows = plan_rows(*sizes, beside=self.rows.beside, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
-        with self.rows.read(self.slabs) as slabs:
-            for start, (scores, y, *weights) in slabs:
-                yield self._block(scores, y, weights[0] if weights else None, start)
+        with reading(self.rows, self.slab_rows) as slabs:
+            yield from map(self._block, slabs)
 
-    def _block(self, scores: np.ndarray, y: Any, sample_weight: Any, first_row: int) -> Block:
-        labels = self.rule.as_labels(y, first_row)
-        kept, weights, _ = labels_to_count(labels, sample_weight, self.rule, first_row)
+    def _block(self, slab: Slab) -> Block:
+        scores, first_row, rule = slab.X, slab.first_row, self.rows.rule
+        labels = rule.as_labels(slab.y, first_row)
+        kept, weights, _ = labels_to_count(labels, slab.weight, rule, first_row)
         invalid = np.flatnonzero(kept & np.isnan(scores))
-        if invalid.size and self.rule.action == "raise":
+        if invalid.size and rule.action == "raise":
             row = first_row + int(invalid[0])
             message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
             raise InvalidDataError(f"{message}; {SKIP_OR_FILL}", "X", row)

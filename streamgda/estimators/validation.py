@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.rows import adapter_of, as_source
+from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.rows.arrays import as_numpy, is_masked, unmasked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.in_memory import SparseRows
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, refuse_sparse
+from streamgda.rows.invalid_rows import refuse_sparse
 from streamgda.rows.labels import as_maskable_labels, by_codes, refuse_missing
 from streamgda.rows.names import Names
 from streamgda.rows.sources import RowSource
@@ -51,19 +52,18 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     return _validate_header(estimator, as_source(X), reset)
 
 
-def validate_labelled(
-    estimator: Any, X: Any, y: Any, *, reset: bool, rule: RowRule = CHECK_SUMS
-) -> tuple[Any, Any]:
+def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
     """Return rows and labels that fit the estimator and each other; see `validate_rows`.
 
-    Labels are a masked array if some are missing and `rule` skips such rows.
+    Labels are a masked array if some are missing and their rule skips such rows.
     """
+    X, y, rule = rows.X, rows.y, rows.rule
     ready = _fit_already(estimator, X, reset)
     if ready and type(y) is np.ndarray and y.shape == X.shape[:1]:
         if reset:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
-        return X, y
+        return rows
     if y is None:
         raise InvalidParameterError(
             f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "
@@ -78,13 +78,12 @@ def validate_labelled(
             y = column_or_1d(y, warn=True)
         elif of_labels.in_memory and not of_labels.checked_at_once:  # recognised once, here
             y = y if isinstance(y, RowSource) else of_labels.of(y, "y")
-        return _validate_header(estimator, as_source(X), reset), y
+        return replace(rows, X=_validate_header(estimator, as_source(X), reset), y=y)
     if not adapter_of(y).checked_at_once and not is_masked(y):
         labels = as_source(y, "y").whole()
-        return validate_labelled(estimator, X, labels, reset=reset, rule=rule)
+        return validate_labelled(estimator, replace(rows, X=X, y=labels), reset=reset)
     if type(y) is CodedLabels:  # they are checked where rows are summed
-        rows, _ = _validate(estimator, X, y.codes, reset=reset)
-        return rows, y
+        return replace(rows, X=_validate(estimator, X, y.codes, reset=reset)[0], y=y)
     missing = None
     if (rule.action == "skip" or rule.gaps) and np.asarray(y).ndim == 1:
         labels = as_maskable_labels(y)
@@ -94,12 +93,12 @@ def validate_labelled(
         y = unmasked(y, "y")
     # Values are checked where they are summed: values that are not finite make such sums.
     try:
-        rows, y = _validate(estimator, X, y, reset=reset)
+        X, y = _validate(estimator, X, y, reset=reset)
     except (TypeError, ValueError):
         if missing is None:
             refuse_missing(np.asarray(y))  # its error names the row and the remedy
         raise
-    return rows, y if missing is None else np.ma.array(y, mask=missing)
+    return replace(rows, X=X, y=y if missing is None else np.ma.array(y, mask=missing))
 
 
 def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:

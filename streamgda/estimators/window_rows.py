@@ -7,19 +7,21 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.engine.labelled import LabelledRows
+from streamgda.engine.plan import plan_rows
+from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_source, named_rows
+from streamgda.rows import Rows, as_source, named_rows
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.invalid_rows import all_finite, as_matrix, as_weights, refuse_not_finite
 from streamgda.rows.labels import as_maskable_labels, in_one_type, join_labels
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime.memory import allowed_bytes
 
 
-class Rows(NamedTuple):
+class WindowRows(NamedTuple):
     """Rows with their labels, as far as these are known, and their weights.
 
     Attributes
@@ -49,11 +51,11 @@ class Rows(NamedTuple):
         """Return the bytes of so many rows, at least."""
         return n_rows * (8 * n_features + 17)
 
-    def part(self, rows: Any) -> Rows:
+    def part(self, rows: Any) -> WindowRows:
         """Return some of the rows."""
-        return Rows(*(array[rows] for array in self))
+        return WindowRows(*(array[rows] for array in self))
 
-    def put(self, start: int, rows: Rows) -> Rows:
+    def put(self, start: int, rows: WindowRows) -> WindowRows:
         """Write rows from row `start` on; return these, with wider labels if necessary."""
         y, added = in_one_type(self.y, rows.y)
         stop, wide = start + len(rows.X), np.promote_types(y.dtype, added.dtype)
@@ -93,7 +95,7 @@ def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarra
 
 def read_rows(
     X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray
-) -> Iterator[Rows]:
+) -> Iterator[WindowRows]:
     """Yield rows from any container, slab by slab.
 
     Parameters
@@ -119,16 +121,15 @@ def read_rows(
     if y is None:
         check_lengths(source)  # rows of an unknown number have no labels that could be made up
         y = np.ma.masked_all(source.n_rows, np.int64)
-    labelled = LabelledRows(source, y, sample_weight, at_once=True)
-    with labelled.read(labelled.plan(None)) as slabs:
-        for start, (slab, found, *weights) in slabs:
-            given = weights[0] if weights else None
-            yield _checked(slab, found, given, fitting, classes, start)
+    read = in_process(Rows(source, y, weight=sample_weight), at_once=True)
+    with reading(read, plan_rows(read.X, allowed_bytes(None), beside=read.beside)) as slabs:
+        for slab in slabs:
+            yield _checked(slab.X, slab.y, slab.weight, fitting, classes, slab.first_row)
 
 
 def _checked(
     X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray, start: int
-) -> Rows:
+) -> WindowRows:
     """Return rows in memory, of which the first has the number `start`; refuse invalid ones."""
     X = as_matrix(X, start, sparse=True)
     if type(X) is CompressedRows:
@@ -146,6 +147,6 @@ def _checked(
     else:
         labels = np.zeros(n, classes.dtype)
     if sample_weight is None:
-        return Rows(X, labels, known, np.ones(n))
+        return WindowRows(X, labels, known, np.ones(n))
     weights = as_weights(sample_weight, n, start)
-    return Rows(X, labels, known, weights).part(weights > 0)
+    return WindowRows(X, labels, known, weights).part(weights > 0)

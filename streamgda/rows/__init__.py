@@ -5,8 +5,10 @@ A new container takes one file with a subclass of `RowSource`, and one line in `
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import contextlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,12 +17,14 @@ from streamgda.rows.arrays import is_masked
 from streamgda.rows.batches import BatchColumns, Batches, DatasetBatches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.in_memory import ArrayRows, MaskedRows, MemmapRows, SparseRows
+from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.polygons import PolygonRows
 from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
 # In the order in which they are asked; libraries are recognised without importing them.
@@ -38,6 +42,8 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     ArrayRows,
 )
 _GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
+FIELDS = ("X", "y", "groups", "weight")  # of `Rows` and `Slab`
+Wanted = Callable[[int, Any], bool]
 BATCH_ADAPTERS: tuple[type[Batches], ...] = (
     Partitions,
     DatasetBatches,
@@ -91,23 +97,6 @@ def _adapter_along(X: Any, features: Any) -> type[RowSource]:
     return adapter if issubclass(adapter, GridRows) else _GRIDS[adapter.executor]
 
 
-def as_rows(X: Any, features: Any, nodata: Any = None) -> tuple[Any, Any]:
-    """Return an array as it was given, and a source of the rows of any other container.
-
-    The second result is `nodata`, or else the number that the container names.
-    """
-    if type(X) is np.ndarray and features is None:
-        return X, nodata
-    if features is not None or isinstance(X, RowSource):
-        rows = as_source(X, features=features)
-    else:
-        adapter = adapter_of(X)
-        if adapter.checked_at_once:
-            return X, nodata
-        rows = adapter.of(X, "X")
-    return rows, rows.nodata if nodata is None else nodata
-
-
 def named_rows(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Return rows, as a source if their columns may have names, and these names or None."""
     if isinstance(X, np.ndarray | list | tuple):
@@ -124,35 +113,163 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     return named_rows(X)[1]
 
 
-def as_sources(X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[RowSource]:
-    """Return sources of rows, labels and, if they are given, groups and weights."""
-    rows = as_source(X)
-    names = ["X", "y"]
-    sources = [rows, _label_source(rows, y, "y")]
-    if groups is not None:
-        names.append("groups")
-        sources.append(_label_source(rows, groups, "groups"))
-    if sample_weight is not None:
-        names.append("sample_weight")
-        if np.isscalar(sample_weight):
-            sample_weight = np.broadcast_to(sample_weight, rows.n_rows)
-        weights = rows.laid_out(sample_weight, "sample_weight")
-        sources.append(as_source(weights, "sample_weight"))
-    return [  # columns that were opened as labels may be weights
-        source if source.name == name else replace(source, name=name)
-        for source, name in zip(sources, names, strict=True)
-    ]
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows with the labels, groups and weights that belong to them, recognised once.
+
+    Attributes
+    ----------
+    X : ndarray, array-like in memory, or RowSource
+    y, groups, weight : array-like, RowSource or None
+        In sources, each has the order of the rows.
+    rule : RowRule
+        Which rows count.
+    """
+
+    X: Any
+    y: Any = None
+    groups: Any = None
+    weight: Any = None
+    rule: RowRule = CHECK_SUMS
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        features: Any = None,
+        nodata: Any = None,
+        unlabelled: Any = None,
+        on_invalid: Any = "raise",
+        actions: tuple[str, ...] = LEARNING,
+    ) -> Self:
+        """Return rows as a caller passes them; `X` as a source unless it is in memory.
+
+        Parameters
+        ----------
+        X, y, sample_weight, groups
+            See `streamgda.accumulate`.
+        features : str or int, optional
+            See `as_source`.
+        nodata, unlabelled, on_invalid, actions
+            See `row_rule`; without `nodata`, it is the number that the container names.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError, SourceError
+            See `as_source` and `row_rule`.
+        """
+        if features is not None or isinstance(X, RowSource):
+            X = as_source(X, features=features)
+        elif type(X) is not np.ndarray and not (adapter := adapter_of(X)).checked_at_once:
+            X = adapter.of(X, "X")
+        if nodata is None and isinstance(X, RowSource):
+            nodata = X.nodata
+        rule = row_rule(on_invalid, nodata, unlabelled, actions, y=y)
+        return cls(X, y, groups, sample_weight, rule)
+
+    def opened(self) -> Self:
+        """Return the rows with a source of each array, in the order of the rows."""
+        X, weight = as_source(self.X), self.weight
+        if weight is not None and np.isscalar(weight):
+            weight = np.broadcast_to(weight, X.n_rows)
+        return replace(
+            self,
+            X=X,
+            y=_beside(X, _labels(X, self.y, "y"), "y"),
+            groups=_beside(X, _labels(X, self.groups, "groups"), "groups"),
+            weight=_beside(X, weight, "sample_weight"),
+        )
+
+    def checked(self) -> Self:
+        """Return the rows; raise `InvalidDataError` for sources whose shapes do not fit."""
+        check_rows(self.X, *self.beside)
+        return self
+
+    @property
+    def beside(self) -> list[Any]:
+        """The labels, groups and weights that are given, in this order."""
+        return [values for values in (self.y, self.groups, self.weight) if values is not None]
+
+    @property
+    def sources(self) -> list[Any]:
+        """The rows, if they are given, and what is beside them."""
+        return self.beside if self.X is None else [self.X, *self.beside]
+
+    @property
+    def executor(self) -> str:
+        """The executor of a pass over the sources: this process, or dask."""
+        return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
+
+    def each(self, function: Callable[[Any], Any]) -> Self:
+        """Return what a function makes of the rows and of what is beside them."""
+        fields = {name: getattr(self, name) for name in FIELDS}
+        made = {name: function(value) for name, value in fields.items() if value is not None}
+        return replace(self, **made)
+
+    def read(self, start: int, stop: int, wanted: Wanted | None = None) -> Slab:
+        """Return rows ``start:stop``; without any if they are not `wanted`, see `slabs`."""
+        y, groups, weight = (
+            None if source is None else source.read(start, stop)
+            for source in (self.y, self.groups, self.weight)
+        )
+        if wanted is not None and not wanted(start, y):
+            stop = start
+        X = None if self.X is None else self.X.read(start, stop)
+        return Slab(X, y, groups, weight, start)
+
+    def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
+        """Yield slabs of `n_rows`; read one slab ahead.
+
+        Each slab is released when the next one is requested; at the end the sources are closed.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows of a slab: whole chunks or shards, if there are any.
+        first : int
+            First row of the first slab.
+        wanted : callable, optional
+            Called with the number of the first row of a slab and its labels; if it returns False,
+            no rows are read.
+        """
+        sources = self.sources
+        starts = range(first, sources[0].n_rows, n_rows)
+        calls = ((start, start + n_rows, wanted) for start in starts)
+        read = (self.read(*call) for call in calls)
+        if starts and not all(source.read_as_views for source in sources):
+            read = threads.one_ahead(self.read, calls)
+        try:
+            with contextlib.closing(read):
+                for slab in read:
+                    yield slab
+                    for source in sources:
+                        source.release()
+        finally:
+            for source in sources:
+                source.close()
 
 
-def _label_source(rows: RowSource, y: Any, name: str) -> RowSource:
-    """Return a source of labels, or of groups."""
-    if isinstance(y, list | tuple):
-        labels: Any = as_maskable_labels(y, name)
-        if is_masked(labels):
-            y = np.array(y, object)
-        else:  # dask cuts arrays of numpy
-            y = labels if rows.executor == "process" else np.asarray(labels)
-    return as_source(rows.laid_out(y, name), name)
+def _labels(X: RowSource, labels: Any, name: str) -> Any:
+    """Return a list of labels or of groups as an array; anything else as it is."""
+    if not isinstance(labels, list | tuple):
+        return labels
+    found: Any = as_maskable_labels(labels, name)
+    if is_masked(found):
+        return np.array(labels, object)
+    return found if X.executor == "process" else np.asarray(found)  # dask cuts arrays of numpy
+
+
+def _beside(X: RowSource, values: Any, name: str) -> Any:
+    """Return a source of labels, groups or weights in the order of the rows; None for None."""
+    if values is None:
+        return None
+    source = as_source(X.laid_out(values, name), name)
+    # Columns that were opened as labels may be weights.
+    return source if source.name == name else replace(source, name=name)
 
 
 def as_batches(

@@ -229,13 +229,13 @@ def test_blocks_are_made_in_the_task_that_takes_them_in():
     X, y = blobs(N_ROWS)
     rows = da.from_zarr(zarr.create_array({}, data=X, chunks=(100, 2))).rechunk((100, 4))
     labels = da.from_array(y, 50).rechunk(100)
-    blocks, elsewhere = blocks_of(rows * 2, labels)
+    blocks, elsewhere = blocks_of({"X": rows * 2, "y": labels})
     assert len(blocks) == 3
     assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and their results
     assert len(elsewhere) == 1  # the zarr array
-    blocks, elsewhere = blocks_of(rows - rows.mean(axis=0), labels)
+    blocks, elsewhere = blocks_of({"X": rows - rows.mean(axis=0), "y": labels})
     made = dask.compute(elsewhere)[0]
-    values = np.vstack([block.values(made)[0] for block in blocks])
+    values = np.vstack([block.slab(made, "", 0).X for block in blocks])
     np.testing.assert_allclose(values, X - X.mean(axis=0), atol=1e-12)
     assert any("mean" in str(key) for key in elsewhere)
 

@@ -18,7 +18,7 @@ from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 from streamgda.runtime import memory, threads
 from streamgda.runtime.memory import readable
 
@@ -49,12 +49,11 @@ def labels_of(n_rows, dtype=np.uint8):
 def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
     y = labels_of(X.shape[0]) if y is None else y
     return plan_moments(
-        as_source(X),
-        as_source(y),
+        Rows(X, y).opened(),
         moments=ClassMoments(structure),
         allowed=allowed,
         model=structure_of(structure) if model else None,
-    )[0].n_rows
+    )[0]
 
 
 # --- the plan ---------------------------------------------------------------------------------
@@ -63,7 +62,8 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
 @pytest.mark.parametrize(("n_rows", "held"), [(10**5, True), (10**7, False)])
 def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
     X, y = Stored((n_rows, 64), (1000, 64), np.float64), labels_of(n_rows, np.int64)
-    _, labels = plan_moments(as_source(X), as_source(y, "y"), moments=ClassMoments(), allowed=10**9)
+    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments(), allowed=10**9)
+    labels = rows.y
     assert labels.read_as_views == held
     counted = len(y.reads)
     assert counted
@@ -137,8 +137,8 @@ def test_scores_are_part_of_the_budget():
     with pytest.raises(MemoryBudgetError):  # of those that are gathered
         engine.score(model.posterior, X, columns=3, max_memory="200MB")
     rows = as_source(X)
-    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8).n_rows
-    assert plan_rows(rows, 400 * MB, out_row_bytes=800).n_rows < narrow
+    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
+    assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
 
 
 def test_labels_are_counted_only_where_it_matters():

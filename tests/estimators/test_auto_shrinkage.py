@@ -25,6 +25,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.shrinkage import shrinkage_of
 from streamgda.moments import FourthMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.rows import Rows
 from streamgda.storage.saved import restore, state_of
 
 UNITS = 10.0 ** np.array([0, 3, -3, 1])
@@ -118,7 +119,7 @@ def test_features_that_are_constant_in_a_class_keep_their_units():
 def test_the_pass_over_all_rows_together_is_that_of_scikit_learn():
     X, y = scaled_differently()
     moments = ClassMoments().update(X, y)
-    accumulate_again(moments, ["total"], X, y)
+    accumulate_again(moments, ["total"], Rows(X, y))
     rows = StandardScaler().fit_transform(X)
     expected = ((rows**2).sum(axis=1) ** 2).sum()
     assert moments._scaled_fourth()["total"].sum() == pytest.approx(expected, rel=1e-11)
@@ -140,7 +141,7 @@ def test_one_feature_and_classes_of_one_row():
     X, y = blobs(50, 3)
     assert auto().fit(X[:, :1], y).shrinkage_.tolist() == [0, 0, 0]
     moments = ClassMoments().update([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
-    accumulate_again(moments, ["class"], [[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
+    accumulate_again(moments, ["class"], Rows([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1]))
     assert shrinkage_of(moments, "auto", structure_of("full"), scaling="class").tolist() == [0, 0]
 
 
@@ -261,7 +262,7 @@ def test_rows_that_changed_between_the_passes_are_refused():
     X, y = blobs(60, 3)
     moments = ClassMoments().update(X, y)
     with pytest.raises(InvalidDataError, match="changed between two passes"):
-        accumulate_again(moments, ["class"], X[1:], y[1:])
+        accumulate_again(moments, ["class"], Rows(X[1:], y[1:]))
     with pytest.raises(InvalidDataError, match="the label 9 was not there"):
-        accumulate_again(moments, ["class"], X, np.where(y == 1, 9, y))
+        accumulate_again(moments, ["class"], Rows(X, np.where(y == 1, 9, y)))
     assert not moments._scaled_fourth()

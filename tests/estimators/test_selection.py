@@ -39,7 +39,6 @@ from streamgda import (
 )
 from streamgda.engine import plan
 from streamgda.engine.folds import fold_of
-from streamgda.engine.labelled import LabelledRows
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -86,9 +85,9 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture
 def passes(monkeypatch):
     """The passes over the rows, by what they do."""
-    read, found = LabelledRows.read, []
+    read, found = selection.reading, []
     monkeypatch.setattr(
-        LabelledRows, "read", lambda *args, **more: found.append(args[2]) or read(*args, **more)
+        selection, "reading", lambda *args, **more: found.append(args[2]) or read(*args, **more)
     )
     return found
 

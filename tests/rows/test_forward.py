@@ -12,8 +12,8 @@ import pytest
 
 from streamgda import accumulate
 from streamgda.errors import ReadError
+from streamgda.rows import Rows
 from streamgda.rows.forward import ForwardRows
-from streamgda.rows.sources import Slabs
 
 ROWS = np.arange(26.0).reshape(13, 2)
 
@@ -41,7 +41,7 @@ def scan(values: Any = ROWS, name: str = "X", n_rows: int | None = None) -> Scan
 def test_blocks_are_cut_into_slabs_of_any_size_in_one_scan() -> None:
     for n in (1, 2, 4, 5, 7, 13, 20):
         rows = scan()
-        read = [block for _, (block,) in Slabs(n).read(rows)]
+        read = [slab.X for slab in Rows(rows).slabs(n)]
         np.testing.assert_array_equal(np.concatenate(read), ROWS)
         assert rows.starts == [0, "closed"]
         assert [len(block) for block in read[:-1]] == [n] * (len(read) - 1)

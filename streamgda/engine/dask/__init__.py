@@ -15,8 +15,7 @@ from streamgda.engine.dask.cluster import active_client, compute
 from streamgda.engine.dask.collections import aligned, as_rows, sized
 from streamgda.engine.dask.cuts import scored_rows
 from streamgda.engine.dask.scoring import score_store, store
-from streamgda.engine.outputs import Output
-from streamgda.engine.requests import Scoring
+from streamgda.engine.outputs import Output, Scoring
 from streamgda.rows.sources import RowSource
 
 __all__ = [

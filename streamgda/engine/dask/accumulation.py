@@ -13,6 +13,7 @@ import dask
 import numpy as np
 from dask.delayed import delayed
 
+from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster, cuts, tasks
 from streamgda.engine.dask.blocks import blocks_of
 from streamgda.engine.dask.collections import aligned
@@ -20,10 +21,10 @@ from streamgda.engine.dask.cuts import Range, evenly_spaced
 from streamgda.engine.dask.merge_tree import TreeJournal, halves, joined, missing
 from streamgda.engine.fingerprints import REMEDY, checksum, describe
 from streamgda.engine.progress import reporter
-from streamgda.engine.requests import Accumulation
+from streamgda.engine.reading import resumed
 from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.moments import Moments
-from streamgda.rows.sources import RowSource, Slabs
+from streamgda.rows import FIELDS, Rows
 
 _CLASSES_EXPECTED = 10
 _SAMPLED = 17  # parts of a store, some rows of which are compared when a pass is resumed
@@ -59,15 +60,15 @@ class Parts:
     what: str
 
 
-def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
+def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     """Accumulate dask collections on the active scheduler or client.
 
     Parameters
     ----------
     asked : Accumulation
-    *sources : RowSource
-        Rows, labels and perhaps groups and weights, at least one a dask collection. If chunk sizes
-        are unknown, all are collections with the same blocks.
+    rows : Rows
+        Sources, at least one a dask collection. If chunk sizes are unknown, all are collections
+        with the same blocks.
 
     Returns
     -------
@@ -80,19 +81,21 @@ def accumulate(asked: Accumulation, *sources: RowSource) -> Moments:
     ClusterError
         If the cluster fails.
     """
-    X, *companions = aligned(*sources)
-    described = {}
-    for source, column in zip(sources, (X, *companions), strict=True):
+    sources = rows.sources
+    columns = aligned(*sources)
+    X, described = columns[0], {}
+    for source, column in zip(sources, columns, strict=True):
         described[source.name] = f"shape {column.shape}, {column.dtype}"
         described[_NAMED.format(source.name)] = column.name
     state, _ = asked.empty()._bytes(_CLASSES_EXPECTED, X.shape[1])
     row_bytes = X.shape[1] * X.dtype.itemsize
-    blocks = blocks_of(X, *companions)
+    read = iter(columns)
+    named = {field: next(read) for field in FIELDS if getattr(rows, field) is not None}
+    blocks = blocks_of(named)
     parts = _parts_of_blocks("block", blocks, list(X.chunks[0]), row_bytes, state)
     merged = _accumulate_blocks(asked, parts, described)
     # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
-    weighted = sources[-1].name == "sample_weight"
-    if merged.n_features is None and not weighted and not asked.rule.selects:
+    if merged.n_features is None and rows.weight is None and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
 
@@ -158,17 +161,17 @@ def _accumulate_blocks(asked: Accumulation, parts: Parts, described: Mapping[str
     return _merged(asked, parts, journal)
 
 
-def accumulate_store(asked: Accumulation, plan: Slabs, *sources: RowSource) -> Moments:
+def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
     """Accumulate rows in a store that workers read themselves, slab by slab.
 
     Parameters
     ----------
     asked : Accumulation
-    plan : Slabs
-        Slabs that a task reads.
-    *sources : RowSource
-        Rows that other processes can open, labels and perhaps weights. Those that only this
-        process can read are sent.
+    slab_rows : int
+        Rows that a task reads at a time.
+    rows : Rows
+        Sources; other processes can open that of `X`. Others that only this process can read are
+        sent.
 
     Returns
     -------
@@ -179,33 +182,32 @@ def accumulate_store(asked: Accumulation, plan: Slabs, *sources: RowSource) -> M
     ClusterError
         If the cluster fails, or a worker cannot open the store.
     """
-    rows = sources[0]
-    journal = None
+    X, journal = rows.X, None
     if asked.checkpoint is not None:
-        journal = _journal(asked, "workers", {source.name: describe(source) for source in sources})
+        described = {source.name: describe(source) for source in rows.sources}
+        journal = _journal(asked, "workers", described)
         if journal.kept is not None:
-            plan = plan.resumed(journal.slab_rows)
-    state, _ = asked.empty()._bytes(_CLASSES_EXPECTED, rows.shape[1])
-    most = cuts.part_bytes(rows.n_rows * rows.row_bytes, state) // rows.row_bytes
-    ranges = cuts.cut_rows(rows.n_rows, plan.n_rows, most)
+            slab_rows = resumed(journal.slab_rows, slab_rows)
+    state, _ = asked.empty()._bytes(_CLASSES_EXPECTED, X.shape[1])
+    most = cuts.part_bytes(X.n_rows * X.row_bytes, state) // X.row_bytes
+    ranges = cuts.cut_rows(X.n_rows, slab_rows, most)
 
-    def windows(start: int, stop: int) -> list[RowSource]:
-        return [tasks.window(source, start, stop) for source in sources]
+    def window(start: int, stop: int) -> Rows:
+        return rows.each(lambda source: tasks.window(source, start, stop))
 
     def of_window(work: tasks.PartWork, part: tasks.Part, start: int, stop: int) -> Any:
-        read = windows(start, stop)
-        task = partial(tasks.accumulate_rows, work, part, start, plan.n_rows, read)
+        task = partial(tasks.accumulate_rows, work, part, start, slab_rows, window(start, stop))
         return delayed(task, pure=False)()
 
     def fingerprint(number: int, sampled: bool) -> Any:
-        read = windows(*ranges[number])
-        task = partial(tasks.fingerprint_window, plan.n_rows, sampled, read)
+        read = window(*ranges[number])
+        task = partial(tasks.fingerprint_window, slab_rows, sampled, read)
         return delayed(task, pure=False)()
 
     sizes = [stop - start for start, stop in ranges]
-    parts = Parts(ranges, sizes, rows.n_rows, of_window, fingerprint, "rows")
+    parts = Parts(ranges, sizes, X.n_rows, of_window, fingerprint, "rows")
     if journal is not None:
-        journal.begin(ranges, {"slab_rows": plan.n_rows})
+        journal.begin(ranges, {"slab_rows": slab_rows})
         sampled = evenly_spaced([*journal.fingerprints], _SAMPLED)
         _check(journal, parts, {number: number in sampled for number in journal.fingerprints})
     return _merged(asked, parts, journal)

@@ -7,7 +7,7 @@ accumulates it; those that several blocks need stay separate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dask
@@ -16,6 +16,8 @@ from dask.delayed import Delayed
 from dask.task_spec import DataNode
 
 from streamgda.engine.dask.cluster import active_client
+from streamgda.rows.batches import read_batch
+from streamgda.rows.sources import Slab
 
 _SEVERAL = -1  # in place of the number of a block
 
@@ -26,32 +28,45 @@ class Block:
     Attributes
     ----------
     keys : list
-        Keys of the values: rows, labels and perhaps weights, or a tuple of these.
+        Keys of the values.
+    names : tuple of str
+        Their names: fields of a `Slab`, or none if the only value is a batch.
     graph : dict
         The tasks that evaluate them.
     needs : list
         Keys of values that are evaluated elsewhere.
     """
 
-    def __init__(self, keys: list[Any], graph: dict[Any, Any]) -> None:
-        self.keys, self.graph = keys, graph
+    def __init__(self, keys: list[Any], names: tuple[str, ...], graph: dict[Any, Any]) -> None:
+        self.keys, self.names, self.graph = keys, names, graph
         needed = {*keys}.union(*(task.dependencies for task in graph.values()))
         self.needs = sorted(needed - graph.keys(), key=str)
 
-    def values(self, elsewhere: dict[Any, Any]) -> Sequence[Any]:
-        """Evaluate the block, given the values that were evaluated elsewhere."""
+    def slab(self, elsewhere: dict[Any, Any], name: str, first_row: int) -> Slab:
+        """Evaluate the block, given the values that were evaluated elsewhere.
+
+        Parameters
+        ----------
+        elsewhere : dict
+        name : str
+            Name of a batch in errors.
+        first_row : int
+            Number of its first row.
+        """
         given = {key: DataNode(key, elsewhere[key]) for key in self.needs}
         values: Sequence[Any] = dask.get(self.graph | given, self.keys)
-        return values
+        if not self.names:
+            return Slab.of_batch(read_batch(values[0], name))
+        return Slab(**dict(zip(self.names, values, strict=True)), first_row=first_row)
 
 
-def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
+def blocks_of(columns: Mapping[str, Any] | list[Any]) -> tuple[list[Block], dict[Any, Any]]:
     """Return the blocks of collections side by side.
 
     Parameters
     ----------
-    *columns : dask collection, or list of delayed objects
-        All with the same number of blocks.
+    columns : dict of str to dask collection, or list of delayed objects
+        Collections with the same number of blocks, by the fields of a `Slab`; or batches.
 
     Returns
     -------
@@ -62,7 +77,9 @@ def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
     """
     keys: list[list[Any]] = []
     graph: dict[Any, Any] = {}
-    for column in dask.optimize(*columns):
+    names = tuple(columns) if isinstance(columns, Mapping) else ()
+    sides = [*columns.values()] if isinstance(columns, Mapping) else [columns]
+    for column in dask.optimize(*sides):
         collections = column if isinstance(column, list) else [column]
         keys.append(list(flatten([collection.__dask_keys__() for collection in collections])))
         for collection in collections:
@@ -84,7 +101,7 @@ def blocks_of(*columns: Any) -> tuple[list[Block], dict[Any, Any]]:
     for key, number in user.items():
         if key in graph:
             tasks[number][key] = graph[key]
-    blocks = [Block(keys, tasks[number]) for number, keys in enumerate(wanted)]
+    blocks = [Block(keys, names, tasks[number]) for number, keys in enumerate(wanted)]
     shared = tasks[_SEVERAL]
     needs = {key for block in blocks for key in block.needs}
     return blocks, {key: Delayed(key, shared) if key in shared else _held(key) for key in needs}

@@ -16,9 +16,8 @@ from dask.delayed import delayed
 
 from streamgda.engine.dask import cluster, tasks
 from streamgda.engine.dask.cuts import cut_rows, scored_rows
-from streamgda.engine.outputs import Output, grid_of
+from streamgda.engine.outputs import Output, Scoring, grid_of
 from streamgda.engine.progress import reporter
-from streamgda.engine.requests import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows.grids import in_type_of
 from streamgda.rows.sources import RowSource, Transformation

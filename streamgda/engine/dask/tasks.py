@@ -5,14 +5,15 @@ A task never changes its arguments: it may run twice, and each row must count on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
 
+from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
 from streamgda.engine.dask.blocks import Block
 from streamgda.engine.fingerprints import (
@@ -22,17 +23,15 @@ from streamgda.engine.fingerprints import (
     fingerprint_part,
     fingerprint_rows,
 )
-from streamgda.engine.requests import Accumulation
 from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.moments import Moments
-from streamgda.rows import as_source
-from streamgda.rows.batches import read_batch
+from streamgda.rows import Rows, as_source
 from streamgda.rows.grids import Grid
-from streamgda.rows.sources import RowSource, Slabs
+from streamgda.rows.sources import RowSource, Slab
 from streamgda.runtime import threads
 
-# Name, or an empty string; number of the first row, or None if it is unknown; and arrays.
-Batch = tuple[str, int | None, Sequence[Any]]
+# Name, or an empty string; rows; and whether the number of the first one is known.
+Batch = tuple[str, Slab, bool]
 
 
 @dataclass(frozen=True)
@@ -95,18 +94,19 @@ class PartWork:
         moments = self.asked.empty()
         done, fingerprint = 0, None
         with threads.limit(1):
-            for name, first_row, (X, *columns) in batches:
+            for name, slab, numbered in batches:
+                n_rows = len(slab.X)
                 try:
-                    if len(X):
-                        self.asked.add(moments, X, *columns, first_row=first_row or 0)
+                    if n_rows:
+                        self.asked.add(moments, slab)
                         if self.fingerprinted:
-                            fingerprint = fingerprint_part(fingerprint, X, columns)
+                            fingerprint = fingerprint_part(fingerprint, slab)
                 except InvalidDataError as error:
-                    counted = " (rows counted from its first)" if first_row is None else ""
+                    counted = "" if numbered else " (rows counted from its first)"
                     if name:
                         error.place(name + counted)
                     raise
-                done += len(X)
+                done += n_rows
                 part.report(done)
         return PartMoments(moments, (fingerprint or NO_ROWS,) if self.fingerprinted else ())
 
@@ -168,26 +168,27 @@ def window(source: RowSource, start: int, stop: int) -> RowSource:
 
 @sendable
 def accumulate_rows(
-    work: PartWork, part: Part, first_row: int, slab_rows: int, sources: list[RowSource]
+    work: PartWork, part: Part, first_row: int, slab_rows: int, rows: Rows
 ) -> PartMoments:
     """Return the moments of a window of a store, read slab by slab."""
-    _check_opens(sources)
-    slabs = Slabs(slab_rows).read(*sources)
-    return work.run(part, (("", first_row + at, arrays) for at, arrays in slabs))
+    _check_opens(rows.sources)
+    slabs = rows.slabs(slab_rows)
+    return work.run(
+        part, (("", slab._replace(first_row=first_row + slab.first_row), True) for slab in slabs)
+    )
 
 
 @sendable
-def fingerprint_window(slab_rows: int, sampled: bool, sources: list[RowSource]) -> PartFingerprint:
+def fingerprint_window(slab_rows: int, sampled: bool, rows: Rows) -> PartFingerprint:
     """Return the fingerprint of a window of a store; 0 for its rows unless they are `sampled`."""
-    _check_opens(sources)
-    rows, *columns = sources
+    _check_opens(rows.sources)
     labels = 0
-    for _, arrays in Slabs(slab_rows).read(*columns):
-        for array in arrays:
+    for slab in replace(rows, X=None).slabs(slab_rows):
+        for array in slab.beside:
             labels = checksum(array, labels)
     if not sampled:
         return labels, 0
-    return labels, fingerprint_rows(rows.read(0, min(slab_rows, rows.n_rows)))
+    return labels, fingerprint_rows(rows.X.read(0, min(slab_rows, rows.X.n_rows)))
 
 
 @sendable
@@ -213,7 +214,8 @@ def score_rows(
         cluster.check_opens(out)
     scores: list[np.ndarray] = []
     start, first_slab = first_row, None
-    for at, (X,) in Slabs(slab_rows).read(rows):
+    for slab in Rows(rows).slabs(slab_rows):
+        X, at = slab.X, slab.first_row
         scores.append(function(X, first_row + at))
         stop = first_row + at + len(X)
         if out is not None and ((stop - first_row) % unit == 0 or at + len(X) == rows.n_rows):
@@ -250,9 +252,9 @@ def fingerprint_blocks(
 ) -> PartFingerprint:
     """Return the fingerprint of blocks, which are evaluated again."""
     fingerprint = None
-    for _, _, (X, *columns) in _batches(blocks, keys, values):
-        if len(X):
-            fingerprint = fingerprint_part(fingerprint, X, columns)
+    for _, slab, _ in _batches(blocks, keys, values):
+        if len(slab.X):
+            fingerprint = fingerprint_part(fingerprint, slab)
     return fingerprint or NO_ROWS
 
 
@@ -261,12 +263,4 @@ def _batches(
 ) -> Iterator[Batch]:
     given = dict(zip(keys, values, strict=True))
     for name, first_row, block in blocks:
-        yield name, first_row, _arrays(name, block, given)
-
-
-def _arrays(name: str, block: Block, given: dict[Any, Any]) -> Sequence[Any]:
-    values = block.values(given)
-    if len(block.keys) > 1:
-        return values
-    (batch,) = values
-    return read_batch(batch, name)
+        yield name, block.slab(given, name, first_row or 0), first_row is not None
