@@ -226,7 +226,7 @@ def _others() -> Iterator[Call]:
         "plot_samples": {"estimator": lda(), "shape": (1, 3), "n": 1, "random_state": 0},
         "plot_densities": {**shown, "feature": 0, "direction": None, "bins": 5},
         "plot_learning_curve": {**shown, "batches": [(X, Y)], "n": 2},
-        "plot_decision_boundary": {**shown, "features": None, "directions": None, "at": None,
+        "plot_decision_boundary": {**shown, "features": None, "directions": None,
                                    "deviations": (1,), "resolution": 5, "max_points": 100},
     }.items():  # fmt: skip
         yield Call("plots", lambda: plots, name, more)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import operator
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +40,7 @@ from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.checks import check_texts, check_whole
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
-from streamgda.storage.saved import Saved, State, nested, restore_nested
+from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 KIND = "checkpoint"
 _KINDS: tuple[type[Moments], ...] = (ClassMoments, GroupedMoments, PairwiseMoments)
@@ -107,6 +109,10 @@ class CheckpointContents(Saved):
     done: int
     seen: dict[str, Any]
     moments: dict[str, Moments]
+
+    def _description(self) -> dict[str, Any]:
+        moments = description_of(functools.reduce(operator.add, self.moments.values()))
+        return {**moments, "kind": "checkpoint", "done": self.done}
 
     def _state(self) -> State:
         states, arrays = nested(self.moments)

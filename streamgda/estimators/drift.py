@@ -41,7 +41,7 @@ from streamgda.runtime.parameters import (
     check_type,
 )
 from streamgda.storage.checks import check_array, check_whole
-from streamgda.storage.saved import Saved, State, nested, restore_nested
+from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 _PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")
 COURSES = ("courses", "recent_means")  # arrays of the exponentially weighted means
@@ -189,6 +189,16 @@ class DriftMonitor(Saved):
         moments = _moments_of(reference)
         self._classes = moments.classes  # of all references so far
         self._refer_to(moments)
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            **description_of(self.reference),
+            "kind": "drift monitor",
+            "window": self.window,
+            "watched": self.n_rows,
+            "reports": len(self._reports),
+            "alarms": sum(report.alarm for report in self._reports),
+        }
 
     def _refer_to(self, reference: ClassMoments) -> None:
         """Compare with another reference from here on."""

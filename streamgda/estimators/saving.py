@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from streamgda.errors import FormatError
-from streamgda.storage.saved import Saved
+from streamgda.storage.saved import Saved, description_of
 
 _CLASSES: dict[str, type[SavedEstimator]] = {}  # by their names
 
@@ -29,6 +30,21 @@ class SavedEstimator(Saved, BaseEstimator):
         if cls.__module__.startswith("streamgda."):  # other packages may use the same names
             _CLASSES[cls.__name__] = cls
 
+    def _description(self) -> dict[str, Any]:
+        defaults = type(self)().get_params(deep=False)
+        params = self.get_params(deep=False)
+        held = getattr(self, "moments_", None)
+        if held is None:
+            held = getattr(self, "model_", None)
+        return {
+            **({} if held is None else description_of(held)),
+            "kind": "estimator",
+            "estimator": type(self).__name__,
+            "parameters": {k: _shown(v) for k, v in params.items() if v != defaults[k]},
+            "features": getattr(self, "n_features_in_", None),
+            "threshold": _shown(getattr(self, "threshold_", None)),
+        }
+
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         return _class_named(attributes["estimator"], cls)._restored(attributes, arrays)
@@ -37,6 +53,13 @@ class SavedEstimator(Saved, BaseEstimator):
     @abstractmethod
     def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         """Build an estimator of this class; see `Saved._from_state`."""
+
+
+def _shown(value: Any) -> Any:
+    """Return the value for JSON: an estimator or an infinite number as text."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    plain = value is None or isinstance(value, bool | int | float | str | list)
+    return value if plain and finite else " ".join(str(value).split())
 
 
 Kind = TypeVar("Kind", bound=SavedEstimator)

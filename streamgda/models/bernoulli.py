@@ -201,6 +201,9 @@ class BernoulliModel(Model):
         """Bytes that scoring packs of the model, at most."""
         return 2 * self.log_one.nbytes
 
+    def _description(self) -> dict[str, Any]:
+        return super()._description() | {"kind": "Bernoulli model", "threshold": self.threshold}
+
     @cached_property
     def n_features(self) -> int:
         """Width of the rows that are scored."""

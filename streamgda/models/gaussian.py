@@ -113,6 +113,11 @@ class GaussianModel(Model):
     degrees: np.ndarray | None = field(default=None, kw_only=True)
     unbiased: np.ndarray | None = field(default=None, kw_only=True)
 
+    def _description(self) -> dict[str, Any]:
+        constant = self.n_features - self.features.size
+        kind = self.structure.name
+        return {**super()._description(), "covariance_type": kind, "constant_features": constant}
+
     @classmethod
     def from_moments(
         cls,

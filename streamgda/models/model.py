@@ -196,6 +196,16 @@ class Model(Saved):
                 values.flags.writeable = False
                 object.__setattr__(self, name, values)
 
+    def _description(self) -> dict[str, Any]:
+        priors = getattr(self, "priors", np.full(self.classes.size, None)).tolist()
+        classes = zip(self.classes.tolist(), priors, strict=True)
+        return {
+            **super()._description(),
+            "features": self.n_features,
+            "feature_names": self.feature_names,
+            "classes": [{"label": label, "prior": prior} for label, prior in classes],
+        }
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what is derived from them, which keeps pickles small."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -124,6 +124,34 @@ class Moments(Saved):
         """Rows that were left out as invalid."""
         return 0
 
+    def _description(self) -> dict[str, Any]:
+        counts = zip(self.classes.tolist(), self.class_count.tolist(), strict=True)
+        return {
+            **super()._description(),
+            "covariance_type": getattr(self, "covariance_type", None),
+            "features": self.n_features,
+            "feature_names": self.feature_names,
+            "rows": self.class_count.sum().item(),
+            "skipped": self.n_skipped,
+            "bytes": self.nbytes,
+            "exact": getattr(self, "exact", False),
+            "classes": [{"label": label, "rows": rows} for label, rows in counts],
+        }
+
+    def __repr__(self) -> str:
+        of = self._description()
+        kind = "" if of["covariance_type"] is None else f"({of['covariance_type']!r})"
+        title = f"{type(self).__name__}{kind}"
+        if of["features"] is None:
+            return f"{title}: empty"
+        groups = f"{len(of['rows_by_group'])} groups and " if "rows_by_group" in of else ""
+        skipped = f", {of['skipped']} invalid rows left out" if of["skipped"] else ""
+        return (
+            f"{title}: {of['rows']:g} rows x {of['features']} features in {groups}"
+            f"{len(of['classes'])} classes, {of['bytes'] / 2**20:.3g} MiB"
+            f"{', exact' if of['exact'] else ''}{skipped}"
+        )
+
     @abstractmethod
     def declare(self, classes: Any) -> Self:
         """Add classes that have no rows yet; there must be rows of at least one other class."""

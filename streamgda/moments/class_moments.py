@@ -377,16 +377,6 @@ class ClassMoments(Moments):
             return self._sums
         return self._sums.placed(np.searchsorted(classes, self._classes), classes.size)
 
-    def __repr__(self) -> str:
-        if self._sums is None:
-            return f"ClassMoments({self.covariance_type!r}): empty"
-        skipped = f", {self._n_skipped} invalid rows left out" if self._n_skipped else ""
-        return (
-            f"ClassMoments({self.covariance_type!r}): {self._sums.count.sum():g} rows x "
-            f"{self._sums.n_features} features in {self._classes.size} classes, "
-            f"{self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
-        )
-
     # --- adding rows --------------------------------------------------------------------------
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:

@@ -346,15 +346,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         self._held.cells._feature_names = names
         self._held.total.clear()
 
-    def __repr__(self) -> str:
-        if self.n_features is None:
-            return f"GroupedMoments({self.covariance_type!r}): empty"
-        skipped = f", {self.n_skipped} invalid rows left out" if self.n_skipped else ""
-        return (
-            f"GroupedMoments({self.covariance_type!r}): {self.class_count.sum():g} rows x "
-            f"{self.n_features} features in {self.groups.size} groups and {self.classes.size} "
-            f"classes, {self.nbytes / 2**20:.3g} MiB{', exact' if self.exact else ''}{skipped}"
-        )
+    def _description(self) -> dict[str, Any]:
+        counts = zip(self.groups.tolist(), self.counts.sum(axis=1).tolist(), strict=True)
+        rows = {str(group): n for group, n in counts}
+        return {**super()._description(), "kind": "moments of groups", "rows_by_group": rows}
 
     # --- the mapping --------------------------------------------------------------------------
 

@@ -510,10 +510,5 @@ class PairwiseMoments(Moments):
         moments._feature_names = restored_names(attributes, d)
         return moments
 
-    def __repr__(self) -> str:
-        if self._arrays is None:
-            return "PairwiseMoments: empty"
-        return (
-            f"PairwiseMoments: {self.class_count.sum():g} rows x {self.n_features} features in "
-            f"{self._classes.size} classes, {self.nbytes / 2**20:.3g} MiB"
-        )
+    def _description(self) -> dict[str, Any]:
+        return {**super()._description(), "kind": "pairwise moments"}

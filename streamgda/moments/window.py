@@ -86,6 +86,10 @@ class SlidingWindow(Saved):
     def __len__(self) -> int:
         return len(self._older) + len(self._newer)
 
+    def _description(self) -> dict[str, Any]:
+        blocks = f"{len(self)} of {self.n_blocks}"
+        return {**self._total._description(), "kind": "sliding window", "blocks": blocks}
+
     def __repr__(self) -> str:
         return f"SlidingWindow: {len(self)} of {self.n_blocks} blocks, {self._total!r}"
 

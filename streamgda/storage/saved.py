@@ -154,6 +154,10 @@ class Saved(ABC):
 
         return cls.load(ZippedBytes(data))
 
+    def _description(self) -> dict[str, Any]:
+        """Return what is known of this object, for JSON; `repr` and `streamgda info` show it."""
+        return {"kind": self._kind}
+
     @abstractmethod
     def _state(self) -> State:
         """Return attributes (for JSON) and arrays, from which `_from_state` builds an equal."""
@@ -175,6 +179,11 @@ Kind = TypeVar("Kind", bound=Saved)
 def state_of(saved: Saved) -> State:
     """Return attributes (for JSON) and arrays from which `restore` builds an equal object."""
     return saved._state()
+
+
+def description_of(saved: Saved) -> dict[str, Any]:
+    """Return what is known of an object, for JSON."""
+    return saved._description()
 
 
 def restore(
