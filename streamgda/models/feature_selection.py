@@ -1,30 +1,61 @@
-"""Selection of features from moments alone: subsets in which classes are easy to separate."""
+r"""Selection of features from moments alone: subsets in which classes are easy to separate.
+
+For a covariance matrix S and a subset F of the features, a *swept* matrix A holds what depends on F
+(Goodnight, A tutorial on the SWEEP operator, 1979): :math:`-S_{FF}^{-1}` in the rows and columns of
+F, :math:`S_{FF}^{-1} S_{FR}` beside it, and the covariance of the others given F. To add a feature
+or to remove it is the same change of rank one, about its diagonal entry, and these entries give the
+gain of each feature.
+
+For the held-out likelihood, the rows of class k in fold f have the scatter :math:`H_{kf}` about the
+mean of the class in the other folds, whose covariance is :math:`\Sigma_{kf}`. Up to constants, the
+log-likelihood of the n rows in a subset F of the features is
+
+.. math:: -\frac12 (n \ln|\Sigma_{FF}| + \mathrm{tr}\, \Sigma_{FF}^{-1} H_{FF})
+
+Likelihoods of different features have different units. That of one Gaussian of all rows,
+regardless of class, has the same ones, and is subtracted: what is left is how much better the
+classes predict the features of new rows than no classes do. It does not depend on the scales of
+features, and a feature that does not help makes it smaller.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError, MemoryBudgetError, SingularCovarianceError
-from streamgda.models.covariance import Regularisation, estimate, factorise
-from streamgda.models.held_out_subsets import held_out_folds, held_out_subset
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    SingularCovarianceError,
+)
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    estimate,
+    estimate_total,
+    factorise,
+)
 from streamgda.models.model import check_classes
-from streamgda.models.separability import Measure, measure_of
-from streamgda.models.subsets import Subset, subset_bytes, subset_of
+from streamgda.models.separability import Measure, Terms, measure_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.rows.labels import find
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
 
 OVER: dict[str, Callable[..., Any]] = {"least": np.min, "mean": np.mean}
-DIRECTIONS = ("forward", "backward", "floating")
+DIRECTIONS = ("forward", "backward")
 HELD_OUT = "held_out_likelihood"
 _HELD_OUT = Measure(False, lambda ratio, _: ratio)
-_ROUNDING = 1e-9  # relative gain of a criterion that may be rounding
+
+Combine = Callable[[np.ndarray, np.ndarray], Terms]  # of traces and log-determinants
 
 
 def select_features(
@@ -55,9 +86,8 @@ def select_features(
         its class, less that regardless of class, by Gaussians of the other folds.
     over : {"least", "mean"}
         Maximise the least separability of all pairs of classes, or their mean.
-    direction : {"forward", "backward", "floating"}
-        Add the best feature; remove the worst of all; or, after each addition, remove features
-        again as long as that finds a better subset of its size.
+    direction : {"forward", "backward"}
+        Add the best feature, or remove the worst of all.
     covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing, tol : optional
         Covariances of all features, whose rows and columns are those of a subset; see
         `GaussianDiscriminantAnalysis`. Their type is by default that of the moments.
@@ -82,8 +112,7 @@ def select_features(
     -----
     Measures that end at 2 hardly distinguish subsets that separate all classes well; prefer
     ``"bhattacharyya"`` then. A step takes time in proportion to ``n_classes**2 * n_features**2``;
-    a forward search has `n`, a backward one about ``2 * n_features``. The floating search is that
-    of Pudil, Novovicova and Kittler (1994).
+    a forward search has `n`, a backward one about ``2 * n_features``.
 
     Examples
     --------
@@ -101,66 +130,58 @@ def select_features(
         if not isinstance(value, str) or value not in known:
             raise refuse(name, value, f"one of {', '.join(known)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing, tol)
-    subset_from = _subset_of_folds if held_out else _subset_of_pairs
-    make, features = subset_from(moments, measure, covariance_type, how, direction == "backward")
+    whole = replace(how, singular="refuse") if direction == "backward" else None
+    subset_of: Callable[..., Any] = _subset_of_folds if held_out else _subset_of_pairs
+    features, subset = subset_of(moments, measure, covariance_type, how, whole)
     n = as_integer("n", n, f"1 to {features.size}, those that vary", 1, features.size)
-    search = _Search(make, features.size, measure, over, how)
-    return features[search.find(n, direction)], np.array(search.values)
+
+    def criteria(subset: Any) -> np.ndarray:
+        """Return the criterion after each feature is added, or removed if it is in."""
+        with np.errstate(all="ignore"):  # of features that depend on others, which are not added
+            there, back = subset.terms()
+            values = measure.value(there, back)
+            if not measure.symmetric:
+                values = np.hstack([values, measure.value(back, there)])
+            return np.asarray(OVER[over](values, axis=1))
+
+    left = [*range(features.size)]
+    if direction == "backward":
+        left = _best_left(deepcopy(subset), left, n, criteria)
+    chosen, values = _best_added(subset, left, n, criteria, tol)
+    return features[chosen], np.array(values)
 
 
-def _subset_of_pairs(
-    moments: Any,
-    measure: Measure,
-    covariance_type: str | None,
-    how: Regularisation,
-    whole: bool,
-) -> tuple[Callable[[], Subset], np.ndarray]:
-    """Return a function that makes the empty subset, for all pairs of classes, and the features.
-
-    With `whole`, the covariances of all features must have inverses.
-    """
-    check_classes(moments.classes, moments.class_count, least=2)
-    found = estimate(moments, covariance_type or moments.covariance_type, how)
-    _check_memory(subset_bytes(found, measure))
-    if whole:
-        factorise(found, replace(how, singular="refuse"))
-    sums = moments._held_sums().without_products()
-    seen = sums.count > 0
-    gaps = (sums.mean - sums.mean[seen][0]) + sums.mean_low  # they keep digits that means lose
-    means = np.where(seen[:, None], gaps, np.nan)
-    return partial(subset_of, found, means, measure), found.features
+def _best_left(subset: Any, left: list[int], n: int, criteria: Callable[..., Any]) -> list[int]:
+    """Return the `n` features that are left after the worst of all have been removed in turn."""
+    for k in left:
+        subset.toggle(k)
+    while len(left) > n:
+        k = left.pop(int(criteria(subset)[left].argmax()))
+        subset.toggle(k)
+    return left
 
 
-def _subset_of_folds(
-    moments: Any,
-    measure: Measure,
-    covariance_type: str | None,
-    how: Regularisation,
-    whole: bool,
-) -> tuple[Callable[[], Subset], np.ndarray]:
-    """Return what `_subset_of_pairs` returns, for the moments of folds."""
-    folds = _folds_of(moments)
-    kind = covariance_type or folds[0].covariance_type
-    n_classes = max(fold.classes.size for fold in folds) + 1
-    state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
-    _check_memory(4 * len(folds) * state)
-    joined, features = held_out_folds(folds, kind, how, whole)
-    return partial(held_out_subset, joined), features
-
-
-def _folds_of(moments: Any) -> list[ClassMoments]:
-    """Return the moments of the folds."""
-    given = moments.values() if isinstance(moments, Mapping) else moments
-    folds = list(given) if isinstance(given, Iterable) else []
-    if len(folds) < 2:
-        raise InvalidParameterError(
-            f"criterion={HELD_OUT!r} compares folds of the rows, and moments is "
-            f"{type(moments).__name__} with {len(folds)} of them; give a list of the moments of "
-            f"each fold, or another criterion"
-        )
-    for fold in folds:
-        check_type("a fold of moments", fold, ClassMoments, "ClassMoments")
-    return folds
+def _best_added(
+    subset: Any, among: list[int], n: int, criteria: Callable[..., Any], tol: float
+) -> tuple[list[int], list[float]]:
+    """Return features that are added in turn, the best that depends on no others, and criteria."""
+    chosen: list[int] = []
+    values: list[float] = []
+    while len(chosen) < n:
+        possible = np.isin(np.arange(subset.share().size), among) & (subset.share() > tol**2)
+        possible[chosen] = False
+        if not possible.any():
+            raise SingularCovarianceError(
+                f"the covariance of {len(chosen) + 1} features is singular: the {len(chosen)} that "
+                f"were selected determine the others. Select fewer, or regularise (reg_param, "
+                f"shrinkage or var_smoothing above 0)"
+            )
+        criterion = np.where(possible, criteria(subset), -np.inf)
+        k = int(criterion.argmax())
+        subset.toggle(k)
+        chosen.append(k)
+        values.append(float(criterion[k]))
+    return chosen, values
 
 
 def _check_memory(needed: int) -> None:
@@ -172,98 +193,278 @@ def _check_memory(needed: int) -> None:
         )
 
 
-class _Search:
-    """A search for the best subset of features.
+# --- pairs of classes -----------------------------------------------------------------------------
 
-    Attributes
-    ----------
-    chosen : list of int
-        Features of the present subset, in the order in which they were added.
-    values : list of float
-        Values of the criterion after each addition.
+
+def _subset_of_pairs(
+    moments: ClassMoments,
+    measure: Measure,
+    covariance_type: str | None,
+    how: Regularisation,
+    whole: Regularisation | None,
+) -> tuple[np.ndarray, Any]:
+    """Return the features that vary, and the empty subset of them, for pairs of classes.
+
+    With `whole`, the covariances of all features must have inverses.
+    """
+    check_classes(moments.classes, moments.class_count, least=2)
+    found = estimate(moments, covariance_type or moments.covariance_type, how)
+    structure, features, seen = found.structure, found.features, np.flatnonzero(found.count > 0)
+    first, second = np.triu_indices(seen.size, 1)
+    n_matrices = 1
+    if structure.per_class:
+        n_matrices = seen.size + first.size * (1 if measure.by_overlap else 2)
+    d = features.size
+    _check_memory(8 * d * (n_matrices * (d if structure.matrix else 0) + 8 * first.size))
+    if whole is not None:
+        factorise(found, whole)
+    sums = moments._held_sums().without_products()
+    origin = sums.mean[sums.count > 0][0]
+    means = ((sums.mean - origin) + sums.mean_low)[np.ix_(seen, features)]  # no digits are lost
+    values = found.values[seen] if structure.per_class else found.values
+    scale = np.sqrt(structure.diagonal(values).mean(axis=0))  # units make no difference
+    means = means / scale
+    if not structure.matrix:
+        variances = np.broadcast_to(values / scale**2, means.shape)
+        v, w, squares = variances[first], variances[second], (means[first] - means[second]) ** 2
+        if measure.by_overlap:
+            terms = 2 * squares / (v + w), np.log1p((v - w) ** 2 / (4 * v * w)) / 2
+        else:
+            terms = _divergence(v, w, squares), _divergence(w, v, squares)
+        return features, _Sums((terms[0].T, terms[1].T), least=0.0)
+    values = values / (scale * scale[:, None])
+    if measure.by_overlap or not structure.per_class:
+        return features, _Overlaps(values, means, measure)
+    start, end = np.concatenate([[first, second], [second, first]], axis=1)
+    gaps = means[start] - means[end]
+
+    def divergences(traces: np.ndarray, logs: np.ndarray) -> Terms:
+        there, back = np.split(np.maximum(traces + logs[end] - logs[start], 0).T / 2, 2, axis=1)
+        return there, back
+
+    # tr(S_j^-1 S_i) less the number of features is the trace of a difference.
+    about = values[start] - values[end] + gaps[:, :, None] * gaps[:, None, :]
+    return features, _Traces(values, about, end, divergences)
+
+
+def _divergence(v: np.ndarray, w: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    excess = (v - w) / w
+    return (excess - np.log1p(excess) + squares / w) / 2
+
+
+# --- folds ----------------------------------------------------------------------------------------
+
+
+def _subset_of_folds(
+    moments: Any,
+    _: Measure,
+    covariance_type: str | None,
+    how: Regularisation,
+    whole: Regularisation | None,
+) -> tuple[np.ndarray, Any]:
+    """Return what `_subset_of_pairs` returns, for the held-out likelihood of folds."""
+    given = moments.values() if isinstance(moments, Mapping) else moments
+    folds: list[ClassMoments] = list(given) if isinstance(given, Iterable) else []
+    if len(folds) < 2:
+        raise InvalidParameterError(
+            f"criterion={HELD_OUT!r} compares folds of the rows, and moments is "
+            f"{type(moments).__name__} with {len(folds)} of them; give a list of the moments of "
+            f"each fold, or another criterion"
+        )
+    for fold in folds:
+        check_type("a fold of moments", fold, ClassMoments, "ClassMoments")
+    kind = covariance_type or folds[0].covariance_type
+    n_classes = max(fold.classes.size for fold in folds) + 1
+    state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
+    _check_memory(4 * len(folds) * state)
+    trained = []
+    for f in range(len(folds)):
+        train = reduce(add, [*folds[:f], *folds[f + 1 :]])
+        check_classes(train.classes, train.class_count, least=2)
+        both = estimate(train, kind, how), estimate_total(train, kind, how)
+        if whole is not None:
+            factorise(both[0], whole)
+        trained.append((train, *both))
+    features = reduce(np.intersect1d, [one.features for _, *both in trained for one in both])
+    if not features.size:
+        raise InvalidDataError("no feature varies in all folds but one, whichever that is")
+    parts = [_fold(held, *fitted, features) for held, fitted in zip(folds, trained, strict=True)]
+    covariances, scatters, weights = map(np.concatenate, zip(*parts, strict=True))
+    if not weights.any():
+        raise InvalidDataError("no fold has rows of classes that other folds have")
+    weights = weights[:, None]
+
+    def ratios(traces: np.ndarray, logs: np.ndarray) -> Terms:
+        each = weights * logs + np.sign(weights) * traces
+        values = -0.5 * each.sum(axis=0)[:, None] / np.maximum(weights, 0).sum()
+        return values, values
+
+    if covariances.ndim > 2:
+        return features, _Traces(covariances, scatters, np.arange(len(scatters)), ratios)
+    return features, _Sums(ratios(scatters / covariances, np.log(covariances)), least=-np.inf)
+
+
+def _fold(
+    held: ClassMoments,
+    train: ClassMoments,
+    of_classes: Covariances,
+    of_all: Covariances,
+    features: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return covariances of other folds, scatters of the fold `held`, and the weights of its rows.
+
+    Groups of classes come first, and then all rows, whose weight is negative, as their likelihood
+    is subtracted. Features are in units of their deviations.
+    """
+    structure, sums = of_classes.structure, held.centred()
+    at, counts = find(held.classes, train.classes), train.class_count
+    pooled = not sums.structure.per_class
+    if pooled and (at < 0).any():
+        raise InvalidDataError(
+            f"a fold has rows of class {held.classes[at < 0][0]!s}, which no other fold has, and "
+            f"its scatter is pooled with that of other classes; use 'full' or 'diag' moments"
+        )
+    known = np.flatnonzero((at >= 0) & (sums.count > 0) & (counts[at] > 0))
+    middle = (counts[counts > 0] / counts.sum()) @ train.means[counts > 0]
+    shape, n_groups = structure.shape(features.size), len(of_classes.values)
+    own = np.empty((len(sums.scatter), *shape))
+    structure.select_varying(structure.of_kind(sums.scatter), features, own)
+    scatters, weights = np.zeros((n_groups + 1, *shape)), np.zeros(n_groups + 1)
+    for k in known:
+        n, mean = float(sums.count[k]), sums.mean[k] + sums.mean_low[k]
+        scatter = own[sums.structure.group(int(k))] if not pooled or k == known[0] else 0.0
+        group = structure.group(int(at[k]))
+        for g, centre, sign in ((group, train.means[at[k]], 1), (n_groups, middle, -1)):
+            gap = (mean - centre)[features]
+            scatters[g] += scatter + n * (np.outer(gap, gap) if structure.matrix else gap**2)
+            weights[g] += sign * n
+    covariances = np.empty((n_groups + 1, *shape))
+    for found, out in ((of_classes, covariances[:-1]), (of_all, covariances[-1:])):
+        structure.select_varying(found.values, np.searchsorted(found.features, features), out)
+    used = weights != 0
+    scale = np.sqrt(structure.diagonal(covariances[-1:])[0])
+    unit = scale[:, None] * scale if structure.matrix else scale**2
+    return covariances[used] / unit, scatters[used] / unit, weights[used]
+
+
+# --- subsets --------------------------------------------------------------------------------------
+# `terms` returns those of a measure after each feature is added, or removed if it is in; `share`
+# the least shares of the features' variances that do not depend on the subset.
+
+
+class _Sums:
+    """A subset of features without covariances, whose terms are sums over the features."""
+
+    def __init__(self, each: Terms, least: float) -> None:
+        self._each, self._least = [np.ascontiguousarray(terms) for terms in each], least
+        self._signs = np.ones((len(each[0]), 1))
+        self._sums = [np.zeros(terms.shape[1]) for terms in each]
+
+    def terms(self) -> Terms:
+        there, back = (
+            np.maximum(held + self._signs * each, self._least)
+            for held, each in zip(self._sums, self._each, strict=True)
+        )
+        return there, back
+
+    def share(self) -> np.ndarray:
+        return np.ones(len(self._signs))
+
+    def toggle(self, k: int) -> None:
+        for held, each in zip(self._sums, self._each, strict=True):
+            np.add(held, self._signs[k] * each[k], out=held)
+        self._signs[k] *= -1
+
+
+class _Swept:
+    """A subset of the features of some covariances, as swept matrices and log-determinants."""
+
+    def __init__(self, matrices: np.ndarray) -> None:
+        self.matrices = matrices
+        self.logs = np.zeros((len(matrices), 1))
+        self._variances = self.pivots().copy()
+
+    def pivots(self) -> np.ndarray:
+        """Return the diagonals, shape (n_matrices, d): positive for features not in the subset."""
+        return np.einsum("gii->gi", self.matrices)
+
+    def share(self) -> np.ndarray:
+        return np.asarray((self.pivots() / self._variances).min(axis=0))
+
+    def toggled_logs(self) -> np.ndarray:
+        """Return the log-determinants after each feature is toggled, shape (n_matrices, d)."""
+        return self.logs + np.log(np.abs(self.pivots()))
+
+    def sweep(self, k: int) -> np.ndarray:
+        """Add or remove a feature; return by which multiples of its vector the others change."""
+        changes = np.empty(self.matrices.shape[:2])
+        self.logs[:, 0] += np.log(np.abs(self.matrices[:, k, k]))
+        for matrix, change in zip(self.matrices, changes, strict=True):
+            row, pivot = matrix[k].copy(), matrix[k, k]
+            change[:] = -row / pivot
+            change[k] = 1 / abs(pivot) - 1
+            np.add(matrix, np.outer(change, row), out=matrix)
+            row /= abs(pivot)
+            row[k] = -1 / pivot
+            matrix[k] = matrix[:, k] = row
+        return changes
+
+
+class _Overlaps(_Swept):
+    """Terms of the Bhattacharyya distances, or of any measure for a pooled covariance."""
+
+    def __init__(self, covariances: np.ndarray, means: np.ndarray, measure: Measure) -> None:
+        first, second = np.triu_indices(len(means), 1)
+        self._gaps = means[first] - means[second]
+        self._distance = np.zeros((len(first), 1))
+        self._halves = not measure.by_overlap  # each divergence is half the squared distance
+        self._first, self._second, self._host = first, second, first * 0
+        if len(covariances) > 1:
+            self._host = len(means) + np.arange(len(first))
+            between = (covariances[first] + covariances[second]) / 2
+            covariances = np.concatenate([covariances, between])
+        else:
+            self._first = self._second = self._host
+        super().__init__(covariances)
+
+    def terms(self) -> Terms:
+        logs = self.toggled_logs()
+        logs = logs[self._host] - (logs[self._first] + logs[self._second]) / 2
+        distance = self._distance + self._gaps**2 / self.pivots()[self._host]
+        distance = np.maximum(distance.T, 0)
+        if self._halves:
+            return distance / 2, distance / 2
+        return distance, np.maximum(logs.T, 0)
+
+    def toggle(self, k: int) -> None:
+        gap = self._gaps[:, k].copy()
+        self._distance[:, 0] += gap**2 / self.matrices[self._host, k, k]
+        self._gaps += self.sweep(k)[self._host] * gap[:, None]
+
+
+class _Traces(_Swept):
+    """Terms that combine traces of inverse covariances times scatters with log-determinants.
+
+    The scatters are kept in the coordinates of the swept matrices of their hosts.
     """
 
     def __init__(
-        self,
-        make: Callable[[], Subset],
-        n_features: int,
-        measure: Measure,
-        over: str,
-        how: Regularisation,
+        self, covariances: np.ndarray, scatters: np.ndarray, hosts: np.ndarray, combine: Combine
     ) -> None:
-        self._make, self._n_features = make, n_features
-        self._measure, self._mean, self._how = measure, OVER[over], how
-        self._clear()
+        super().__init__(covariances)
+        self._scatters, self._hosts, self._combine = scatters, hosts, combine
+        self._trace = np.zeros((len(scatters), 1))
 
-    def _clear(self) -> None:
-        self._subset = self._make()
-        self.chosen: list[int] = []
-        self.values: list[float] = []
+    def terms(self) -> Terms:
+        squares = np.einsum("pii->pi", self._scatters)
+        traces = self._trace + squares / self.pivots()[self._hosts]
+        return self._combine(traces, self.toggled_logs())
 
-    def find(self, n: int, direction: str) -> list[int]:
-        """Return `n` features, in the order in which forward selection among them takes them."""
-        if direction == "backward":
-            self._remove_down_to(n)
-        else:
-            self._add_up_to(n, floating=direction == "floating")
-        if direction != "forward":
-            among = self.chosen
-            self._clear()
-            self._add_up_to(n, among=among)
-        return self.chosen
-
-    def _criterion(self) -> np.ndarray:
-        """Return the criterion after each feature is added, or removed if it is in."""
-        with np.errstate(all="ignore"):  # of features that depend on others, which are not added
-            there, back = self._subset.terms()
-            values = self._measure.value(there, back)
-            if not self._measure.symmetric:
-                values = np.hstack([values, self._measure.value(back, there)])
-            return np.asarray(self._mean(values, axis=1))
-
-    def _add_up_to(self, n: int, among: list[int] | None = None, floating: bool = False) -> None:
-        best = np.full(n + 1, -np.inf)  # criterion of the best subset of each size
-        found: list[int] = []
-        while len(self.chosen) < n:
-            self._add(among)
-            size = len(self.chosen)
-            if self.values[-1] > best[size]:
-                best[size] = self.values[-1]
-                found = self.chosen.copy() if size == n else found
-            while floating and len(self.chosen) > 2:
-                criterion = self._criterion()[self.chosen]
-                k = int(criterion.argmax())
-                size = len(self.chosen) - 1
-                if not criterion[k] > best[size] + _ROUNDING * abs(best[size]):
-                    break
-                best[size] = criterion[k]
-                self._subset.toggle(self.chosen.pop(k))
-        self.chosen = found
-
-    def _add(self, among: list[int] | None) -> None:
-        """Add the best feature that does not depend on those in the subset."""
-        possible = self._subset.share() > self._how.tol**2
-        possible[self.chosen] = False
-        if among is not None:
-            others = np.ones(possible.size, bool)
-            others[among] = False
-            possible &= ~others
-        if not possible.any():
-            raise SingularCovarianceError(
-                f"the covariance of {len(self.chosen) + 1} features is singular: the "
-                f"{len(self.chosen)} that were selected determine the others. Select fewer, or "
-                f"regularise (reg_param, shrinkage or var_smoothing above 0)"
-            )
-        criterion = np.where(possible, self._criterion(), -np.inf)
-        k = int(criterion.argmax())
-        self._subset.toggle(k)
-        self.chosen.append(k)
-        self.values.append(float(criterion[k]))
-
-    def _remove_down_to(self, n: int) -> None:
-        self.chosen = list(range(self._n_features))
-        for k in self.chosen:
-            self._subset.toggle(k)
-        while len(self.chosen) > n:
-            criterion = self._criterion()[self.chosen]
-            self._subset.toggle(self.chosen.pop(int(criterion.argmax())))
+    def toggle(self, k: int) -> None:
+        self._trace[:, 0] += self._scatters[:, k, k] / self.matrices[self._hosts, k, k]
+        changes = self.sweep(k)
+        for scatter, host in zip(self._scatters, self._hosts, strict=True):
+            change, row = changes[host], scatter[k].copy()
+            half = row + change * (scatter[k, k] / 2)
+            sides = np.stack([change, half], axis=1), np.stack([half, change])
+            np.add(scatter, sides[0] @ sides[1], out=scatter)
