@@ -5,10 +5,10 @@ Neither pyarrow nor any library of frames is imported before a table of its kind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -22,8 +22,67 @@ from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
 from streamgda.runtime.retry import brief
 
-_NULLS_OF = "nulls of "
 _BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
+_PART = 1 << 19  # texts that a thread encodes at a time
+_FLOAT = np.dtype(np.float64)
+_OBJECT = np.dtype(object)
+_REMEDY = (
+    "convert them to numbers (one-hot encode categories, cast decimals to floats) or drop them"
+)
+
+Frame = Any  # a data frame or series in memory, as narwhals wraps it
+
+
+class Conversion(NamedTuple):
+    """Conversion of frames to rows, or of a column to labels or weights.
+
+    Attributes
+    ----------
+    function : callable
+        Called with a frame or series; returns the array.
+    dtype : numpy.dtype
+    shape : tuple of int
+        Shape of a row.
+    lists : bool
+        True if the entries of a column are rows, such as embeddings.
+    """
+
+    function: Callable[[Frame], Any]
+    dtype: np.dtype
+    shape: tuple[int, ...] = ()
+    lists: bool = False
+
+    @classmethod
+    def of(cls, head: Frame, name: str, count_nulls: Callable[[str], int]) -> Self:
+        """Return the conversion of frames or series with the columns of `head`.
+
+        Parameters
+        ----------
+        head : narwhals.DataFrame or narwhals.Series
+        name : str
+            "X" for rows.
+        count_nulls : callable
+            Called with the name of a column.
+
+        Raises
+        ------
+        InvalidDataError
+            For columns of rows that are not numbers.
+        """
+        series = isinstance(head, nw.Series)
+        single = series or len(head.columns) == 1
+        row = _first_list(_only_column(head)) if single and name == "X" else None
+        if row is not None:
+            function = partial(_rows_of_lists, dtype=row.dtype, width=row.size)
+            return cls(function, row.dtype, row.shape, True)
+        if series or (single and name != "X"):
+            dtype = _label_type(_only_column(head), count_nulls)
+            return cls(partial(_labels, dtype=dtype), dtype)
+        types = _types(head, name, count_nulls)
+        dtype = np.result_type(*types) if types else _FLOAT
+        pandas = head.implementation.is_pandas_like()
+        function = partial(_pandas_rows if pandas else rows_of, dtype=dtype)
+        return cls(function, dtype, (len(head.columns),))
 
 
 @dataclass(frozen=True)
@@ -34,7 +93,7 @@ class FrameRows(RowSource):
     ----------
     frame : narwhals.DataFrame or narwhals.Series
         The frame or series.
-    conversion : FeatureColumns or SingleColumn
+    conversion : Conversion
     """
 
     in_memory = True
@@ -63,27 +122,23 @@ class FrameRows(RowSource):
             For columns of rows that are not numbers.
         """
         try:
-            frame = nw.from_native(_wrapped(X), eager_only=True, allow_series=True)
+            frame: Any = nw.from_native(_wrapped(X), eager_only=True, allow_series=True)
         except DuplicateError as error:
             raise InvalidDataError(
                 f"{name} has several columns with the same name; rename them: {brief(error)}"
             ) from None
         series = isinstance(frame, nw.Series)
-        names = () if series else frame.columns
 
-        def count_nulls(columns: Sequence[int]) -> Sequence[int]:
-            if isinstance(frame, nw.Series):
-                return [frame.null_count()]
-            return [frame.get_column(names[j]).null_count() for j in columns]
+        def count_nulls(column: str) -> int:
+            return int((frame if series else frame.get_column(column)).null_count())
 
-        conversion = _conversion(frame, name, series, count_nulls)
+        conversion = Conversion.of(frame, name, count_nulls)
         shape = (len(frame), *conversion.shape)
         return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion)
 
-    def _slice(self, start: int, stop: int) -> np.ndarray:
+    def _slice(self, start: int, stop: int) -> Any:
         part = self.frame if stop - start == len(self.frame) else self.frame[start:stop]
-        rows: np.ndarray = self.conversion.convert(part)
-        return rows
+        return self.conversion.function(part)
 
     @property
     def copied_bytes(self) -> float:
@@ -93,7 +148,7 @@ class FrameRows(RowSource):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, if all are strings; an error if some are, as in scikit-learn."""
-        named = len(self.shape) == 2 and not isinstance(self.conversion, ListColumn)
+        named = len(self.shape) == 2 and not self.conversion.lists
         columns = self.frame.columns if named else ()
         names = as_names(columns)
         if names is None and any(isinstance(column, str) for column in columns):
@@ -111,7 +166,7 @@ class LazyFrameRows(ForwardRows):
     Attributes
     ----------
     names : tuple of str
-    conversion : FeatureColumns or SingleColumn
+    conversion : Conversion
     """
 
     names: tuple[str, ...] = ()
@@ -141,12 +196,8 @@ class LazyFrameRows(ForwardRows):
         schema = X.collect_schema()
         head = nw.from_native(pl.DataFrame(schema=schema), eager_only=True)
         counts = cache(lambda: _counts(X))
-
-        def count_nulls(columns: Sequence[int]) -> Sequence[int]:
-            return [counts()[_NULLS_OF + head.columns[j]] for j in columns]
-
-        conversion = _conversion(head, name, False, count_nulls)
-        shape = (counts()["len"], *conversion.shape)
+        conversion = Conversion.of(head, name, lambda column: counts()[f"nulls of {column}"])
+        shape = (counts()["rows"], *conversion.shape)
         names = tuple(schema)
         return cls(X, shape, conversion.dtype, name, names=names, conversion=conversion)
 
@@ -154,21 +205,12 @@ class LazyFrameRows(ForwardRows):
         n_rows = max(1, _BATCH_BYTES // max(1, self.row_bytes))
         lazy = self.values.slice(start)
         for batch in lazy.collect_batches(chunk_size=n_rows, engine="streaming"):
-            yield self.conversion.convert(nw.from_native(batch, eager_only=True))
+            yield self.conversion.function(nw.from_native(batch, eager_only=True))
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns."""
         return self.names if len(self.shape) == 2 else None
-
-
-def _conversion(head: Any, name: str, series: bool, count_nulls: CountNulls) -> Any:
-    """Return the conversion of rows, or of labels or weights in one column."""
-    lists = ListColumn.of(head) if name == "X" else None
-    if lists is not None:
-        return lists
-    single = series or (name != "X" and len(head.columns) == 1)
-    return (SingleColumn if single else FeatureColumns).of(head, name, count_nulls)
 
 
 def _counts(X: Any) -> dict[str, int]:
@@ -177,7 +219,7 @@ def _counts(X: Any) -> dict[str, int]:
     from polars import selectors  # noqa: PLC0415
 
     integers = selectors.integer() | selectors.boolean()
-    query = X.select(pl.len(), integers.null_count().name.prefix(_NULLS_OF))
+    query = X.select(pl.len().alias("rows"), integers.null_count().name.prefix("nulls of "))
     counts: dict[str, int] = query.collect(engine="streaming").row(0, named=True)
     return counts
 
@@ -203,167 +245,115 @@ def _wrapped(X: Any) -> Any:
 # --- columns of frames ----------------------------------------------------------------------------
 
 
-Frame = Any  # a data frame or series in memory, as narwhals wraps it
-CountNulls = Callable[[Sequence[int]], Sequence[int]]  # of the columns with these numbers
+def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np.dtype]:
+    """Return the numpy type of each column of numbers.
 
-_PART = 1 << 19  # texts that a thread encodes at a time
-_FLOAT = np.dtype(np.float64)
-_OBJECT = np.dtype(object)
-_ARROW = (nw.String, nw.Categorical, nw.Enum, nw.List, nw.Array)  # that Arrow encodes
-# Types whose numpy types are those of entries; unknown ones are such as sparse series of pandas.
-_CONVERTED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Unknown)
-_REMEDY = (
-    "convert them to numbers (one-hot encode categories, cast decimals to floats) or drop them"
-)
-
-
-@dataclass(frozen=True)
-class FeatureColumns:
-    """Conversion of columns of numbers to rows of their common type.
-
-    Integers and booleans with nulls become float64 with NaN, as in pandas. The type of other
-    columns is kept: rows of bytes stay bytes.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Common type of the columns, by numpy's rules.
-    groups : tuple of (tuple of int, callable)
-        Numbers of the columns that are converted together, and a function that does so.
+    That of integers and booleans with nulls is float64, as in pandas, and so is that of objects.
     """
-
-    dtype: np.dtype
-    groups: tuple[tuple[tuple[int, ...], Callable[[Frame], np.ndarray]], ...]
-
-    @classmethod
-    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
-        """Return the conversion of frames with the columns of `head`.
-
-        Raises
-        ------
-        InvalidDataError
-            For columns that are not numbers.
-        """
-        types = _types(head, name)
-        nullable = [
-            j for j, (dtype, has_nulls) in enumerate(types) if has_nulls and dtype.kind in "biu"
-        ]
-        counts = zip(nullable, count_nulls(nullable) if nullable else (), strict=True)
-        with_nulls = {j for j, n in counts if n}
-        groups: dict[Any, list[int]] = {}
-        for j, (dtype, _) in enumerate(types):
-            groups.setdefault("nulls" if j in with_nulls else dtype, []).append(j)
-        common = {_FLOAT if key in ("nulls", _OBJECT) else key for key in groups}
-        dtype = np.result_type(*common) if common else _FLOAT
-        if head.implementation.is_pandas_like() and _OBJECT not in groups:
-            some = any(has_nulls for _, has_nulls in types)
-            function = partial(_by_pandas, dtype=dtype, has_nulls=some)
-            return cls(dtype, ((tuple(range(len(types))), function),))
-        functions = {"nulls": _without_nulls, _OBJECT: _from_objects}
-        return cls(
-            dtype,
-            tuple((tuple(js), functions.get(key, _as_they_are)) for key, js in groups.items()),
+    native = head.to_native()
+    dtypes = [*native.dtypes] if hasattr(native, "dtypes") else native.schema.types
+    seen: dict[Any, tuple[np.dtype, Any]] = {}
+    types, others = [], []
+    for column, dtype in zip(head.columns, dtypes, strict=True):
+        plain = isinstance(dtype, np.dtype)
+        key = column if plain and dtype.kind == "O" else dtype  # objects are of any kind
+        if key not in seen:
+            series = head.get_column(column)
+            seen[key] = series[:0].to_numpy().dtype, series.dtype
+        found, kind = seen[key]
+        if found == _OBJECT and kind == nw.Object:
+            found = _FLOAT
+        elif found.kind not in "biuf":
+            others.append(f"{column!r} ({found if found.kind == 'c' else kind})")
+        elif not plain and found.kind in "biu" and count_nulls(column):
+            found = _FLOAT
+        types.append(found)
+    if others:
+        complex_too = any(dtype.kind == "c" for dtype in types)
+        raise InvalidDataError(
+            f"{'Complex data not supported: ' if complex_too else ''}{name} has columns that are "
+            f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
         )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a row."""
-        return (sum(len(columns) for columns, _ in self.groups),)
-
-    def convert(self, frame: Frame) -> np.ndarray:
-        """Return the rows of a frame as a C-contiguous array."""
-        if len(self.groups) == 1:
-            return np.ascontiguousarray(self.groups[0][1](frame), self.dtype)
-        rows = np.empty((len(frame), *self.shape), self.dtype)
-        for columns, converted in self.groups:
-            rows[:, columns] = converted(frame[:, [*columns]])
-        return rows
+    return types
 
 
-@dataclass(frozen=True)
-class SingleColumn:
-    """Conversion of a column of labels or weights to a one-dimensional array.
+def _pandas_rows(frame: Frame, dtype: np.dtype) -> np.ndarray:
+    """Return columns of pandas as rows; missing values in columns of any type are NaN in floats."""
+    native = frame.to_native()
+    options = {"na_value": np.nan} if dtype.kind == "f" else {}
+    objects = [name for name, kind in native.dtypes.items() if kind == _OBJECT]
+    try:
+        if objects:
+            native = native.where(native.notna(), np.nan)
+        return np.ascontiguousarray(native.to_numpy(dtype=dtype, **options), dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        names = ", ".join(map(repr, objects))
+        raise InvalidDataError(
+            f"X holds objects that are not numbers, in column {names:.500}: {error}; {_REMEDY}"
+        ) from None
 
-    Labels without a type of numpy, and integers and booleans with nulls, become objects, or labels
-    by their codes, as Arrow encodes texts and categories. The label of null is None, unless it is
-    an object.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
+def rows_of(frame: Frame, dtype: np.dtype) -> np.ndarray:
+    """Return columns of other libraries as rows of a type."""
+    name = {"b": "Boolean", "i": "Int", "u": "UInt", "f": "Float"}[dtype.kind]
+    kind = getattr(nw, name if dtype.kind == "b" else f"{name}{dtype.itemsize * 8}")
+    if any(column != kind for column in frame.schema.values()):
+        frame = frame.select(nw.all().cast(kind))
+    return np.ascontiguousarray(frame.to_numpy(), dtype)
+
+
+def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np.dtype:
+    """Return the type of labels or weights in a column; object for those that numpy lacks.
+
+    Those are texts and categories, and integers and booleans with nulls.
     """
-
-    dtype: np.dtype
-
-    shape = ()  # of an entry
-
-    @classmethod
-    def of(cls, head: Frame, name: str, count_nulls: CountNulls) -> Self:
-        """Return the conversion of series, or of frames with the only column of `head`."""
-        column = _only_column(head)
-        kind = column.dtype
-        if not (kind.is_numeric() or kind in _CONVERTED):
-            return cls(_OBJECT)
-        dtype = _converted_type(column)
-        return cls(_OBJECT if dtype.kind in "biu" and any(count_nulls([0])) else dtype)
-
-    def convert(self, frame: Frame) -> Any:
-        """Return the entries of a series, or of the only column of a frame."""
-        column = _only_column(frame)
-        if self.dtype != object:
-            return np.asarray(column.to_numpy(), self.dtype)
-        arrow = _as_arrow(column)
-        if arrow is not None:
-            return as_label_array(arrow)
-        if not column.implementation.is_pandas_like():
-            return np.fromiter(column.to_list(), object, len(column))
-        native = column.to_native()
-        if hasattr(native, "cat"):
-            return coded(native.cat.codes.to_numpy(), native.cat.categories.tolist())
-        nulls = {} if isinstance(native.dtype, np.dtype) else {"na_value": None}
-        return native.to_numpy(object, **nulls)
+    kind = column.dtype
+    if not (kind.is_numeric() or kind.is_temporal() or kind in (nw.Boolean, nw.Unknown)):
+        return _OBJECT
+    dtype: np.dtype = column[:0].to_numpy().dtype
+    return _OBJECT if dtype.kind in "biu" and count_nulls(column.name) else dtype
 
 
-@dataclass(frozen=True)
-class ListColumn:
-    """Conversion of a column whose entries are rows, such as embeddings.
+def _labels(frame: Frame, dtype: np.dtype) -> Any:
+    """Return the entries of a series, or of the only column of a frame.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-    width : int
-        Values in each entry: as many as in the first.
+    Those of type object are by their codes, if Arrow encodes them. The label of null is None,
+    unless it is an object.
     """
+    column = _only_column(frame)
+    if dtype != _OBJECT:
+        return np.asarray(column.to_numpy(), dtype)
+    native: Any = column.to_native()
+    pandas = column.implementation.is_pandas_like()
+    if pandas and hasattr(native, "cat"):
+        return coded(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+    arrow = _as_arrow(column)
+    if arrow is not None:
+        return as_label_array(arrow)
+    if not pandas:
+        return np.fromiter(column.to_list(), object, len(column))
+    nulls = {} if isinstance(native.dtype, np.dtype) else {"na_value": None}
+    return native.to_numpy(object, **nulls)
 
-    dtype: np.dtype
-    width: int
 
-    @classmethod
-    def of(cls, head: Frame) -> Self | None:
-        """Return the conversion; None unless the only column holds lists or arrays."""
-        if not isinstance(head, nw.Series) and len(head.columns) != 1:
-            return None
-        column = _only_column(head)
-        if column.dtype not in (nw.List, nw.Array, nw.Object) or not len(column):
-            return None
-        first = next(iter(column.head(1).to_list()), None)
-        if not isinstance(first, list | tuple | np.ndarray) or not np.size(first):
-            return None
-        row = as_stacked(column.head(1).to_numpy())
-        return cls(row.dtype, row.shape[1]) if row.dtype.kind in "biuf" else None
+def _first_list(column: nw.Series[Any]) -> np.ndarray | None:
+    """Return the first entry of a column whose entries are rows; None for other columns."""
+    if column.dtype not in (nw.List, nw.Array, nw.Object) or not len(column):
+        return None
+    first = column.head(1).to_list()[0]
+    if not isinstance(first, list | tuple | np.ndarray) or not np.size(first):
+        return None
+    row = as_stacked(column.head(1).to_numpy())[0]
+    return row if row.dtype.kind in "biuf" else None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a row."""
-        return (self.width,)
 
-    def convert(self, frame: Frame) -> np.ndarray:
-        """Return the rows of a series, or of the only column of a frame."""
-        column = _only_column(frame)
-        arrow = _as_arrow(column)
-        if arrow is not None:
-            return feature_matrix([arrow], self.dtype, self.width)
-        return as_stacked(column.to_numpy(), self.width).astype(self.dtype, copy=False)
+def _rows_of_lists(frame: Frame, dtype: np.dtype, width: int) -> np.ndarray:
+    """Return the rows that are the entries of a series, or of the only column of a frame."""
+    column = _only_column(frame)
+    arrow = _as_arrow(column)
+    if arrow is not None:
+        return feature_matrix([arrow], dtype, width)
+    return as_stacked(column.to_numpy(), width).astype(dtype, copy=False)
 
 
 def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
@@ -388,10 +378,8 @@ def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def _only_column(frame: Frame) -> nw.Series[Any]:
-    if isinstance(frame, nw.Series):
-        return frame
-    column: nw.Series[Any] = frame.get_column(frame.columns[0])
-    return column
+    series: nw.Series[Any] = frame if isinstance(frame, nw.Series) else frame[frame.columns[0]]
+    return series
 
 
 def _as_arrow(column: nw.Series[Any]) -> Any:
@@ -403,7 +391,13 @@ def _as_arrow(column: nw.Series[Any]) -> Any:
     library, pyarrow = column.implementation, nw.dependencies.get_pyarrow()
     if library.is_pyarrow():
         return native
-    if pyarrow is None or column.dtype not in _ARROW:
+    if pyarrow is None or column.dtype not in (
+        nw.String,
+        nw.Categorical,
+        nw.Enum,
+        nw.List,
+        nw.Array,
+    ):
         return None
     if library.is_polars():
         import polars as pl  # noqa: PLC0415
@@ -411,83 +405,6 @@ def _as_arrow(column: nw.Series[Any]) -> Any:
         return native.to_arrow(compat_level=pl.CompatLevel.newest())
     of_arrow = library.is_pandas() and getattr(native.dtype, "storage", "pyarrow") == "pyarrow"
     return pyarrow.array(native) if of_arrow and not isinstance(native.dtype, np.dtype) else None
-
-
-def _types(head: Frame, name: str) -> list[tuple[np.dtype, bool]]:
-    """Return the type of each column, object for objects that may be numbers.
-
-    Beside it is False if the column is an array of numpy, which has no nulls but NaN.
-    """
-    native = head.to_native()
-    dtypes = [*native.dtypes] if hasattr(native, "dtypes") else native.schema.types
-    seen: dict[Any, tuple[np.dtype, nw.dtypes.DType]] = {}
-    types, others = [], []
-    for j, dtype in enumerate(dtypes):
-        plain = isinstance(dtype, np.dtype)
-        key = j if plain and dtype.kind == "O" else dtype  # objects are of any kind
-        known = seen.get(key)
-        if known is None:
-            known = seen[key] = _type_of(head, j)
-        found, kind = known
-        if found.kind not in "biuf" and kind != nw.Object:
-            others.append(f"{head.columns[j]!r} ({found if found.kind == 'c' else kind})")
-        types.append((found, not plain))
-    if others:
-        complex_too = any(dtype.kind == "c" for dtype, _ in types)
-        raise InvalidDataError(
-            f"{'Complex data not supported: ' if complex_too else ''}{name} has columns that are "
-            f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
-        )
-    return types
-
-
-def _type_of(head: Frame, j: int) -> tuple[np.dtype, nw.dtypes.DType]:
-    """Return the types of a column to numpy and to narwhals; the first is void if unusable."""
-    column = head.get_column(head.columns[j])
-    kind = column.dtype
-    if kind.is_integer() or kind.is_float():
-        return np.dtype(str(kind).lower()), kind
-    if kind == nw.Boolean:
-        return np.dtype(bool), kind
-    if kind in (nw.Object, nw.Unknown, nw.Categorical):  # such as sparse columns of pandas
-        return _converted_type(column), kind
-    return np.dtype("V"), kind
-
-
-def _converted_type(column: nw.Series[Any]) -> np.dtype:
-    """Return the type to which a column is converted if it has no nulls."""
-    dtype: np.dtype = column[:0].to_numpy().dtype
-    return dtype
-
-
-def _by_pandas(frame: Frame, dtype: np.dtype, has_nulls: bool) -> np.ndarray:
-    options = {"na_value": np.nan} if has_nulls and dtype.kind == "f" else {}
-    rows: np.ndarray = frame.to_native().to_numpy(dtype=dtype, **options)
-    return rows
-
-
-def _as_they_are(frame: Frame) -> np.ndarray:
-    rows: np.ndarray = frame.to_numpy()
-    return rows
-
-
-def _without_nulls(frame: Frame) -> np.ndarray:
-    return _as_they_are(frame.select(nw.all().cast(nw.Float64)))
-
-
-def _from_objects(frame: Frame) -> np.ndarray:
-    rows = np.empty((len(frame), len(frame.columns)))
-    for j, column in enumerate(frame.columns):
-        series = frame.get_column(column)
-        values = np.array(series.to_numpy(), object)
-        values[series.is_null().to_numpy()] = np.nan
-        try:
-            rows[:, j] = values
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidDataError(
-                f"X holds objects that are not numbers, in column {column!r}: {error}; {_REMEDY}"
-            ) from None
-    return rows
 
 
 # --- columns of Arrow -----------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from streamgda import (
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source, tables
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.tables import FeatureColumns
 
 N, D = 90, 3
 NAMES = ["length", "width", "height"]
@@ -310,17 +309,22 @@ def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     wide = np.arange(4 * n, dtype=np.uint8).reshape(n, 4)
     y = np.arange(n) % 2
     sizes = []
-    convert = FeatureColumns.convert
+    of = tables.Conversion.of
 
-    def counted(self: FeatureColumns, frame: Any) -> np.ndarray:
-        converted = convert(self, frame)
-        sizes.append(converted.nbytes)
-        return converted
+    def counting(*arguments: Any) -> tables.Conversion:
+        conversion = of(*arguments)
+
+        def convert(frame: Any) -> np.ndarray:
+            converted: np.ndarray = conversion.function(frame)
+            sizes.append(converted.nbytes)
+            return converted
+
+        return conversion._replace(function=convert)
 
     expected = accumulate(wide, y)
     fitted = GaussianNB().fit(wide, y)
     predicted = fitted.predict(wide)
-    monkeypatch.setattr(FeatureColumns, "convert", counted)
+    monkeypatch.setattr(tables.Conversion, "of", counting)
     monkeypatch.setattr("streamgda.engine.plan._COPIED_BYTES", 1 << 10)
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 20)
     monkeypatch.setattr("streamgda.rows.tables._BATCH_BYTES", 1 << 18)
