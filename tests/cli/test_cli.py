@@ -212,49 +212,58 @@ def test_convert_of_two_files_replaces_only_if_asked(
 # --- info -----------------------------------------------------------------------------------------
 
 
-def test_info_tells_saved_things_from_rows(
-    done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+SAVED: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+    "moments": streamgda.accumulate,
+    "pairwise moments": lambda X, y: streamgda.PairwiseMoments().update(X, y),
+    "sliding window": lambda X, y: streamgda.SlidingWindow(3).update(X, y),
+    "moments of groups": lambda X, y: streamgda.accumulate(X, y, groups=np.arange(240) // 200),
+    "drift monitor": lambda X, y: streamgda.DriftMonitor(streamgda.accumulate(X, y), window=90),
+    "estimator": lambda X, y: streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, y),
+    "model": lambda X, y: streamgda.GaussianNB().fit(X, y).model_,
+    "Bernoulli model": lambda X, y: streamgda.BernoulliNB().fit(X, y).model_,
+}
+TOLD = {
+    "moments": {"covariance_type": "full", "exact": False},
+    "sliding window": {"blocks": "1 of 3"},
+    "moments of groups": {"rows_by_group": {"0": 200, "1": 40}},
+    "drift monitor": {"window": 90, "watched": 0},
+    "estimator": {
+        "estimator": "QuadraticDiscriminantAnalysis",
+        "parameters": {"reg_param": 0.1},
+    },
+    "model": {"covariance_type": "diag", "constant_features": 0},
+    "Bernoulli model": {"threshold": 0.0},
+}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_info_describes_saved_objects(done: Callable[..., str], tmp_path: Path, kind: str) -> None:
     X, y = rows()
-    moments = streamgda.accumulate(X, y)
-    moments.save(tmp_path / "moments")
-    streamgda.load(data / "qda.zip").model_.save(tmp_path / "model.zip")
+    SAVED[kind](X, y).save(tmp_path / "it.zip")
+    table = done("info", tmp_path / "it.zip")
+    assert "│" not in table
+    told = json.loads(done("info", tmp_path / "it.zip", "--json"))
     counts = [(y == name).sum() for name in NAMES]
-    listed = [{"label": n, "rows": int(c)} for n, c in zip(NAMES, counts, strict=True)]
+    of_class = dict(zip(NAMES.tolist(), counts, strict=True))
+    if "model" in kind:
+        of_class = {name: n / 240 for name, n in of_class.items()}
+        assert {c["label"]: c["prior"] for c in told["classes"]} == pytest.approx(of_class)
+    else:
+        assert {c["label"]: c["rows"] for c in told["classes"]} == of_class
+        assert told["rows"] == 240
+    assert told["bytes_stored"] == (tmp_path / "it.zip").stat().st_size
+    expected = {"kind": kind, "features": 3} | TOLD.get(kind, {})
+    assert {name: told[name] for name in expected} == expected
+    assert all(str(count) in table for count in counts if "model" not in kind)
 
-    def described(path: Path) -> dict[str, Any]:
-        table = done("info", path)
-        assert "│" not in table
-        return json.loads(done("info", path, "--json"))
 
-    estimator = described(data / "qda.zip")
-    assert estimator["estimator"] == "QuadraticDiscriminantAnalysis"
-    assert estimator["classes"] == listed
-    assert estimator["bytes"] == moments.nbytes
-    assert estimator["bytes_stored"] == (data / "qda.zip").stat().st_size
-    held = described(tmp_path / "moments")
-    assert (held["kind"], held["covariance_type"], held["features"]) == ("moments", "full", 3)
-    assert held["rows"] == 240
-    streamgda.PairwiseMoments().update(X, y).save(tmp_path / "pairs")
-    pairs = described(tmp_path / "pairs")
-    assert (pairs["kind"], pairs["rows"], pairs["classes"]) == ("pairwise moments", 240, listed)
-    streamgda.SlidingWindow(3).update(X, y).save(tmp_path / "window")
-    window = described(tmp_path / "window")
-    assert (window["kind"], window["blocks"], window["rows"]) == ("sliding window", "1 of 3", 240)
-    sites = np.where(np.arange(len(X)) < 200, "north", "south")
-    streamgda.GroupedMoments("tied").update(X, y, sites).save(tmp_path / "grouped")
-    grouped = described(tmp_path / "grouped")
-    assert (grouped["kind"], grouped["rows"]) == ("moments of groups", 240)
-    assert grouped["rows_by_group"] == {"north": 200, "south": 40}
-    assert "north: 200, south: 40" in done("info", tmp_path / "grouped")
-    model = described(tmp_path / "model.zip")
-    assert [entry["prior"] for entry in model["classes"]] == pytest.approx(np.divide(counts, 240))
-    store = described(data / "rows.zarr")
+def test_info_describes_stores(done: Callable[..., str], data: Path) -> None:
+    store = json.loads(done("info", data / "rows.zarr", "--json"))
     assert store["labels"] == "y"
     assert [(a["name"], a["shape"], a["chunks"]) for a in store["arrays"]] == [
         ("X", [240, 3], [50, 3]),
         ("y", [240], [50]),
     ]
-    assert described(data / "unlabelled.zarr")["labels"] is None
+    assert json.loads(done("info", data / "unlabelled.zarr", "--json"))["labels"] is None
     assert "there is no array 'y'" in done("info", data / "unlabelled.zarr")
-    assert described(data / "rows.zarr" / "X")["kind"] == "zarr array"
+    assert json.loads(done("info", data / "rows.zarr" / "X", "--json"))["kind"] == "zarr array"

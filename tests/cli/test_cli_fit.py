@@ -16,7 +16,6 @@ from commands import NAMES, Command, interrupt_at, rows
 
 import streamgda
 from streamgda.datasets import convert
-from streamgda.errors import InvalidParameterError
 
 ESTIMATORS = {
     "qda": streamgda.QuadraticDiscriminantAnalysis,
@@ -240,16 +239,6 @@ def test_moments_are_kept_where_the_model_cannot_be_made(command: Command, tmp_p
     assert command("fit", "--moments-in", kept, "--model", model, "--kind", "nb").code == 0
 
 
-def test_priors_are_checked_against_the_classes(
-    command: Command, data: Path, tmp_path: Path
-) -> None:
-    model = tmp_path / "m.zip"
-    ended = command("fit", data / "rows.zarr", "--model", model, "--priors", "0.5,0.5")
-    assert ended.code == 1
-    assert "priors has shape (2,); expected one for each of the 3 classes" in ended.err
-    assert not model.exists()
-
-
 @pytest.mark.parametrize(
     ("kind", "priors", "problem"),
     [
@@ -268,12 +257,6 @@ def test_wrong_priors_are_found_before_the_pass(
     ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip", *arguments)
     assert ended.code == 1
     assert problem in ended.err
-
-
-def test_wrong_priors_are_found_before_the_rows_are_validated() -> None:
-    for kind in (streamgda.GaussianNB, streamgda.QuadraticDiscriminantAnalysis):
-        with pytest.raises(InvalidParameterError, match="priors must be non-negative"):
-            kind(priors=[1.5, -0.5]).fit([["not a number"]], [0])
 
 
 def test_a_model_is_replaced_only_if_that_is_wanted(

@@ -43,81 +43,42 @@ def test_written_labels_are_those_predicted_in_memory(
     assert described["columns"] == (NAMES.tolist() if written.ndim == 2 else None)
 
 
-@pytest.mark.parametrize(("store", "label"), [("rows.zarr", "none"), ("numbers.zarr", -1)])
-def test_predict_rejects_rows(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any
-) -> None:
-    X, y = streamgda.open_store(data / store)
-    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
-    estimator.save(tmp_path / "m.zip")
-    arguments = ("predict", tmp_path / "m.zip", data / store, "--reject", "0.2")
-    done(*arguments, "--reject-label", label, "--out", tmp_path / "out.zarr")
-    expected = estimator.predict(X, reject=0.2, reject_label=label)
-    assert 0 < (expected == label).sum() < len(expected)
-    written = zarr.open_array(tmp_path / "out.zarr", mode="r")[:]
-    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
-    assert command(*arguments, "--proba", "--out", tmp_path / "other.zarr").code == 2
-
-
 @pytest.mark.parametrize(
-    ("store", "label", "fill"),
+    ("store", "options"),
     [
-        ("rows.zarr", None, None),
-        ("rows.zarr", "no", "a label that is longer than any class"),
-        ("numbers.zarr", None, None),
-        ("numbers.zarr", 70_000, -70_000),
+        ("rows.zarr", {"fill": "cloud"}),
+        ("rows.zarr", {"reject": 0.2}),
+        ("rows.zarr", {"reject": 0.2, "reject_label": "no", "fill": "longer than any class"}),
+        ("numbers.zarr", {"reject": 0.2, "reject_label": 70_000, "fill": -70_000}),
+        ("numbers.zarr", {}),
+        ("numbers.zarr", {"fill": 0.5, "density": True}),
     ],
 )
 @pytest.mark.parametrize("out", ["out.zarr", "out.parquet"])
-def test_rejected_and_invalid_rows_have_whole_labels(
-    done: Callable[..., str], data: Path, tmp_path: Path, store: str, label: Any, fill: Any,
-    out: str,
+def test_invalid_and_rejected_rows_are_those_of_the_estimator(
+    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str,
+    options: dict[str, Any], out: str,
 ) -> None:  # fmt: skip
     X, y = rows()[0], streamgda.open_store(data / store)[1][:]
     estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
     estimator.save(tmp_path / "m.zip")
-    X[3, 1] = np.nan
-    convert(X, tmp_path / "holes.zarr", labels=y, chunk_rows=50)
-    given = {"--reject": 0.2, "--reject-label": label, "--on-invalid": "fill", "--fill": fill}
-    options = [f"{option}={value}" for option, value in given.items() if value is not None]
-    path = tmp_path / out
-    done("predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--out", path, *options)
-    none = "" if store == "rows.zarr" else -1
-    expected = estimator.predict(rows()[0], reject=0.2).astype(object)
-    expected[expected == none] = none if label is None else label
-    expected[3] = none if fill is None else fill
-    written = zarr.open_array(path)[:] if out == "out.zarr" else pq.read_table(path)["label"]
-    assert np.asarray(written).tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize(
-    ("store", "fill", "options"),
-    [
-        ("numbers.zarr", 9, ["--fill", "9"]),
-        ("numbers.zarr", -1, []),
-        ("rows.zarr", "cloud", ["--fill", "cloud"]),
-        ("numbers.zarr", 0.5, ["--fill", "0.5", "--density"]),
-    ],
-)
-def test_predict_fills_invalid_rows(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str, fill: Any,
-    options: list[str],
-) -> None:  # fmt: skip
-    X, y = rows()[0], streamgda.open_store(data / store)[1][:]
-    estimator = streamgda.GaussianNB().fit(X, y)
-    estimator.save(tmp_path / "m.zip")
     X[3, 1], X[70:130] = np.nan, -9999
     convert(X, tmp_path / "holes.zarr", labels=y, chunk_rows=50)
-    arguments = "predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--nodata=-9999", *options
-    assert command(*arguments[:4], "--out", tmp_path / "out").code == 1
-    done(*arguments, "--on-invalid", "fill", "--out", tmp_path / "out")
-    score = estimator.score_samples if "--density" in options else estimator.predict
-    expected = score(X, on_invalid="fill", nodata=-9999, fill=fill)
-    assert (expected == fill).sum() == 61
-    written = zarr.open_array(tmp_path / "out", mode="r")[:]
-    np.testing.assert_array_equal(written.astype(expected.dtype), expected)
-    wrong = command(*arguments[:4], "--proba", "--fill", "none", "--out", tmp_path / "other")
-    assert "'none' is not a number" in wrong.err
+    predict = "predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--nodata=-9999"
+    assert command(*predict, "--out", tmp_path / out).code == 1
+    given = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    given = ["--density" if value is True else f"{name}={value}" for name, value in given.items()]
+    done(*predict, *given, "--on-invalid", "fill", "--out", tmp_path / out)
+    score = estimator.score_samples if "density" in options else estimator.predict
+    keywords = {name: value for name, value in options.items() if name != "density"}
+    expected = score(X, on_invalid="fill", nodata=-9999, **keywords)
+    assert (expected == expected[3]).sum() >= 61
+    path = tmp_path / out
+    written = zarr.open_array(path)[:] if out == "out.zarr" else pq.read_table(path)[0]
+    assert np.asarray(written).tolist() == expected.tolist()
+    for wrong in (["--fill", "none"], ["--reject", "0.2"]):
+        refused = command(*predict, "--proba", *wrong, "--out", tmp_path / "other")
+        assert refused.code == 2
 
 
 def test_interrupted_scoring_names_its_output_and_resumes(
