@@ -156,7 +156,6 @@ def count(
     from streamgda.engine.plan import distinct_labels, plan_rows  # noqa: PLC0415
     from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
-    from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.invalid_rows import (  # noqa: PLC0415
         CHECK_SUMS,
@@ -171,7 +170,7 @@ def count(
     slab_rows = plan_rows(rows.X, allowed_bytes(max_memory), beside=rows.beside)
     classes = estimator.classes_
     likely = hasattr(estimator, "predict_log_proba")
-    scorer = scorer_of(estimator, "predict_log_proba" if likely else "predict")
+    scorer = estimator._scorer("predict_log_proba" if likely else "predict")
     labels = join_labels(classes, distinct_labels(rows.y, rule))
     column = find(labels, classes)  # -1 for labels that the model does not know
     number_of_class = np.flatnonzero(column >= 0)

@@ -85,7 +85,6 @@ def predict(
 
     from streamgda import engine  # noqa: PLC0415
     from streamgda.engine.outputs import ENDINGS, holds_scores  # noqa: PLC0415
-    from streamgda.estimators.scoring import scorer_of  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
     from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
@@ -115,7 +114,7 @@ def predict(
         options = {"reject": reject, "reject_label": _label(reject_label, dtype, "--reject-label")}
     value = _label(fill, dtype if method == "predict" else np.dtype(float), "--fill")
     rows = Rows.of(X, nodata=nodata, on_invalid=on_invalid, actions=SCORING)
-    X, scorer = rows.X, scorer_of(estimator, method, **options).filling(rows.rule, value)
+    X, scorer = rows.X, estimator._scorer(method, **options).filling(rows.rule, value)
     classes = (
         list(map(str, estimator.classes_)) if dtype.kind in "SmM" else estimator.classes_.tolist()
     )

@@ -13,9 +13,8 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
-from streamgda.estimators.fitted import fitted
-from streamgda.estimators.moment_classifier import MomentClassifier
-from streamgda.estimators.validation import calls_within
+from streamgda.estimators.moment_classifier import MomentClassifier, fitted
+from streamgda.estimators.row_classifier import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, adapter_of, as_source
@@ -132,7 +131,7 @@ class BernoulliNB(MomentClassifier):
         given = float(given) if isinstance(given, bool) else given
         return as_number("binarize", given, "a number, or None for zeros and ones")
 
-    def _make_model(self, moments: ClassMoments) -> BernoulliModel:
+    def _make_model(self, moments: ClassMoments, beside: None = None) -> BernoulliModel:
         alpha = self._smoothing(moments.n_features)
         priors = self.class_prior
         if priors is None and not self.fit_prior:
@@ -186,11 +185,12 @@ class BernoulliNB(MomentClassifier):
             return replace(rows, X=binarise(X, self._threshold()))
         if rule.nodata == 0 and SparseRows.accepts(X):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
-        ignored = _ignored(X.shape[0], rows.y, rows.weight, rule)
+        ignored = _ignored(rows)
         function = partial(_binarised, threshold=self._threshold(), rule=rule, ignored=ignored)
-        X = as_source(X).map(function, np.uint8, X.shape[1])
-        kept = rule if rule.nodata is None else replace(rule, nodata=None)  # it is masked
-        return replace(rows, X=X, rule=kept)
+        ones = as_source(X).map(function, np.uint8, X.shape[1])
+        return replace(
+            rows, X=ones, rule=rule if rule.nodata is None else replace(rule, nodata=None)
+        )
 
     @classmethod
     def from_parameters(
@@ -250,15 +250,57 @@ class BernoulliNB(MomentClassifier):
         self.class_count_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
 
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows.
+        random_state : int, RandomState instance or None
+            Seed.
+        y : label, or array-like of labels of shape (n_samples,); optional
+            Classes of the rows; by default drawn from the priors.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (n_samples, n_features)
+            Rows.
+        y : ndarray, shape (n_samples,)
+            Labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a class that has no rows, or a number of samples below one.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
+        >>> nb.sample(2, random_state=0, y="ant")
+        (array([[0., 1.],
+               [0., 1.]]), array(['ant', 'ant'], dtype='<U3'))
+        """
+        n_samples, random, labels = self._drawing(n_samples, random_state, y)
+        model = self.model_
+        if labels is None:
+            labels = random.choice(model.classes, n_samples, p=model.priors)
+        labels = np.repeat(labels, n_samples // labels.size)  # of one for all
+        return model.sample(labels, random), labels
+
     def _counterpart(self) -> export.Counterpart:
         return export.bernoulli(self.model_, self.class_count_, self.feature_count_)
 
 
-def _ignored(n_rows: float, y: Any, sample_weight: Any, rule: RowRule) -> np.ndarray | None:
+def _ignored(rows: Rows) -> np.ndarray | None:
     """Return which rows surely do not count, by labels and weights in memory; None for none."""
+    n_rows, y, rule = rows.X.shape[0], rows.y, rows.rule
     ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
-    if sample_weight is not None and adapter_of(sample_weight).in_memory:
-        zero = as_array(sample_weight, "sample_weight") == 0
+    if rows.weight is not None and adapter_of(rows.weight).in_memory:
+        zero = as_array(rows.weight, "sample_weight") == 0
         ignored = ignored | zero if zero.shape == ignored.shape else ignored
     if rule.unlabelled is not None and isinstance(y, np.ndarray) and y.shape == ignored.shape:
         ignored = ignored | ~rule.labelled(rule.as_labels(y))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 from scipy import linalg
@@ -13,24 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators import export
-from streamgda.estimators.fitted import fitted
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.estimators.validation import validate_labelled
+from streamgda.estimators.moment_classifier import fitted
+from streamgda.estimators.row_classifier import Scoring, takes
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.discriminants import discriminant_directions
-from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES, structure_of
-from streamgda.rows import Rows, adapter_of, as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, rows_to_count
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State
 
 
-@dataclass(frozen=True)
-class GivenCovariances:
+class GivenCovariances(NamedTuple):
     """Covariances that a `covariance_estimator` found.
 
     Attributes
@@ -44,40 +41,23 @@ class GivenCovariances:
     each: Covariances
     total: np.ndarray
 
-    @classmethod
-    def of(cls, estimator: Any, X: np.ndarray, y: np.ndarray, moments: ClassMoments) -> Self:
-        """Fit copies of a covariance estimator to the rows of each class, and to all rows."""
-        d = X.shape[1]
 
-        def fitted(rows: np.ndarray) -> np.ndarray:
-            copied = clone(estimator, safe=False)
-            copied.fit(rows)
-            if not hasattr(copied, "covariance_"):
-                raise InvalidParameterError(
-                    f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
-                    f"expected an estimator such as those of sklearn.covariance"
-                )
-            covariance = np.atleast_2d(np.asarray(copied.covariance_, np.float64))
-            if covariance.shape != (d, d) or not np.isfinite(covariance).all():
-                raise InvalidParameterError(
-                    f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
-                    f"expected finite numbers in shape {(d, d)}"
-                )
-            return covariance
-
-        classes = moments.classes
-        values = np.array([fitted(X[y == label]) for label in classes])
-        each = Covariances(
-            structure_of("full"),
-            classes,
-            moments.class_count,
-            np.arange(d),
-            values,
-            epsilon=0.0,
-            shrinkage=np.zeros(classes.size),
-            means_low=moments.centred().mean_low,
+def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
+    """Return the covariance that a copy of an estimator finds of rows."""
+    copied = clone(estimator, safe=False)
+    copied.fit(rows)
+    if not hasattr(copied, "covariance_"):
+        raise InvalidParameterError(
+            f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
+            f"expected an estimator such as those of sklearn.covariance"
         )
-        return cls(each, fitted(X))
+    covariance, d = np.atleast_2d(np.asarray(copied.covariance_, np.float64)), rows.shape[1]
+    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
+        raise InvalidParameterError(
+            f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
+            f"expected finite numbers in shape {(d, d)}"
+        )
+    return covariance
 
 
 class DiscriminantAnalysis(GaussianClassifier):
@@ -96,7 +76,7 @@ class DiscriminantAnalysis(GaussianClassifier):
     covariance_estimator: Any
     store_covariance: bool
 
-    _given: GivenCovariances | None = None
+    _beside: GivenCovariances | None
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -131,70 +111,59 @@ class DiscriminantAnalysis(GaussianClassifier):
 
     # --- learning -----------------------------------------------------------------------------
 
-    def _accumulated(
-        self, settings: Self, rows: Rows, first: bool, twice: bool = False
-    ) -> ClassMoments:
-        moments = super()._accumulated(settings, rows, first, twice)
-        if first:
-            self._given = settings._given_covariances(self, rows, moments)
-        return moments
-
-    def _with_rows(
-        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
-    ) -> ClassMoments:
-        if settings.covariance_estimator is not None:
-            raise InvalidParameterError(
-                "covariance_estimator needs all rows at once, and partial_fit gets them in parts; "
-                "use fit, or a shrinkage"
-            )
-        return super()._with_rows(settings, rows, classes, half_life)
-
-    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
-        if self._given is not None or settings.covariance_estimator is not None:
+    def _check_one_pass(self) -> None:
+        if self.covariance_estimator is not None:
             raise InvalidParameterError(
                 "covariance_estimator needs all rows at once, so that rows cannot be added or "
-                "removed; call fit"
+                "removed; call fit with all of them, or use a shrinkage"
             )
+        super()._check_one_pass()
+
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
+        for one in (self._settings, settings):
+            if one.covariance_estimator is not None:
+                one._check_one_pass()
         super()._check_kept(settings, rows_change)
 
-    def _given_covariances(
-        self, owner: Any, rows: Rows, moments: ClassMoments
-    ) -> GivenCovariances | None:
+    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
+        moments = super()._of_rows_alone(settings, held, rows)
+        self._beside = settings._given_covariances(rows, moments)
+        return moments
+
+    def _given_covariances(self, rows: Rows, moments: ClassMoments) -> GivenCovariances | None:
         """Return the covariances that the covariance estimator finds, if there is one."""
-        if self.covariance_estimator is None:
+        estimator = self.covariance_estimator
+        if estimator is None:
             return None
-        if not adapter_of(rows.X).in_memory:
-            kind = type(as_source(rows.X).values).__name__
+        source = as_source(rows.X)
+        if not source.in_memory:
             raise InvalidParameterError(
-                f"covariance_estimator needs rows in memory, and X is a {kind}; give "
-                f"an array, or use a shrinkage, which follows from sums over the rows"
+                f"covariance_estimator needs rows in memory, and X is a "
+                f"{type(source.values).__name__}; give an array, or use a shrinkage, which follows "
+                f"from sums over the rows"
             )
         if rows.weight is not None:
             raise InvalidParameterError(
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
-        rows = validate_labelled(owner, rows, reset=False)
-        X, labels = as_matrix(as_source(rows.X).whole()), rows.rule.as_labels(rows.y)
+        X, labels = as_matrix(source.whole()), rows.rule.as_labels(rows.y)
         X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
-        if X.dtype.kind != "f":
-            X = X.astype(np.float64)
-        return GivenCovariances.of(self.covariance_estimator, X, np.asarray(labels), moments)
-
-    def _compute_model(self) -> GaussianModel:
-        model = self._settings._make_model(self.moments_, self._given)
-        self._report_constant_features(model)
-        return model
-
-    def _make_model(
-        self, moments: ClassMoments, given: GivenCovariances | None = None
-    ) -> GaussianModel:
-        raise NotImplementedError
-
-    def _known(self) -> dict[str, Any]:
-        return {"given": self._given}
+        X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        of_classes = [_found_by(estimator, X[labels == label]) for label in moments.classes]
+        each = Covariances(
+            structure_of("full"),
+            moments.classes,
+            moments.class_count,
+            np.arange(X.shape[1]),
+            np.array(of_classes),
+            epsilon=0.0,
+            shrinkage=np.zeros(moments.classes.size),
+            means_low=moments.centred().mean_low,
+        )
+        return GivenCovariances(each, _found_by(estimator, X))
 
     def _total_covariance(self) -> Covariances | None:
-        given = self._given
+        given = self._beside
         if given is None:
             return None
         one, count = given.each, self.moments_.class_count.sum(keepdims=True)
@@ -204,7 +173,7 @@ class DiscriminantAnalysis(GaussianClassifier):
         )
 
     def _check_removable(self) -> None:
-        if self._given is not None:
+        if self._beside is not None:
             raise UnsupportedError(
                 "leave-one-out has no formula for a covariance_estimator, which needs all rows "
                 "for each fit; use a shrinkage"
@@ -244,17 +213,8 @@ class DiscriminantAnalysis(GaussianClassifier):
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def decision_function(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the discriminants of the classes, or the log-odds of the second of two.
 
         Parameters
@@ -281,13 +241,13 @@ class DiscriminantAnalysis(GaussianClassifier):
         >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
         array([-12.5,   0. ,  12.5])
         """
-        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("decision_function", X, scoring)
 
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
         check_is_fitted(self)
-        if self._given is not None or self.covariance_estimator is not None:
+        if self._beside is not None or self.covariance_estimator is not None:
             raise InvalidParameterError(
                 "an estimator with a covariance_estimator cannot be saved, as its type is not one "
                 "of this package; use pickle or joblib"
@@ -623,22 +583,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
             return replace(how, advice="Increase reg_param, or use solver='eigen' with shrinkage")
         return replace(how, reg_param=0.0, advice="Increase shrinkage")
 
-    def _priors_of(self, moments: ClassMoments) -> np.ndarray:
-        count = moments.class_count
-        return check_priors(self.priors, moments.classes, count, normalised=False)
-
-    def _make_model(
-        self, moments: ClassMoments, given: GivenCovariances | None = None
-    ) -> GaussianModel:
-        covariances, priors = self._estimate(moments, given=given), self._priors_of(moments)
-        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
-
     def _estimate(
-        self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
+        self, moments: ClassMoments, beside: GivenCovariances | None = None, **options: Any
     ) -> Covariances:
-        if given is None:
+        if beside is None:
             return super()._estimate(moments, **options)
-        return replace(given.each, values=given.each.values.copy())
+        return replace(beside.each, values=beside.each.values.copy())
 
     @classmethod
     def from_parameters(

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.moment_classifier import NO_ROWS
+from streamgda.estimators.row_classifier import names_in, validate_labelled, validate_rows
 from streamgda.estimators.saving import SavedEstimator, describe
-from streamgda.estimators.validation import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, adapter_of, as_source

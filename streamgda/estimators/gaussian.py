@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
-from streamgda.estimators.fitted import fitted
+from streamgda.errors import ConstantFeatureWarning
 from streamgda.estimators.leave_one_out import scored_without
-from streamgda.estimators.moment_classifier import MomentClassifier
-from streamgda.estimators.scoring import Scorer
-from streamgda.estimators.validation import calls_within
+from streamgda.estimators.moment_classifier import MomentClassifier, fitted
+from streamgda.estimators.row_classifier import Scorer, Scoring, calls_within, takes
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -26,12 +24,12 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
-from streamgda.models.model import check_priors
+from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows, adapter_of, as_source
-from streamgda.rows.labels import as_labels, with_label
+from streamgda.rows import as_source
+from streamgda.rows.labels import with_label
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
 from streamgda.storage.saved import State, state_of
 
@@ -44,10 +42,7 @@ class GaussianClassifier(MomentClassifier):
     """
 
     _model_type = GaussianModel
-    _fitted_model: GaussianModel | None
-    _fitted_covariances: Covariances | None
-    _float32_of_float32 = True  # float32 rows have float32 results
-    _single = False  # all rows so far were float32
+    _float32_of_float32 = True
 
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
@@ -59,16 +54,23 @@ class GaussianClassifier(MomentClassifier):
     def _scalings(self) -> tuple[str, ...]:
         return self._regularisation().scalings
 
+    # --- the model ----------------------------------------------------------------------------
+
     def _priors_of(self, moments: ClassMoments) -> np.ndarray:
         """Return the priors of the classes, by default their shares of the rows."""
-        given = getattr(self, "priors", None)
-        return check_priors(given, moments.classes, moments.class_count)
+        given, normalised = getattr(self, "priors", None), not self._any_sum_of_priors
+        return check_priors(given, moments.classes, moments.class_count, normalised=normalised)
 
-    def _make_model(self, moments: ClassMoments) -> GaussianModel:
-        priors = getattr(self, "priors", None)
-        return GaussianModel.from_moments(
-            moments, self._covariance_type(), self._regularisation(), priors
-        )
+    def _make_model(self, moments: ClassMoments, beside: Any = None) -> GaussianModel:
+        check_classes(moments.classes, moments.class_count)
+        priors = self._priors_of(moments)
+        covariances = self._estimate(moments, beside)
+        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
+
+    def _estimate(self, moments: ClassMoments, beside: Any = None, **options: Any) -> Covariances:
+        """Return the covariances that moments determine with these parameters."""
+        priors, how = getattr(self, "priors", None), self._regularisation()
+        return estimate(moments, self._covariance_type(), how, priors=priors, **options)
 
     def _of_covariances(
         self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
@@ -85,9 +87,9 @@ class GaussianClassifier(MomentClassifier):
         priors: np.ndarray,
         constant_features: np.ndarray | None = None,
     ) -> GaussianModel:
-        structure = structure_of(self._covariance_type())
-        every = given_covariances(structure, classes, means, covariances)
-        self._fitted_covariances = every
+        every = given_covariances(
+            structure_of(self._covariance_type()), classes, means, covariances
+        )
         normalised = not self._any_sum_of_priors
         priors = check_priors(priors, classes, every.count, normalised=normalised)
         return self._of_covariances(without_features(every, constant_features), means, priors)
@@ -96,79 +98,6 @@ class GaussianClassifier(MomentClassifier):
         model: GaussianModel = super()._compute_model()
         self._report_constant_features(model)
         return model
-
-    def _estimate(self, moments: ClassMoments, **options: Any) -> Covariances:
-        """Return the covariances that moments determine with these parameters."""
-        priors = getattr(self, "priors", None)
-        how = self._regularisation()
-        return estimate(moments, self._covariance_type(), how, priors=priors, **options)
-
-    def _estimated(self, **options: Any) -> Covariances:
-        """Return the covariances of the fitted model."""
-        if self._numbers is not None and self._fitted_covariances is not None:
-            return without_features(self._fitted_covariances, self.constant_features_)
-        return self._settings._estimate(self.moments_, **self._known(), **options)
-
-    def _known(self) -> dict[str, Any]:
-        """Return what the covariances depend on besides moments and settings, for `_estimate`."""
-        return {}
-
-    def _total_covariance(self) -> Covariances | None:
-        """Return the covariance of all rows; None if it follows from the moments."""
-        return None
-
-    def _leave_one_out(self) -> GaussianLeaveOneOut:
-        self._check_removable()
-        settings = self._settings
-        kind = "counted" if getattr(settings, "priors", None) is None else "given"
-        how = settings._regularisation()
-        own = how, kind, self._separations()
-        return GaussianLeaveOneOut.without_rows(self.model_, self.moments_, *own)
-
-    def _separations(self) -> np.ndarray:
-        """Return the singular values of class means from which directions may be dropped."""
-        return np.zeros(2)
-
-    def _check_removable(self) -> None:
-        """Raise `UnsupportedError` if removing a row changes what has no formula."""
-
-    def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
-        """Return the model, and the Gaussian of all rows, regardless of class."""
-
-        def compute() -> GaussianModel:
-            how = self._settings._regularisation()
-            return self.model_.background(self.moments_, how, self._total_covariance())
-
-        with self._locked():  # both are of the same moments
-            return self.model_, self._once("background", compute)
-
-    def _accumulated(
-        self, settings: Self, rows: Rows, first: bool, twice: bool = False
-    ) -> ClassMoments:
-        single = self._float32_of_float32 and _is_single(rows.X)
-        moments = super()._accumulated(settings, rows, first, twice)
-        self._single = single and (first or self._single)
-        return moments
-
-    def _with_rows(
-        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
-    ) -> ClassMoments:
-        if self._single and not _is_single(rows.X):
-            self._single = False
-        return super()._with_rows(settings, rows, classes, half_life)
-
-    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
-        if self._single and not _is_single(X):
-            return False
-        return super()._add_at_once(X, y, classes)
-
-    def _in_type(self, values: np.ndarray) -> np.ndarray:
-        """Return values as float32 if all rows were, as in scikit-learn."""
-        return values.astype(np.float32) if self._single else values
-
-    def _forget_model(self) -> None:
-        super()._forget_model()
-        self._fitted_covariances = None
 
     def _report_constant_features(self, model: GaussianModel) -> None:
         constant = self._left_out(model)
@@ -185,17 +114,23 @@ class GaussianClassifier(MomentClassifier):
             )
             self._reported_constant = constant
 
+    def _estimated(self, drop_constant: bool = True) -> Covariances:
+        """Return the covariances of the fitted model."""
+        numbers = self._numbers
+        if numbers is None or "means" not in numbers:
+            settings, beside = self._settings, self._beside
+            return settings._estimate(self.moments_, beside, drop_constant=drop_constant)
+        structure, means = structure_of(self._settings._covariance_type()), numbers["means"]
+        every = given_covariances(structure, self.classes_, means, numbers["covariances"])
+        return without_features(every, self.constant_features_) if drop_constant else every
+
     @property
     def _covariances(self) -> Covariances:
         """Covariances of all features, including constant ones."""
         check_is_fitted(self)
-        covariances = self._fitted_covariances
-        if covariances is None:
-            self._refuse_if_only_shown()
-            with self._locked():  # the moments do not change meanwhile
-                covariances = self._derived(self._estimated, drop_constant=False)
-                if getattr(self._settings, "store_covariance", False):
-                    self._fitted_covariances = covariances
+        keep = bool(getattr(self._settings, "store_covariance", False))
+        compute = partial(self._estimated, drop_constant=False)
+        covariances: Covariances = self._once("covariances", compute, keep)
         return covariances
 
     @property
@@ -220,17 +155,42 @@ class GaussianClassifier(MomentClassifier):
         """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
 
-    def _is_single_score(self, scorer: Scorer) -> bool:
-        """Return True if float32 rows have float32 scores of that kind."""
-        return False
+    def _in_type(self, values: np.ndarray) -> np.ndarray:
+        """Return values as float32 if all rows were, as in scikit-learn."""
+        return values.astype(np.float32) if self._single else values
 
-    def _score_rows(
-        self, scorer: Scorer, X: Any, out: Any, features: str | None, *reading: Any
-    ) -> Any:
-        X = Rows.of(X, features=features).X  # once: a LazyFrame is counted by a query
-        scores = super()._score_rows(scorer, X, out, None, *reading)
-        single = self._single and out is None and self._is_single_score(scorer) and _is_single(X)
-        return scores.astype(np.float32) if single else scores
+    # --- leave-one-out ------------------------------------------------------------------------
+
+    def _leave_one_out(self) -> GaussianLeaveOneOut:
+        self._check_removable()
+        settings = self._settings
+        kind = "counted" if getattr(settings, "priors", None) is None else "given"
+        how = settings._regularisation()
+        own = how, kind, self._separations()
+        return GaussianLeaveOneOut.without_rows(self.model_, self.moments_, *own)
+
+    def _separations(self) -> np.ndarray:
+        """Return the singular values of class means from which directions may be dropped."""
+        return np.zeros(2)
+
+    def _check_removable(self) -> None:
+        """Raise `UnsupportedError` if removing a row changes what has no formula."""
+
+    # --- scoring ------------------------------------------------------------------------------
+
+    def _total_covariance(self) -> Covariances | None:
+        """Return the covariance of all rows; None if it follows from the moments."""
+        return None
+
+    def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
+        """Return the model, and the Gaussian of all rows, regardless of class."""
+
+        def compute() -> GaussianModel:
+            how = self._settings._regularisation()
+            return self.model_.background(self.moments_, how, self._total_covariance())
+
+        with self._locked():  # both are of the same moments
+            return self.model_, self._once("background", compute)
 
     @overload
     def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
@@ -238,18 +198,9 @@ class GaussianClassifier(MomentClassifier):
     @overload
     def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
 
-    def predict(  # type: ignore[misc]  # the overloads name only what distinguishes them
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        reject: float = 0.0,
-        reject_label: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
+    @takes(Scoring)
+    def predict(
+        self, X: Any, *, reject: float = 0.0, reject_label: Any = None, **scoring: Any
     ) -> Any:
         """Return the most probable class of each row, or a label for rejected rows.
 
@@ -257,17 +208,17 @@ class GaussianClassifier(MomentClassifier):
         ----------
         X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
             Rows.
-        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
-            Destination of the result, which is written slab by slab; for a dask array, whose
-            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
-            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
-            far it has been written: if the process is stopped, the same call resumes there.
         reject : float in [0, 1)
             Rows are rejected if their p-value (see `p_values`) for the predicted class is below
             `reject`. If the classes are Gaussian, about this share of their rows is rejected.
         reject_label : label, optional
             Label of rejected rows, of the same kind as those of the classes and none of them; by
             default -1, an empty string or NaT.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result, which is written slab by slab; for a dask array, whose
+            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
+            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
+            far it has been written: if the process is stopped, the same call resumes there.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
         nodata : int or float, optional
@@ -302,8 +253,7 @@ class GaussianClassifier(MomentClassifier):
         >>> qda.predict([[2.0], [500.0]], reject=0.01, reject_label="neither")
         array(['ant', 'neither'], dtype='<U7')
         """
-        scorer = self._scorer("predict", reject=reject, reject_label=reject_label)
-        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("predict", X, scoring, reject=reject, reject_label=reject_label)
 
     def _model_for(self, method: str) -> GaussianModel:
         model: GaussianModel = super()._model_for(method)
@@ -340,17 +290,8 @@ class GaussianClassifier(MomentClassifier):
         function = partial(model.predict_or_reject, **rule)
         return Scorer("predict_or_reject", function, model, labels, None, rule)
 
-    def mahalanobis(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def mahalanobis(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the squared Mahalanobis distance to each class.
 
         Parameters
@@ -378,19 +319,10 @@ class GaussianClassifier(MomentClassifier):
         array([[ 0.  , 13.44],
                [ 9.  ,  2.78]])
         """
-        return self._scored("mahalanobis", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("mahalanobis", X, scoring)
 
-    def relative_mahalanobis(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def relative_mahalanobis(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         r"""Return the squared Mahalanobis distance to each class, less that to all rows together.
 
         With the mean :math:`m_0` and the covariance :math:`\Sigma_0` of all rows, regardless of
@@ -452,21 +384,10 @@ class GaussianClassifier(MomentClassifier):
         >>> unknown[100:].mean()  # of a species that it has not seen
         np.float64(0.9)
         """
-        return self._scored(
-            "relative_mahalanobis", X, out, features, nodata, on_invalid, fill, keys
-        )
+        return self._scored("relative_mahalanobis", X, scoring)
 
-    def p_values(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def p_values(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         r"""Return the share of each class that is further from its mean than the row.
 
         It is the p-value of `mahalanobis` for Gaussian classes, in whose distribution the
@@ -510,7 +431,7 @@ class GaussianClassifier(MomentClassifier):
         array([[0.577 , 0.    , 0.    ],
                [0.    , 0.7738, 0.0155]])
         """
-        return self._scored("p_values", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("p_values", X, scoring)
 
     def leave_one_out_proba(
         self,
@@ -680,18 +601,14 @@ class GaussianClassifier(MomentClassifier):
         >>> X.shape, (qda.predict(X) == y).mean().round(2)
         ((1000, 4), np.float64(0.99))
         """
-        check_is_fitted(self)
-        n_samples, random = self._drawing(n_samples, random_state, in_memory=out is None)
+        n_samples, random, labels = self._drawing(n_samples, random_state, y, out is None)
         with self._locked():  # the moments do not change meanwhile
             held = self._held
             given = self._numbers is not None
             priors = held.priors if given else self._settings._priors_of(held)
             sampler = Sampler.of(self._estimated(), held.means, priors / priors.sum())
         codes = None
-        if y is not None:
-            labels = as_labels([y] if np.ndim(y) == 0 else y)
-            if np.ndim(y) and labels.size != n_samples:
-                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
+        if labels is not None:
             codes = np.broadcast_to(sampler.codes_of(labels), n_samples)
         return sample(sampler, n_samples, random, codes, out)
 
@@ -706,10 +623,3 @@ class GaussianClassifier(MomentClassifier):
         estimator = super()._restored(attributes, arrays)
         estimator._single = attributes.get("rows") == "float32"
         return estimator
-
-
-def _is_single(X: Any) -> bool:
-    """Return True for rows of float32."""
-    if not adapter_of(X).checked_at_once:
-        X = as_source(X)
-    return bool(getattr(X, "dtype", None) == np.float32)

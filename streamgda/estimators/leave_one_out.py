@@ -12,8 +12,7 @@ import numpy as np
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError, StreamGDAError
-from streamgda.estimators.scoring import Scorer
-from streamgda.estimators.validation import validate_rows
+from streamgda.estimators.row_classifier import Scorer, validate_rows
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, as_source
@@ -152,9 +151,7 @@ def _refits(
     rows_of = values, labels
     each = _without_each(of_others(weights), *rows_of, shares, np.arange(at.size))
     plain: Any = itertools.repeat((0, None))
-    if (
-        getattr(estimator, "_unweighted", None) is not None
-    ):  # smoothing follows rows without weights
+    if estimator._beside is not None:  # smoothing follows rows without weights
         plain = _without_each(of_others(None), *rows_of, None, np.arange(at.size))
     for (i, without), (_, beside) in zip(each, plain, strict=False):
         x = values[i : i + 1]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,11 +17,11 @@ from streamgda.errors import (
 )
 from streamgda.estimators import export
 from streamgda.estimators.discriminant import DiscriminantAnalysis, GivenCovariances
-from streamgda.estimators.fitted import fitted
-from streamgda.estimators.scoring import Scorer
-from streamgda.estimators.validation import calls_within
+from streamgda.estimators.moment_classifier import fitted
+from streamgda.estimators.row_classifier import Scorer, Scoring, calls_within, takes
 from streamgda.models import linear
 from streamgda.models.covariance import Covariances, Regularisation, average
+from streamgda.models.gaussian import GaussianModel
 from streamgda.models.linear import LinearModel, LinearScores
 from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
@@ -31,7 +30,7 @@ from streamgda.runtime.parameters import as_integer, as_number, as_numbers
 
 _SINGULAR = {"svd": "scaled", "lsqr": "features", "eigen": "refuse"}
 _PRIOR_ERROR = 1e-5  # sums of priors that differ more from one are reported
-_SINGLE = ("posterior", "log_posterior", "relative_scores", "log_odds", "project")
+_SINGLE = ("posterior", "log_posterior", "relative_scores", "log_odds")
 
 
 class LinearDiscriminantAnalysis(
@@ -175,17 +174,15 @@ class LinearDiscriminantAnalysis(
         return check_priors(priors, moments.classes, moments.class_count)
 
     def _make_model(
-        self, moments: ClassMoments, given: GivenCovariances | None = None
-    ) -> LinearModel:
+        self, moments: ClassMoments, beside: GivenCovariances | None = None
+    ) -> GaussianModel:
         count = moments.class_count
         if count.dtype.kind == "i" and count.any() and (count <= 1).all():
             raise InvalidDataError(
                 f"The number of samples must be more than the number of classes; got one sample of "
                 f"each of {(count > 0).sum()} classes. Give more rows"
             )
-        covariances = self._estimate(moments, given=given)
-        priors = self._priors_of(moments)
-        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
+        return super()._make_model(moments, beside)
 
     def _of_covariances(
         self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
@@ -219,10 +216,10 @@ class LinearDiscriminantAnalysis(
         return model
 
     def _estimate(
-        self, moments: ClassMoments, *, given: GivenCovariances | None = None, **options: Any
+        self, moments: ClassMoments, beside: GivenCovariances | None = None, **options: Any
     ) -> Covariances:
-        if given is not None:
-            return average(given.each, self._priors_of(moments))
+        if beside is not None:
+            return average(beside.each, self._priors_of(moments))
         weights = None
         # With `svd`, they weight only what users see, which includes constant features.
         weighted = self.solver != "svd" or not options.get("drop_constant", True)
@@ -390,8 +387,8 @@ class LinearDiscriminantAnalysis(
         how = self._settings._regularisation()
         # Shrinkage gives constant features a variance.
         within = self._estimated(drop_constant=not self._covariances.shrinkage.any())
-        if self._given is not None:
-            total = self._given.total
+        if self._beside is not None:
+            total = self._beside.total
         else:
             total = linear.total_covariance(self.moments_, how, float(within.shrinkage[0]))
         return linear.eigen_directions(within, total, how)
@@ -434,7 +431,9 @@ class LinearDiscriminantAnalysis(
             return most
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
-        return self._derived(as_integer, "n_components", wanted, expected, 1, most)
+        asked = partial(as_integer, "n_components", wanted, expected, 1, most)
+        n_components: int = self._once("n_components", asked)
+        return n_components
 
     def _counterpart(self) -> export.Counterpart:
         settings, model = self._settings, self.model_
@@ -448,22 +447,26 @@ class LinearDiscriminantAnalysis(
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def _is_single_score(self, scorer: Scorer) -> bool:
-        if scorer.name == "project":
-            return self._settings.solver == "svd"
-        return scorer.name in _SINGLE and self._single_discriminants
+    @property
+    def _single_scores(self) -> tuple[str, ...]:
+        return _SINGLE if self._single_discriminants else ()
 
-    def transform(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method != "transform" or options:
+            return super()._scorer(method, **options)
+        model, solver = self.model_, self._settings.solver
+        if solver == "lsqr":
+            raise UnsupportedError(
+                "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
+            )
+        scalings = self._directions[0][:, : self._components_wanted]
+        own = {"directions": scalings} | ({} if solver == "svd" else {"centred": False})
+        single = self._single and solver == "svd"
+        function, width = partial(model.project, **own), scalings.shape[1]
+        return Scorer("project", function, model, None, width, own, method, single)
+
+    @takes(Scoring)
+    def transform(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Project rows on the directions that separate the classes best.
 
         Parameters
@@ -491,15 +494,4 @@ class LinearDiscriminantAnalysis(
                [7.2 ],
                [7.57]])
         """
-        model = self.model_
-        solver = self._settings.solver
-        if solver == "lsqr":
-            raise UnsupportedError(
-                "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
-            )
-        scalings = self._directions[0][:, : self._components_wanted]
-        options = {"directions": scalings} | ({} if solver == "svd" else {"centred": False})
-        function = partial(model.project, **options)
-        width = scalings.shape[1]
-        scorer = Scorer("project", function, model, None, width, options, method="transform")
-        return self._score_rows(scorer, X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("transform", X, scoring)

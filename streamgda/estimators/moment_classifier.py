@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Self, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp, softmax
@@ -27,16 +26,22 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.estimators.export import Counterpart
-from streamgda.estimators.fitted import fitted
+from streamgda.estimators.row_classifier import (
+    Reading,
+    RowClassifier,
+    Scorer,
+    Scoring,
+    names_in,
+    takes,
+    validate_labelled,
+)
 from streamgda.estimators.saving import describe, described
-from streamgda.estimators.scoring import RowClassifier, Scorer
-from streamgda.estimators.validation import names_in, validate_labelled
 from streamgda.models.model import check_classes, check_priors
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows
 from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import ATTRIBUTE, restored_names
@@ -57,7 +62,6 @@ NO_ROWS = (
     "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
 )
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
-_NO_MODEL = {"_fitted_model": None, "_fitted_covariances": None}
 
 # Methods of the model behind those of the estimators, and whether they return a column per class.
 _MODEL_METHODS = {
@@ -70,9 +74,7 @@ _MODEL_METHODS = {
     "mahalanobis": ("mahalanobis", True),
     "p_values": ("p_values", True),
 }
-
-
-# Methods as functions of joint log-likelihoods and classes.
+# Methods as functions of joint log-likelihoods, for subclasses that compute these.
 _OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "predict": lambda joint, classes: classes[joint.argmax(axis=1)],
     "predict_proba": lambda joint, _: softmax(joint, axis=1),
@@ -83,6 +85,44 @@ _OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 Kind = TypeVar("Kind", bound="MomentClassifier")
 
+if TYPE_CHECKING:
+    fitted = property
+else:
+
+    def fitted(method: Callable[[Any], Any]) -> property:
+        """Return a property whose arrays are read-only, and which cannot be set."""
+
+        @wraps(method)
+        def get(instance: Any) -> Any:
+            value = method(instance)
+            return read_only(value) if isinstance(value, np.ndarray | list) else value
+
+        def refuse_setting(instance: Any, value: Any) -> None:
+            kind = type(instance).__name__
+            raise AttributeError(
+                f"{method.__name__} of {kind} follows from what was learnt, and cannot be set. For "
+                f"other parameters, such as priors, call set_params and then refit(); for a model "
+                f"of given numbers, {kind}.from_parameters"
+            )
+
+        return property(get, refuse_setting)
+
+
+def read_only(value: Any) -> Any:
+    """Return a view of an array, or of each in a list, that cannot be written to."""
+    if isinstance(value, list):
+        return tuple(map(read_only, value))
+    view: np.ndarray = value.view()
+    view.flags.writeable = False
+    return view
+
+
+class Derived(dict[str, Any]):
+    """The model and other values that follow from what was learnt; only the model is pickled."""
+
+    def __reduce__(self) -> Any:
+        return type(self), ({"model": self["model"]} if "model" in self else {},)
+
 
 class MomentClassifier(RowClassifier):
     """Base of the estimators, which define the moments to keep and the model they determine.
@@ -90,32 +130,42 @@ class MomentClassifier(RowClassifier):
     Methods that learn hold the estimator's lock. On an error or an interruption they restore its
     attributes in one assignment.
 
-    The model and all fitted attributes depend on the moments and on ``_settings``, the parameters
-    at the time of learning. Methods that are called on the settings (`_kept`, `_scalings`,
-    `_summed` and `_make_model`) use parameters and arguments only; others read parameters from
-    ``_settings``.
+    The model and all fitted attributes depend on the moments, on ``_beside`` and on ``_settings``,
+    the parameters at the time of learning. Methods that are called on the settings (`_kept`,
+    `_scalings`, `_summed` and `_make_model`) use parameters and arguments only; others read
+    parameters from ``_settings``.
 
     Attributes
     ----------
     moments_ : ClassMoments
         All that was kept of the rows.
+    _beside : object or None
+        What the model depends on besides the moments, in some classes.
     _settings : estimator of the same class
         Unfitted copy that holds the parameters as they were when the estimator last learnt, which
         neither `set_params` nor changes of arrays that were passed reach.
+    _derived : Derived
+        The model and other values that were computed since then.
     _numbers : dict or None
         Arguments of `from_parameters`, if it made the estimator, which then has no moments.
     _declared : ndarray, sorted, or None
         All labels that `partial_fit` takes, if it was passed its `classes`.
+    _single : bool
+        All rows so far were float32, and so are results.
     """
 
     _model_type: Any
     _any_sum_of_priors = False  # priors are accepted that do not sum to one
+    _float32_of_float32 = False  # float32 rows have float32 results
+    _least_classes = 1  # classes that `fit` needs rows of
     _only_shown = False  # True for a copy that computes no attributes
+    _beside: Any = None
     _settings: Self
+    _derived: Derived
     _numbers: Mapping[str, np.ndarray] | None = None
     _declared: np.ndarray | None = None
+    _single = False
     _lock: Lock | None = None
-    _least_classes = 1  # classes that `fit` needs rows of
 
     # --- parameters -------------------------------------------------------------------------
 
@@ -156,33 +206,44 @@ class MomentClassifier(RowClassifier):
         """Raise an error for priors that no rows, or none of these classes, can have."""
         name = "class_prior" if hasattr(self, "class_prior") else "priors"
         priors = getattr(self, name, None)
-        if priors is None:
-            return
-        priors = as_numbers(name, priors, "one number for each class")
-        classes = np.arange(priors.size) if classes is None else classes
-        normalised = not self._any_sum_of_priors
-        check_priors(priors, classes, np.ones(classes.size), name, normalised=normalised)
+        if priors is not None:
+            priors = as_numbers(name, priors, "one number for each class")
+            classes = np.arange(priors.size) if classes is None else classes
+            normalised = not self._any_sum_of_priors
+            check_priors(priors, classes, np.ones(classes.size), name, normalised=normalised)
+
+    def _current_settings(self) -> Self:
+        """Return an unfitted copy with the present parameters: `_settings` if none changed.
+
+        As scikit-learn has it, parameters are the attributes that no underscore begins or ends, so
+        that those count, too, which a subclass sets or passes on by ``**kwargs``.
+        """
+        last: Self | None = vars(self).get("_settings")
+        if last is not None:
+            for name, used in vars(last).items():
+                value = getattr(self, name)
+                if value is not used and not _same(value, used):
+                    break
+            else:
+                return last
+        settings: Self = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if not (name.startswith("_") or name.endswith("_")):
+                settings.__dict__[name] = _copied(value)
+        return settings
 
     # --- learning ---------------------------------------------------------------------------
 
     def _summed(self, rows: Rows) -> Rows:
-        """Return the rows whose moments are kept: as they are, or with a transformation of `X`."""
+        """Return the rows whose moments are kept: these, or a transformation of them.
+
+        It need not look at rows that do not count.
+        """
         return rows
 
-    def _current_settings(self) -> Self:
-        """Return an unfitted copy with the present parameters: `_settings` if none changed."""
-        return _present_settings(self, vars(self).get("_settings"))
-
+    @takes(Reading)
     def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Fit the model to rows, in one pass over them.
 
@@ -233,10 +294,9 @@ class MomentClassifier(RowClassifier):
         >>> lda.means_.ravel(), lda.moments_.n_skipped
         (array([2., 7.]), 1)
         """
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        rows = self._read("fit", X, y, sample_weight, reading)
         try:
-            return self._learn(self._of_rows_alone, rows, checked=True)
+            return self._learn(self._of_rows_alone, rows, afresh=True, checked=True)
         except SingularCovarianceError as error:
             message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
             if getattr(rows.X, "dtype", None) == np.float32:
@@ -275,18 +335,7 @@ class MomentClassifier(RowClassifier):
         check_is_fitted(self)
         return self._learn(self._of_same_rows, checked=True)
 
-    def _of_same_rows(self, settings: Self) -> ClassMoments:
-        settings._check_supported()
-        self._check_kept(settings, rows_change=False)
-        return self.moments_
-
-    def _check_fitted(self) -> None:
-        """Raise an error unless the moments determine a model."""
-        if self.moments_.n_features is None:
-            raise InvalidDataError(NO_ROWS)
-        check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
-        self.model_  # noqa: B018
-
+    @takes(Reading)
     def partial_fit(
         self,
         X: Any,
@@ -295,10 +344,7 @@ class MomentClassifier(RowClassifier):
         sample_weight: Any = None,
         *,
         half_life: float | None = None,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        **reading: Unpack[Reading],
     ) -> Self:
         """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
 
@@ -343,177 +389,14 @@ class MomentClassifier(RowClassifier):
         >>> nb.theta_.ravel(), nb.predict([[2.0], [5.0]])
         (array([2., 7.]), array(['ant', 'bee'], dtype='<U3'))
         """
-        plain = sample_weight is half_life is features is unlabelled is nodata is None
-        raises = isinstance(on_invalid, str) and on_invalid == "raise"
-        if plain and raises and self._add_at_once(X, y, classes):
+        plain = sample_weight is half_life is None and not reading
+        if plain and self._add_at_once(X, y, classes):
             return self
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
-        return self._learn(self._with_rows, rows, classes, half_life)
+        rows = self._read("partial_fit", X, y, sample_weight, reading)
+        return self._learn(self._with_rows, rows, classes=classes, half_life=half_life)
 
-    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
-        """Add a few rows that need no conversion, with labels that are classes already.
-
-        Returns False, with nothing changed, for all other rows, after a change of the parameters,
-        and if there is anything to warn of.
-        """
-        if type(X) is not np.ndarray or type(y) is not np.ndarray or X.ndim != 2:
-            return False
-        held = self.__dict__
-        with self._locked():
-            moments = held.get("moments_")
-            if moments is None or "feature_names_in_" in held or moments._scaled_fourth():
-                return False
-            if (settings := self._current_settings()) is not self._settings:
-                return False
-            if classes is not None and not self._is_declared(classes):
-                return False
-            changes, rows = moments.changes, settings._summed(Rows(X)).X
-            try:
-                added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
-            finally:  # also if an exception from outside finds the rows added
-                if moments.changes != changes:
-                    held |= _NO_MODEL
-        return added
-
-    def _learn(
-        self, learnt: Callable[..., ClassMoments], *arguments: Any, checked: bool = False
-    ) -> Self:
-        """Adopt the moments that a function returns, or stay as before if there is an error."""
-        with self._locked():
-            before = vars(self).copy()
-            moments = before.get("moments_")
-            changes = None if moments is None else moments.changes
-            settings = self._current_settings()
-            try:
-                self._adopt(learnt(settings, *arguments), settings)
-                if checked:
-                    self._check_fitted()
-            except BaseException:
-                # Moments that an interruption found complete have another model.
-                if moments is not None and moments.changes != changes:
-                    before |= {**_NO_MODEL, "_settings": settings}
-                self.__dict__ = before
-                raise
-        return self
-
-    def _of_rows_alone(self, settings: Self, rows: Rows) -> ClassMoments:
-        """Return the moments of the rows of `fit`, which may be read twice."""
-        self._declared = None
-        return self._accumulated(settings, rows, True, twice=True)
-
-    def _with_rows(
-        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
-    ) -> ClassMoments:
-        """Return the moments with these rows, most often `moments_` themselves."""
-        first = not self.__sklearn_is_fitted__()
-        if first:
-            settings._check_one_pass()
-        else:
-            self._check_kept(settings)
-        declared = self._newly_declared(classes, first)
-        decay = None
-        if half_life is not None:
-            weight, decay = half_life_weights(half_life, rows.X, rows.weight)
-            rows = replace(rows, weight=weight)
-        if first or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._accumulated(settings, rows, first)
-            if not first:
-                moments = (self.moments_ if decay is None else self.moments_ * decay) + moments
-            if declared is not None:
-                moments.declare(declared)
-            return moments
-        rows = validate_labelled(self, rows, reset=False)
-        if decay is not None:
-            rows = replace(rows, weight=rows.weight / decay)
-        rows = settings._summed(rows)
-        return engine.accumulate_into(self.moments_, rows, decay, self._declared)
-
-    def _accumulated(
-        self, settings: Self, rows: Rows, first: bool, twice: bool = False
-    ) -> ClassMoments:
-        """Return the moments of these rows alone, which may be read twice."""
-        kept = settings._kept()
-        if first:
-            settings._check_supported()
-        else:
-            kept["fourth_moments"] = self.moments_.fourth_moments
-        rows = settings._summed(validate_labelled(self, rows, reset=first))
-        moments = engine.accumulate_into(ClassMoments(**kept), rows, expected=self._declared)
-        moments._name_features(names_in(self))
-        scalings = settings._scalings() if twice else ()
-        if scalings and moments.n_features is not None:
-            engine.accumulate_again(moments, scalings, rows)
-        return moments
-
-    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
-        """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
-        twice = bool(self.moments_._scaled_fourth())
-        if (twice and rows_change) or (settings is not self._settings and not twice):
-            settings._check_one_pass()
-        if settings is self._settings:
-            return
-        kept = settings._kept()
-        if self.moments_.covariance_type != kept["covariance_type"]:
-            held = structure_of(self.moments_.covariance_type)
-            wanted = structure_of(kept["covariance_type"])
-            reduced = f", or from_moments with moments_.reduce({wanted.name!r})"
-            raise InvalidParameterError(
-                f"covariance_type={wanted.name!r}, but the rows so far were kept for "
-                f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
-            )
-        if kept["fourth_moments"] and not self.moments_.fourth_moments:
-            raise InvalidParameterError(
-                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
-                f"were kept without their fourth moments; call fit"
-            )
-
-    def _is_declared(self, classes: Any) -> bool:
-        """Return True for the same classes as were declared before."""
-        held = self._declared
-        if held is None:
-            return False
-        plain = type(classes) is np.ndarray and classes.dtype == held.dtype
-        # Most calls name just these classes: comparing bytes is fast.
-        if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
-            return True
-        return np.array_equal(np.unique(as_labels(classes, "classes")), held)
-
-    def _newly_declared(self, classes: Any, first: bool) -> np.ndarray | None:
-        """Return classes that are declared for the first time, which are all from then on."""
-        if classes is None or self._is_declared(classes):
-            return None
-        labels = np.unique(as_labels(classes, "classes"))
-        if self._declared is not None:
-            raise InvalidParameterError(
-                f"classes={shown(labels.tolist())} is not the same as on the last call to "
-                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
-            )
-        held = labels[:0] if first else self.moments_.classes
-        if held.size and (other := find(held, labels) < 0).any():
-            raise InvalidParameterError(
-                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
-                f"rows were learnt; pass all labels, or none"
-            )
-        self._declared = labels
-        return labels
-
-    def _locked(self) -> Lock:
-        """Return the lock that is held while the estimator changes."""
-        lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
-        return lock
-
-    def forget(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-    ) -> Self:
+    @takes(Reading)
+    def forget(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> Self:
         """Remove rows: the model is then as if they had never been added.
 
         The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
@@ -551,13 +434,8 @@ class MomentClassifier(RowClassifier):
         array([2., 7.])
         """
         check_is_fitted(self)
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        rows = self._read("forget", X, y, sample_weight, reading)
         return self._learn(self._without_rows, rows)
-
-    def _without_rows(self, settings: Self, rows: Rows) -> ClassMoments:
-        self._check_kept(settings)
-        return self.moments_ - self._accumulated(settings, rows, False)
 
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.
@@ -588,11 +466,238 @@ class MomentClassifier(RowClassifier):
         array([0, 2])
         """
         check_is_fitted(self)
-        return self._learn(self._without_classes, labels)
+        return self._learn(self._without_classes, labels=labels)
 
-    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
-        self._check_kept(settings, rows_change=False)
-        return self.moments_.drop_classes(labels)
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        """Add a few rows that need no conversion, with labels that are classes already.
+
+        Returns False, with nothing changed, for all other rows, after a change of the parameters,
+        and if there is anything to warn of.
+        """
+        if type(X) is not np.ndarray or type(y) is not np.ndarray or X.ndim != 2:
+            return False
+        held = self.__dict__
+        with self._locked():
+            moments = held.get("moments_")
+            if moments is None or "feature_names_in_" in held or moments._scaled_fourth():
+                return False
+            settings = self._current_settings()
+            if settings is not self._settings or self._beside is not None:
+                return False
+            if self._single and X.dtype != np.float32:
+                return False
+            if classes is not None and not self._is_declared(classes):
+                return False
+            changes, rows, derived = moments.changes, settings._summed(Rows(X, y)).X, Derived()
+            try:
+                added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
+            finally:  # also if an exception from outside finds the rows added
+                if moments.changes != changes:
+                    held["_derived"] = derived
+        return added
+
+    def _learn(
+        self,
+        change: Callable[..., ClassMoments],
+        rows: Rows | None = None,
+        *,
+        afresh: bool = False,
+        checked: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Adopt the moments that a function returns, or stay as before if there is an error.
+
+        Parameters
+        ----------
+        change : callable
+            Called as ``change(settings, moments so far, rows, **options)``.
+        rows : Rows, optional
+        afresh : bool
+            Whatever was learnt before does not count.
+        checked : bool
+            The moments have to determine a model.
+        **options
+            See `change`.
+        """
+        with self._locked():
+            before = vars(self).copy()
+            moments = before.get("moments_")
+            changes = None if moments is None else moments.changes
+            settings, derived = self._current_settings(), Derived()
+            try:
+                held = None if afresh or not self.__sklearn_is_fitted__() else self.moments_
+                if checked or held is None:
+                    settings._kept()
+                    settings._check_supported()
+                if held is not None:
+                    self._check_kept(settings, rows_change=rows is not None)
+                elif not afresh:
+                    settings._check_one_pass()
+                if rows is not None:
+                    rows = self._validated(rows, reset=held is None)
+                self._adopt(change(settings, held, rows, **options), settings)
+                if checked:
+                    self._check_fitted()
+            except BaseException:
+                # Moments that an interruption found complete have another model.
+                if moments is not None and moments.changes != changes:
+                    before |= {"_derived": derived, "_settings": settings}
+                self.__dict__ = before
+                raise
+        return self
+
+    def _validated(self, rows: Rows, reset: bool) -> Rows:
+        """Return rows and labels that fit the estimator, and note their type."""
+        rows = validate_labelled(self, rows, reset=reset)
+        single = self._float32_of_float32 and rows.X.dtype == np.float32
+        self._single = single and (reset or self._single)
+        return rows
+
+    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
+        """Return the moments of the rows of `fit`, which may be read twice."""
+        self._declared, rows = None, settings._summed(rows)
+        moments = engine.accumulate_into(ClassMoments(**settings._kept()), rows)
+        moments._name_features(names_in(self))
+        scalings = settings._scalings()
+        if scalings and moments.n_features is not None:
+            engine.accumulate_again(moments, scalings, rows)
+        return moments
+
+    def _of_same_rows(self, settings: Self, held: ClassMoments, rows: None) -> ClassMoments:
+        return held
+
+    def _with_rows(
+        self,
+        settings: Self,
+        held: ClassMoments | None,
+        rows: Rows,
+        classes: Any,
+        half_life: float | None,
+    ) -> ClassMoments:
+        declared, decay = self._newly_declared(classes, held), None
+        if half_life is not None:
+            weight, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
+            rows = replace(rows, weight=weight)
+        return self._added(settings, held, rows, decay, declared, self._declared)
+
+    def _added(
+        self,
+        settings: Self,
+        held: ClassMoments | None,
+        rows: Rows,
+        decay: float | None = None,
+        declared: np.ndarray | None = None,
+        expected: np.ndarray | None = None,
+    ) -> ClassMoments:
+        """Return moments with these rows, most often the same object.
+
+        Parameters
+        ----------
+        settings, held, rows
+            See `_learn`.
+        decay : float, optional
+            Factor of the weights of the rows before.
+        declared, expected : ndarray, sorted, optional
+            Labels that are declared by this call, and all that may occur.
+        """
+        if held is None or declared is not None or (decay is not None and decay < _FADED):
+            moments = self._of_more_rows(settings, held, rows, expected)
+            if held is not None:
+                moments = (held if decay is None else held * decay) + moments
+            if declared is not None:
+                moments.declare(declared)
+            return moments
+        if decay is not None:
+            rows = replace(rows, weight=rows.weight / decay)
+        return engine.accumulate_into(held, settings._summed(rows), decay, expected)
+
+    def _of_more_rows(
+        self,
+        settings: Self,
+        held: ClassMoments | None,
+        rows: Rows,
+        expected: np.ndarray | None = None,
+    ) -> ClassMoments:
+        """Return the moments of these rows alone, of the kind of those so far."""
+        kept = settings._kept()
+        if held is not None:
+            kept["fourth_moments"] = held.fourth_moments
+        summed = settings._summed(rows)
+        moments = engine.accumulate_into(ClassMoments(**kept), summed, expected=expected)
+        moments._name_features(names_in(self))
+        return moments
+
+    def _without_rows(self, settings: Self, held: ClassMoments, rows: Rows) -> ClassMoments:
+        return held - self._of_more_rows(settings, held, rows)
+
+    def _without_classes(
+        self, settings: Self, held: ClassMoments, rows: None, labels: Any
+    ) -> ClassMoments:
+        return held.drop_classes(labels)
+
+    def _check_fitted(self) -> None:
+        """Raise an error unless the moments determine a model."""
+        if self.moments_.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
+        self.model_  # noqa: B018
+
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
+        """Raise `InvalidParameterError` unless the moments so far have what settings keep."""
+        twice = bool(self.moments_._scaled_fourth())
+        if (twice and rows_change) or (settings is not self._settings and not twice):
+            settings._check_one_pass()
+        if settings is self._settings:
+            return
+        kept = settings._kept()
+        if self.moments_.covariance_type != kept["covariance_type"]:
+            held = structure_of(self.moments_.covariance_type)
+            wanted = structure_of(kept["covariance_type"])
+            reduced = f", or from_moments with moments_.reduce({wanted.name!r})"
+            raise InvalidParameterError(
+                f"covariance_type={wanted.name!r}, but the rows so far were kept for "
+                f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
+            )
+        if kept["fourth_moments"] and not self.moments_.fourth_moments:
+            raise InvalidParameterError(
+                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
+                f"were kept without their fourth moments; call fit"
+            )
+
+    def _is_declared(self, classes: Any) -> bool:
+        """Return True for the same classes as were declared before."""
+        held = self._declared
+        if held is None:
+            return False
+        plain = type(classes) is np.ndarray and classes.dtype == held.dtype
+        # Most calls name just these classes: comparing bytes is fast.
+        if plain and classes.ndim == 1 and classes.tobytes() == held.tobytes():
+            return True
+        return np.array_equal(np.unique(as_labels(classes, "classes")), held)
+
+    def _newly_declared(self, classes: Any, moments: ClassMoments | None) -> np.ndarray | None:
+        """Return classes that are declared for the first time, which are all from then on."""
+        if classes is None or self._is_declared(classes):
+            return None
+        labels = np.unique(as_labels(classes, "classes"))
+        if self._declared is not None:
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} is not the same as on the last call to "
+                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
+            )
+        held = labels[:0] if moments is None else moments.classes
+        if held.size and (other := find(held, labels) < 0).any():
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
+                f"rows were learnt; pass all labels, or none"
+            )
+        self._declared = labels
+        return labels
+
+    def _locked(self) -> Lock:
+        """Return the lock that is held while the estimator changes."""
+        lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
+        return lock
 
     # --- moments and model ------------------------------------------------------------------
 
@@ -615,8 +720,8 @@ class MomentClassifier(RowClassifier):
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self) or self._numbers is not None
 
-    def _make_model(self, moments: ClassMoments) -> Any:
-        """Return the model that moments determine with these parameters."""
+    def _make_model(self, moments: ClassMoments, beside: Any = None) -> Any:
+        """Return the model that moments, and what else it depends on, determine."""
         raise NotImplementedError
 
     @classmethod
@@ -658,85 +763,64 @@ class MomentClassifier(RowClassifier):
         estimator._check_supported()
         if kept["fourth_moments"] and moments.n_features is not None:
             moments.fourth  # noqa: B018  (reports missing ones)
-        estimator._adopt(moments.reduce(kept["covariance_type"]))
+        estimator._adopt(moments.reduce(kept["covariance_type"]), estimator._current_settings())
         estimator.n_features_in_ = int(moments.n_features or 0)
         if moments.feature_names is not None:
             estimator.feature_names_in_ = np.array(moments.feature_names, object)
         estimator._check_fitted()
         return estimator
 
-    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
-        self._settings = self._current_settings() if settings is None else settings
+    def _adopt(self, moments: ClassMoments, settings: Self) -> None:
+        self._settings, self._numbers, self._derived = settings, None, Derived()
         self.__dict__["moments_"] = moments
-        self._numbers = None
-        self._forget_model()
-
-    def _forget_model(self) -> None:
-        self._fitted_model: Any = None
 
     @fitted
     def model_(self) -> Any:
         """The model that the moments determine with the parameters of the last learning."""
-        model = vars(self).get("_fitted_model")
-        if model is None:
-            check_is_fitted(self)
-            self._refuse_if_only_shown()
-            with self._locked():  # the moments do not change meanwhile
-                model = self._fitted_model
-                if model is None:
-                    self._fitted_model = model = self._derived(self._compute_model)
-        return model
+        return self._once("model", self._compute_model)
 
     def _compute_model(self) -> Any:
-        return self._settings._make_model(self.moments_)
+        return self._settings._make_model(self.moments_, self._beside)
 
-    def _model_of(self, moments: ClassMoments, plain: ClassMoments | None = None) -> Any:
-        """Return the model that other moments determine, as `fit` would with these parameters.
-
-        `plain` are those of the same rows without their weights, if smoothing follows these.
-        """
+    def _model_of(self, moments: ClassMoments, beside: Any = None) -> Any:
+        """Return the model that other moments determine, as `fit` would with these parameters."""
         check_classes(moments.classes, moments.class_count, self._least_classes)
-        return self._settings._make_model(moments)
+        return self._settings._make_model(moments, beside)
 
     # --- fitted attributes --------------------------------------------------------------------
 
-    def _derived(self, compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Return the result of a function; its errors are AttributeErrors too."""
-        try:
-            return compute(*arguments, **options)
-        except StreamGDAError as error:
-            raise as_attribute_error(error) from None
+    def _once(self, name: str, compute: Callable[[], Any], keep: bool = True) -> Any:
+        """Return the result of a function, which may be kept until rows are learnt.
 
-    def _refuse_if_only_shown(self) -> None:
-        if self._only_shown:
-            raise _NotComputedError("this attribute is computed when it is first used")
-
-    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return the result of a function, which is kept as long as the model."""
-        kept = self.model_.cache
-        if name not in kept:
-            self._refuse_if_only_shown()
+        Its errors are AttributeErrors too.
+        """
+        kept = vars(self).get("_derived")
+        if kept is None or name not in kept:
+            check_is_fitted(self)
+            if self._only_shown:
+                raise AttributeError(f"{name} is computed when it is first used")
             with self._locked():  # the moments do not change meanwhile
+                kept = self._derived
                 if name not in kept:
-                    kept[name] = self._derived(compute)
+                    try:
+                        value = compute()
+                    except StreamGDAError as error:
+                        raise as_attribute_error(error) from None
+                    if not keep:
+                        return value
+                    kept[name] = value
         return kept[name]
 
-    # scikit-learn's `dir` and its table of fitted attributes evaluate all attributes. Here `dir`
-    # lists those that were not computed yet, and the table leaves them out.
+    # scikit-learn's `dir`, and its table of fitted attributes, evaluate all attributes. Here the
+    # table leaves out those that were not computed yet.
 
     def __dir__(self) -> Iterable[str]:
-        if self._only_shown:
-            return super().__dir__()
-        shown = self._shown()
-        return [name for name in object.__dir__(self) if _is_listed(shown, name)]
+        return object.__dir__(self)
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        return super(MomentClassifier, self._shown())._get_fitted_attr_html(doc_link)
-
-    def _shown(self) -> Self:
-        shown = object.__new__(type(self))
-        shown.__dict__ = {**vars(self), "_only_shown": True}
-        return shown
+        only_shown = object.__new__(type(self))
+        only_shown.__dict__ = {**vars(self), "_only_shown": True}
+        return super(MomentClassifier, only_shown)._get_fitted_attr_html(doc_link)
 
     @fitted
     def classes_(self) -> np.ndarray:
@@ -776,11 +860,9 @@ class MomentClassifier(RowClassifier):
             for name, values in numbers.items()
             if values is not None
         }
-        estimator._settings = _present_settings(estimator, None)
-        estimator._forget_model()
-        estimator._fitted_model = estimator._model_of_numbers(labels, **given)
-        estimator._numbers = given
-        estimator.n_features_in_ = estimator.model_.n_features
+        model = estimator._model_of_numbers(labels, **given)
+        estimator._settings, estimator._numbers = estimator._current_settings(), given
+        estimator._derived, estimator.n_features_in_ = Derived(model=model), model.n_features
         return estimator
 
     def _model_of_numbers(self, classes: np.ndarray, **numbers: np.ndarray) -> Any:
@@ -796,17 +878,8 @@ class MomentClassifier(RowClassifier):
         """
         return np.asarray(self.model_.joint_log_likelihood(X))
 
-    def predict_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def predict_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the probability of each class.
 
         Parameters
@@ -834,19 +907,10 @@ class MomentClassifier(RowClassifier):
         array([[1.   , 0.   ],
                [0.076, 0.924]])
         """
-        return self._scored("predict_proba", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("predict_proba", X, scoring)
 
-    def predict_log_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def predict_log_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
 
         Parameters
@@ -873,19 +937,10 @@ class MomentClassifier(RowClassifier):
         >>> nb.predict_log_proba([[-500.0]]).round(1)
         array([[    0. , -2522.5]])
         """
-        return self._scored("predict_log_proba", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("predict_log_proba", X, scoring)
 
-    def predict_joint_log_proba(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def predict_joint_log_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the joint log-likelihood ln p(x, y=k) of each class.
 
         Parameters
@@ -912,21 +967,10 @@ class MomentClassifier(RowClassifier):
         >>> nb.predict_joint_log_proba([[2.0]]).round(3)
         array([[ -1.612, -14.112]])
         """
-        return self._scored(
-            "predict_joint_log_proba", X, out, features, nodata, on_invalid, fill, keys
-        )
+        return self._scored("predict_joint_log_proba", X, scoring)
 
-    def score_samples(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def score_samples(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the log-density ln p(x) of each row.
 
         Parameters
@@ -953,11 +997,16 @@ class MomentClassifier(RowClassifier):
         >>> nb.score_samples([[2.0], [50.0]]).round(1)
         array([  -1.6, -926.1])
         """
-        return self._scored("score_samples", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("score_samples", X, scoring)
 
     def _model_for(self, method: str) -> Any:
         """Return the model that a method scores rows with."""
         return self.model_
+
+    @property
+    def _single_scores(self) -> tuple[str, ...]:
+        """Scores of float32 rows that are float32, by their names in the model."""
+        return ()
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in _MODEL_METHODS or not hasattr(self, method) or options:
@@ -965,74 +1014,28 @@ class MomentClassifier(RowClassifier):
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
         name, by_class = _MODEL_METHODS[method]
         model = self._model_for(method)  # once: another thread may replace it
-        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
-        if own and method in _OF_JOINT:
-            function = partial(_of_joint, self, method)
-            labels = model.classes if method == "predict" else None
-            columns = model.classes.size if by_class else None
-            return Scorer(
-                f"{type(self).__qualname__}.{method}",
-                function,
-                model,
-                labels,
-                columns,
-                method=method,
-            )
         if method == "decision_function" and model.classes.size <= 2:
             name, by_class = "log_odds", False
-        labels = model.classes if method == "predict" else None
-        columns = model.classes.size if by_class else None
-        return Scorer(name, getattr(model, name), model, labels, columns, method=method)
-
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None, y: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows from the model.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows.
-        random_state : int, RandomState instance or None
-            Seed.
-        y : label, or array-like of labels of shape (n_samples,); optional
-            Classes of the rows; by default drawn from the priors.
-
-        Returns
-        -------
-        X : ndarray of float64, shape (n_samples, n_features)
-            Rows.
-        y : ndarray, shape (n_samples,)
-            Labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            For a class that has no rows, or a number of samples below one.
-
-        Examples
-        --------
-        >>> from streamgda import GaussianNB
-        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"])
-        >>> X, y = nb.sample(3, random_state=0, y="bee")
-        >>> X.round(2).ravel(), y
-        (array([7.34, 6.02, 7.32]), array(['bee', 'bee', 'bee'], dtype='<U3'))
-        """
-        check_is_fitted(self)
-        n_samples, random = self._drawing(n_samples, random_state)
-        model = self.model_
-        if y is None:
-            labels = random.choice(model.classes, n_samples, p=model.priors)
+        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
+        if own and method in _OF_JOINT:
+            name, function = f"{type(self).__qualname__}.{method}", partial(_of_joint, self, method)
         else:
-            labels = np.repeat(as_labels([y]), n_samples) if np.ndim(y) == 0 else as_labels(y)
-            if labels.size != n_samples:
-                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        return model.sample(labels, random), labels
+            function = getattr(model, name)
+        return Scorer(
+            name,
+            function,
+            model,
+            labels=model.classes if method == "predict" else None,
+            columns=model.classes.size if by_class else None,
+            method=method,
+            single=self._single and name in self._single_scores,
+        )
 
     def _drawing(
-        self, n_samples: Any, random_state: Any, in_memory: bool = True
-    ) -> tuple[int, np.random.RandomState]:
-        """Return the number of rows to draw, and the source of random numbers; refuse others."""
+        self, n_samples: Any, random_state: Any, y: Any, in_memory: bool = True
+    ) -> tuple[int, np.random.RandomState, np.ndarray | None]:
+        """Return the number of rows to draw, random numbers, and labels; refuse others."""
+        check_is_fitted(self)
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         needed = 8 * n_samples * (self.n_features_in_ + 2)
         if in_memory and needed > 2 * spare_memory():
@@ -1041,8 +1044,11 @@ class MomentClassifier(RowClassifier):
                 f"{readable(needed)} of memory, and {readable(2 * spare_memory())} are available; "
                 f"draw fewer, or into an `out` of the Gaussian estimators"
             )
+        labels = None if y is None else as_labels([y] if np.ndim(y) == 0 else y)
+        if labels is not None and np.ndim(y) and labels.size != n_samples:
+            raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
         try:
-            return n_samples, check_random_state(random_state)
+            return n_samples, check_random_state(random_state), labels
         except ValueError:
             expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
             raise refuse("random_state", random_state, expected) from None
@@ -1090,8 +1096,8 @@ class MomentClassifier(RowClassifier):
         kind, attributes, params = self._counterpart()
         exported = kind()
         known = exported.get_params(deep=False)
-        given = {**vars(self._settings), **params}
-        exported.set_params(**{name: value for name, value in given.items() if name in known})
+        given = {n: getattr(self._settings, n) for n in known if hasattr(self._settings, n)}
+        exported.set_params(**{n: v for n, v in {**given, **params}.items() if n in known})
         shared = {"classes_": self.classes_, "n_features_in_": self.n_features_in_}
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
@@ -1111,8 +1117,8 @@ class MomentClassifier(RowClassifier):
         self._kept()  # refuses parameters that could not be loaded
         names, numbers = names_in(self), self._numbers
         parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
-        if parts and self._fitted_model is not None:
-            parts["model"] = self._fitted_model
+        if parts and "model" in self._derived:
+            parts["model"] = self._derived["model"]
         states, arrays = nested(parts)
         for state in states.values() if names else ():
             state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
@@ -1154,12 +1160,12 @@ class MomentClassifier(RowClassifier):
                 raise ValueError("its model and its moments have different classes")
             if model.n_features != estimator.n_features_in_:
                 raise ValueError("its model and its moments have different features")
-            estimator._fitted_model = replace(model, feature_names=moments.feature_names)
+            estimator._derived["model"] = replace(model, feature_names=moments.feature_names)
         return estimator
 
 
 def half_life_weights(
-    half_life: float, X: Any, sample_weight: Any = None
+    half_life: float, n_rows: Any, sample_weight: Any = None
 ) -> tuple[np.ndarray, float]:
     """Return the weights of rows after the last of them, and the decay of all earlier rows.
 
@@ -1167,8 +1173,8 @@ def half_life_weights(
     ----------
     half_life : float > 0
         Number of rows after which a row counts half.
-    X : object with a known number of rows
-        Rows, the oldest first.
+    n_rows : int
+        Number of rows, the oldest first.
     sample_weight : array-like, shape (n_rows,), optional
         Weights of the rows before they decay.
 
@@ -1180,12 +1186,11 @@ def half_life_weights(
 
     Examples
     --------
-    >>> half_life_weights(1, [[3.0], [5.0], [4.0]])
+    >>> half_life_weights(1, 3)
     (array([0.25, 0.5 , 1.  ]), 0.125)
     """
     expected = "a number of rows above 0, or None to forget nothing"
     half_life = as_number("half_life", half_life, expected, LEAST)
-    n_rows = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
     if math.isnan(n_rows):
         raise InvalidDataError(
             "X has row chunks of unknown size, and half_life needs the age of each row; call "
@@ -1197,41 +1202,6 @@ def half_life_weights(
     if sample_weight is not None:
         weights *= as_weights(sample_weight, n_rows)
     return weights, 0.5 ** (n_rows / half_life)
-
-
-def _present_settings(estimator: Kind, last: Kind | None) -> Kind:
-    """Return an unfitted copy with the present parameters: `last` if none changed since then.
-
-    Parameters are the instance's own attributes that a constructor of its class or of a base of it
-    names, so that those count, too, which a subclass sets or passes on by ``**kwargs``. No
-    constructor is called.
-    """
-    if last is not None:
-        for name, used in vars(last).items():
-            value = getattr(estimator, name)
-            if value is not used and not _same(value, used):
-                break
-        else:
-            return last
-    kind = type(estimator)
-    settings: Kind = object.__new__(kind)
-    for name in _parameters(kind):
-        if hasattr(estimator, name):
-            settings.__dict__[name] = _copied(getattr(estimator, name))
-    return settings
-
-
-@cache
-def _parameters(kind: type) -> tuple[str, ...]:
-    """Return the names of the parameters of the constructors of a class and its bases."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    constructors = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
-    parameters = [
-        parameter
-        for constructor in constructors[:-1]  # but that of `object`
-        for parameter in [*inspect.signature(constructor).parameters.values()][1:]
-    ]
-    return tuple({parameter.name: None for parameter in parameters if parameter.kind in named})
 
 
 def _copied(value: Any) -> Any:
@@ -1266,18 +1236,6 @@ def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
     if moments.classes.size and (find(moments.classes, labels) < 0).any():
         raise ValueError("its moments have classes that were not declared")
     return labels
-
-
-class _NotComputedError(AttributeError):
-    """A fitted attribute that is computed when it is first used."""
-
-
-def _is_listed(shown: MomentClassifier, name: str) -> bool:
-    try:
-        getattr(shown, name)
-    except AttributeError as error:
-        return isinstance(error, _NotComputedError)
-    return True
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.estimators import export
-from streamgda.estimators.fitted import fitted
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.estimators.scoring import Scorer
+from streamgda.estimators.moment_classifier import fitted
 from streamgda.models.covariance import Covariances, Regularisation, estimate
-from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
@@ -53,7 +50,7 @@ class GaussianNB(GaussianClassifier):
     0.96
     """
 
-    _unweighted: ClassMoments | None = None  # of the rows without their weights, if they had any
+    _beside: ClassMoments | None  # moments of the rows without their weights, if they had any
 
     def __init__(self, *, priors: Any = None, var_smoothing: float = 1e-9) -> None:
         self.priors = priors
@@ -67,98 +64,72 @@ class GaussianNB(GaussianClassifier):
 
     # --- smoothing, which follows the rows without their weights, as in scikit-learn ------------
 
-    def _adopt(self, moments: ClassMoments, settings: Self | None = None) -> None:
+    def _adopt(self, moments: ClassMoments, settings: Self) -> None:
         super()._adopt(moments, settings)
-        if not self._settings.var_smoothing:
-            self._unweighted = None
+        if not settings.var_smoothing:
+            self._beside = None
 
-    def _of_rows_alone(self, settings: Self, rows: Rows) -> ClassMoments:
-        self._unweighted = None
+    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
+        self._beside = None
         if rows.weight is not None and settings.var_smoothing:
-            self._unweighted = super()._of_rows_alone(settings, _plain(rows))
-        return super()._of_rows_alone(settings, rows)
+            self._beside = super()._of_rows_alone(settings, held, _unweighted(rows))
+        return super()._of_rows_alone(settings, held, rows)
 
-    def _with_rows(
-        self, settings: Self, rows: Rows, classes: Any, half_life: float | None
+    def _added(
+        self,
+        settings: Self,
+        held: ClassMoments | None,
+        rows: Rows,
+        decay: float | None = None,
+        declared: np.ndarray | None = None,
+        expected: np.ndarray | None = None,
     ) -> ClassMoments:
-        learnt = super()._with_rows
-        if half_life is not None:  # rows have other weights then than those of the caller
-            self._unweighted = None
-        elif settings.var_smoothing and (rows.weight is not None or self._unweighted is not None):
-            self._learn_beside("_with_rows", settings, _plain(rows), None, None)
-        return learnt(settings, rows, classes, half_life)
+        beside = self._beside
+        if decay is not None:  # rows have other weights then than those of the caller
+            self._beside = None
+        elif settings.var_smoothing and (rows.weight is not None or beside is not None):
+            beside = held if beside is None else beside
+            copied = None if beside is None else beside.copy()
+            self._beside = super()._added(settings, copied, _unweighted(rows))
+            held = None if held is None else held.copy()  # both change, or none
+        return super()._added(settings, held, rows, decay, declared, expected)
 
-    def _without_rows(self, settings: Self, rows: Rows) -> ClassMoments:
-        if self._unweighted is not None:
-            self._learn_beside("_without_rows", settings, _plain(rows))
-        return super()._without_rows(settings, rows)
+    def _without_rows(self, settings: Self, held: ClassMoments, rows: Rows) -> ClassMoments:
+        if self._beside is not None:
+            self._beside = super()._without_rows(settings, self._beside, _unweighted(rows))
+        return super()._without_rows(settings, held, rows)
 
-    def _without_classes(self, settings: Self, labels: Any) -> ClassMoments:
-        if self._unweighted is not None:
-            self._learn_beside("_without_classes", settings, labels)
-        return super()._without_classes(settings, labels)
+    def _without_classes(
+        self, settings: Self, held: ClassMoments, rows: None, labels: Any
+    ) -> ClassMoments:
+        if self._beside is not None:
+            self._beside = self._beside.drop_classes(labels)
+        return super()._without_classes(settings, held, rows, labels)
 
-    def _learn_beside(self, method: str, *arguments: Any) -> None:
-        """Change the moments without weights by a method; those with weights stay as they are."""
-        other = copy(self)
-        other._declared = None  # rows of weight zero may have any label
-        if self.__sklearn_is_fitted__():
-            weighted = self.moments_
-            held = weighted if self._unweighted is None else self._unweighted
-            other._adopt(held.copy(), self._settings)
-            self.__dict__["moments_"] = weighted.copy()  # both change, or none
-        self._unweighted = getattr(super(GaussianNB, other), method)(*arguments)
-
-    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
-        return self._unweighted is None and super()._add_at_once(X, y, classes)
-
-    def _spread(self) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return number, mean and variances of the rows without weights, if they had any."""
-        if self._unweighted is None:
-            return None
-        sums = self._unweighted.centred()
-        total = float(sums.count.sum())
-        return total, (sums.count / total) @ sums.mean, total_variance(sums)
-
-    def _compute_model(self) -> GaussianModel:
-        model = GaussianModel.from_moments(
-            self.moments_, "diag", self._smoothed(), self._settings.priors
-        )
-        self._report_constant_features(model)
-        return model
-
-    def _estimated(self, **options: Any) -> Covariances:
-        if self._unweighted is None:
-            return super()._estimated(**options)
-        return estimate(self.moments_, "diag", self._smoothed(), **options)
-
-    def _smoothed(self) -> Regularisation:
-        how, spread = self._settings._regularisation(), self._spread()
-        return how if spread is None else replace(how, largest_variance=float(spread[2].max()))
-
-    def _model_of(self, moments: ClassMoments, plain: ClassMoments | None = None) -> GaussianModel:
-        if plain is None:
-            model: GaussianModel = super()._model_of(moments)
-            return model
-        largest = float(total_variance(plain.centred()).max())
-        how = replace(self._settings._regularisation(), largest_variance=largest)
-        return GaussianModel.from_moments(moments, "diag", how, self._settings.priors)
+    def _estimate(
+        self, moments: ClassMoments, beside: ClassMoments | None = None, **options: Any
+    ) -> Covariances:
+        how = self._regularisation()
+        if beside is not None:
+            how = replace(how, largest_variance=float(total_variance(beside.centred()).max()))
+        return estimate(moments, "diag", how, **options)
 
     def _leave_one_out(self) -> GaussianLeaveOneOut:
-        model, spread = super()._leave_one_out(), self._spread()
-        if spread is None:
+        model = super()._leave_one_out()
+        if self._beside is None:
             return model
-        total, mean, variances = spread
-        features = model.features
+        sums, features = self._beside.centred(), model.features
+        total = float(sums.count.sum())
+        mean, variances = (sums.count / total) @ sums.mean, total_variance(sums)
         return replace(model, unweighted=(total, mean[features], total * variances[features]))
 
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
         attributes, arrays = super()._state()
-        if self._unweighted is None:
+        if self._beside is None:
             return attributes, arrays
-        states, own = nested({"unweighted": self._unweighted})
+        states, own = nested({"unweighted": self._beside})
         return attributes | states, arrays | own
 
     @classmethod
@@ -169,7 +140,7 @@ class GaussianNB(GaussianClassifier):
             held = restore(ClassMoments, attributes["unweighted"], own)
             if held.covariance_type != "diag" or held.n_features != estimator.n_features_in_:
                 raise ValueError("its moments with weights and without have different features")
-            estimator._unweighted = held
+            estimator._beside = held
         return estimator
 
     # --- fitted attributes --------------------------------------------------------------------
@@ -253,12 +224,11 @@ class GaussianNB(GaussianClassifier):
     def _counterpart(self) -> export.Counterpart:
         return export.independent(self.model_, self.class_count_, self.epsilon_)
 
-    # --- scoring ------------------------------------------------------------------------------
+    @property
+    def _single_scores(self) -> tuple[str, ...]:
+        return ("posterior", "log_posterior", "joint_log_likelihood")
 
-    def _is_single_score(self, scorer: Scorer) -> bool:
-        return scorer.name in ("posterior", "log_posterior", "joint_log_likelihood")
 
-
-def _plain(rows: Rows) -> Rows:
-    """Return rows without weights; invalid ones, which may have no weight, are left out."""
+def _unweighted(rows: Rows) -> Rows:
+    """Return rows without weights; those of weight zero may be invalid, and of any label."""
     return replace(rows, weight=None, rule=replace(rows.rule, action="skip"))

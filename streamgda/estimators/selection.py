@@ -19,8 +19,13 @@ from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.scoring import RowClassifier, Scorer, scorer_of
-from streamgda.estimators.validation import calls_within, names_in, validate_labelled
+from streamgda.estimators.row_classifier import (
+    RowClassifier,
+    Scorer,
+    calls_within,
+    names_in,
+    validate_labelled,
+)
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
@@ -378,7 +383,7 @@ class GaussianDiscriminantCV(RowClassifier):
         return self.best_estimator_
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
-        return scorer_of(self._best, method, **options)
+        return self._best._scorer(method, **options)
 
     def _state(self) -> State:
         return self._best._state()

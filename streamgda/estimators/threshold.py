@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import clone
@@ -14,14 +14,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
 from streamgda.engine.plan import plan_rows
-from streamgda.engine.reading import in_process, reading
+from streamgda.engine.reading import in_process
+from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import MomentClassifier, unfitted
+from streamgda.estimators.row_classifier import (
+    Reading,
+    RowClassifier,
+    Scorer,
+    Scoring,
+    takes,
+    validate_rows,
+)
 from streamgda.estimators.saving import describe
-from streamgda.estimators.scoring import RowClassifier, Scorer
-from streamgda.estimators.validation import validate_rows
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
@@ -112,17 +119,8 @@ class ThresholdClassifier(RowClassifier):
             tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-    ) -> Self:
+    @takes(Reading)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> Self:
         """Fit the estimator, and then the threshold to the same rows.
 
         Parameters
@@ -155,21 +153,13 @@ class ThresholdClassifier(RowClassifier):
         """
         own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
         _costs(self.cost)
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
-        counting = {"unlabelled": unlabelled, "nodata": rows.rule.nodata, "on_invalid": on_invalid}
+        rows = self._read("fit", X, y, sample_weight, reading)
+        counting: Any = {**reading, "features": None, "nodata": rows.rule.nodata}
         return self._adopt(own.fit(rows.X, y, sample_weight, **counting), rows)
 
+    @takes(Reading)
     def fit_threshold(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Fit only the threshold, for example to rows for validation.
 
@@ -202,8 +192,7 @@ class ThresholdClassifier(RowClassifier):
         0.963
         """
         check_is_fitted(self)
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
+        rows = self._read("fit_threshold", X, y, sample_weight, reading)
         return self._adopt(self.estimator_, rows)
 
     def _adopt(self, fitted: GaussianClassifier, rows: Rows) -> Self:
@@ -256,17 +245,8 @@ class ThresholdClassifier(RowClassifier):
         check_is_fitted(self, "estimator_")
         return self.estimator_.classes_
 
-    def decision_function(
-        self,
-        X: Any,
-        *,
-        out: Any = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-        fill: Any = None,
-        keys: Sequence[str] | str | None = None,
-    ) -> Any:
+    @takes(Scoring)
+    def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         """Return the log-odds less the threshold; above zero, the second class is predicted.
 
         Parameters
@@ -294,7 +274,7 @@ class ThresholdClassifier(RowClassifier):
         >>> classifier.decision_function([[2.0], [7.0]]).round(3)
         array([-12.5,  12.5])
         """
-        return self._scored("decision_function", X, out, features, nodata, on_invalid, fill, keys)
+        return self._scored("decision_function", X, scoring)
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         check_is_fitted(self)
@@ -413,7 +393,7 @@ class _Scores:
         self.slab_rows = plan_rows(*sizes, beside=self.rows.beside, out_row_bytes=8)
 
     def __iter__(self) -> Iterator[Block]:
-        with reading(self.rows, self.slab_rows) as slabs:
+        with read_slabs(self.rows, self.slab_rows) as slabs:
             yield from map(self._block, slabs)
 
     def _block(self, slab: Slab) -> Block:

@@ -231,11 +231,6 @@ class Model(Saved):
         """Width of the rows that are scored."""
 
     @cached_property
-    def cache(self) -> dict[str, Any]:
-        """Values that were derived from this model and its moments, by name."""
-        return {}
-
-    @cached_property
     def log_priors(self) -> np.ndarray:
         """Logarithms of the priors, minus infinity where zero."""
         with np.errstate(divide="ignore"):

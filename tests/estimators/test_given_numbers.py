@@ -160,7 +160,7 @@ def test_an_estimator_of_numbers_has_no_moments(name):
         with pytest.raises(UnsupportedError, match="made by from_parameters and has no moments_"):
             call()
     np.testing.assert_array_equal(found.predict_proba(X), before)
-    assert "moments_" not in dir(found)
+    assert not hasattr(found, "moments_")
     assert repr(found)
     assert found._repr_html_()
     with pytest.raises(NotFittedError):
@@ -322,7 +322,8 @@ def test_refit_refuses_parameters_that_the_moments_do_not_have():
 def test_fitted_attributes_cannot_be_changed(name):
     fitted = clone(EVERY[name]).fit(X, Y)
     single = clone(EVERY[name]).fit(X.astype(np.float32), Y)
-    learnt = [n for n in dir(fitted) if n.endswith("_") and not n.startswith("_")]
+    names = [n for n in dir(fitted) if n.endswith("_") and not n.startswith("_")]
+    learnt = [n for n in names if hasattr(fitted, n)]
     assert {"classes_", "class_count_", "moments_", "model_"} < set(learnt)
     for attribute in learnt:
         if attribute in ("n_features_in_",):

@@ -199,7 +199,7 @@ def test_smoothing_follows_the_variances_without_weights(var_smoothing, seed, tm
         np.testing.assert_allclose(fitted.epsilon_, theirs.epsilon_, rtol=1e-12)
         np.testing.assert_allclose(fitted.var_, theirs.var_, rtol=1e-10)
         np.testing.assert_allclose(fitted.predict_proba(X), theirs.predict_proba(X), atol=1e-10)
-    assert (ours._unweighted is None) == (var_smoothing == 0)
+    assert (ours._beside is None) == (var_smoothing == 0)
     for fitted in (ours, chunks):
         fitted.retire([1])
         kept = y != 1
@@ -207,7 +207,7 @@ def test_smoothing_follows_the_variances_without_weights(var_smoothing, seed, tm
         theirs.fit(X[kept], y[kept], w[kept])
         np.testing.assert_allclose(fitted.epsilon_, theirs.epsilon_, rtol=1e-12)
     unweighted = ours.fit(X, y)
-    assert unweighted._unweighted is None
+    assert unweighted._beside is None
 
 
 def test_weights_that_come_later_or_with_rows_that_do_not_count():

@@ -96,7 +96,7 @@ def test_meta_estimators_are_shown(make_one):
 
 def test_attributes_that_cannot_be_computed_are_missing():
     qda = QuadraticDiscriminantAnalysis().partial_fit(X[:5], [0, 0, 1, 1, 1])
-    for attribute in ("model_", "priors_", "rotations_", "shrinkage_"):
+    for attribute in ("model_", "priors_"):
         assert not hasattr(qda, attribute)
         with pytest.raises(AttributeError, match="singular") as caught:
             getattr(qda, attribute)

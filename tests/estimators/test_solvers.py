@@ -111,7 +111,7 @@ def test_refusals(make, tmp_path):
     with pytest.raises(InvalidParameterError, match="an object with a method fit"):
         make(solver="eigen", covariance_estimator=3).fit(X, Y)
     given = make(solver="eigen", covariance_estimator=covariance.OAS())
-    with pytest.raises(InvalidParameterError, match="partial_fit gets them in parts"):
+    with pytest.raises(InvalidParameterError, match="needs all rows at once"):
         given.partial_fit(X, Y)
     with pytest.raises(InvalidParameterError, match="needs rows in memory"):
         given.fit(held(X, "zarr"), held(Y, "zarr"))

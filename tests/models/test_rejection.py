@@ -161,7 +161,7 @@ def test_files_without_degrees_of_freedom_give_the_same_p_values(tmp_path):
     X, y, rows = with_outliers()
     fitted = GaussianDiscriminantAnalysis("tied", shrinkage=0.1).fit(X, y)
     expected = fitted.p_values(rows), fitted.predict(rows, reject=0.01)
-    fitted._fitted_model = replace(fitted.model_, degrees=None, unbiased=None)
+    fitted._derived["model"] = replace(fitted.model_, degrees=None, unbiased=None)
     fitted.save(tmp_path / "old.zip")
     loaded = GaussianDiscriminantAnalysis.load(tmp_path / "old.zip")
     np.testing.assert_array_equal(loaded.p_values(rows), expected[0])

@@ -16,7 +16,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     plots,
     separability,
 )
@@ -182,7 +181,6 @@ def test_what_has_no_separability_is_refused():
     with pytest.raises(SingularCovarianceError):
         separability(flat)
     assert separability(flat, reg_param=0.1)[0, 1] > 0
-    assert QuadraticDiscriminantAnalysis().fit(X, y).model_.cache == {}
 
 
 # --- pictures and the command ---------------------------------------------------------------------

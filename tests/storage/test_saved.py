@@ -25,7 +25,6 @@ from streamgda import (
     storage,
 )
 from streamgda.errors import FormatError, InvalidParameterError
-from streamgda.estimators.scoring import scorer_of
 from streamgda.storage.saved import state_of
 
 
@@ -147,7 +146,7 @@ def test_scores_above_a_threshold_go_on(tmp_path):
     assert mark["made_of"]["method"] == "predict above a threshold"
     other = copy.copy(fitted)
     other.threshold_ += 1
-    made = [scorer_of(e, "predict").fingerprint for e in (other, fitted)]
+    made = [e._scorer("predict").fingerprint for e in (other, fitted)]
     assert made[0] != made[1]
 
 

@@ -1,0 +1,540 @@
+"""`RowClassifier`: classifiers of rows from any container, and options of their methods."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import get_tags
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from streamgda import engine
+from streamgda.engine.fingerprints import fingerprint_method
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.estimators.saving import SavedEstimator
+from streamgda.rows import Rows, adapter_of, as_source
+from streamgda.rows.arrays import SKIP_OR_FILL, as_numpy, is_masked, unmasked
+from streamgda.rows.codes import CodedLabels
+from streamgda.rows.in_memory import SparseRows
+from streamgda.rows.invalid_rows import (
+    CHECK_SUMS,
+    SCORING,
+    Filled,
+    RowRule,
+    labels_to_count,
+    refuse_sparse,
+)
+from streamgda.rows.labels import (
+    as_maskable_labels,
+    by_codes,
+    encode,
+    find,
+    refuse_missing,
+    with_label,
+    without_mask,
+)
+from streamgda.rows.names import Names
+from streamgda.rows.sources import RowSource, check_lengths
+from streamgda.runtime.parameters import as_numbers, refuse, shown
+
+_SHOWN = 5  # names in a message, as in scikit-learn's
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Reading(TypedDict, total=False):
+    """Options of methods that learn from labelled rows, or compare labels with predictions.
+
+    Attributes
+    ----------
+    features : str, optional
+        Name of the dimension that holds the features, if `X` is a DataArray.
+    unlabelled : label or sequence of labels, optional
+        Labels of rows that do not count, whatever they hold.
+    nodata : int or float, optional
+        Value that marks missing measurements.
+    on_invalid : {"raise", "skip"}
+        Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label, or
+        leave them out.
+    """
+
+    features: str | None
+    unlabelled: Any
+    nodata: float | None
+    on_invalid: str
+
+
+class Scoring(TypedDict, total=False):
+    """Options of methods that return something for each row; see `RowClassifier.predict`."""
+
+    out: Any
+    features: str | None
+    nodata: float | None
+    on_invalid: str
+    fill: Any
+    keys: Sequence[str] | str | None
+
+
+def takes(options: Any) -> Callable[[Method], Method]:
+    """Show options in the signature of a method, for ``help()`` and for scikit-learn's routing."""
+
+    def decorate(method: Method) -> Method:
+        signature, kind = inspect.signature(method), inspect.Parameter.KEYWORD_ONLY
+        own = [*signature.parameters.values()][:-1]  # without those that are unpacked
+        more = [
+            inspect.Parameter(
+                name, kind, default="raise" if name == "on_invalid" else None, annotation=annotation
+            )
+            for name, annotation in options.__annotations__.items()
+        ]
+        method.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A method of a fitted estimator as a function of blocks of rows.
+
+    Attributes
+    ----------
+    name : str
+        Identifies the function among those of the model.
+    function : callable
+        Called as ``function(rows, first_row)``; rows are numbered from `first_row` in errors.
+        Returns one entry for each row.
+    model : GaussianModel or BernoulliModel
+        The model to which the function belongs.
+    labels : ndarray or None
+        All values of the result, if these are labels; otherwise it is float64.
+    columns : int or None
+        Width of the result; None if it is one-dimensional.
+    options : dict
+        Parameters on which the result depends besides the model.
+    method : str
+        Name of the method.
+    single : bool
+        Rows of float32 have results of float32.
+    """
+
+    name: str
+    function: Callable[..., np.ndarray]
+    model: Any
+    labels: np.ndarray | None = None
+    columns: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "predict"
+    single: bool = False
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Classes to which the columns of the result belong; None if there are none."""
+        classes: np.ndarray = self.model.classes
+        return classes if self.columns == classes.size and self.method != "transform" else None
+
+    @property
+    def fill(self) -> Any:
+        """Result of invalid rows; None if they are an error."""
+        if self.options.get("on_invalid") != "fill":
+            return None
+        fill = self.options["fill"]
+        return fill.item() if fill.dtype.kind in "biuf" else fill[()]  # dates are no integers
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the result."""
+        return np.dtype(np.float64) if self.labels is None else self.labels.dtype
+
+    @property
+    def held(self) -> int:
+        """Bytes that the function needs for any number of rows."""
+        own = sum(np.asarray(value).nbytes for value in self.options.values())
+        return int(self.model.packed_bytes) + own
+
+    def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
+        """Return the function with a result for invalid rows, or an error if `rule` raises one.
+
+        Parameters
+        ----------
+        rule : RowRule
+        fill : label or number, optional
+            See `RowClassifier.predict`.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a `fill` that cannot be among the results.
+        """
+        if rule.action == "raise" and fill is not None:
+            raise InvalidParameterError(
+                f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
+                f"on_invalid='fill'"
+            )
+        if rule is CHECK_SUMS:
+            return self
+        labels, value = self.labels, np.zeros((), self.dtype)
+        options = {**self.options, "on_invalid": rule.action, "nodata": rule.nodata}
+        if rule.action == "fill":
+            if labels is None:
+                value = _fill_number(fill)
+            else:
+                labels = with_label(labels, "fill", fill, self.model.classes)
+                value = labels[-1:].reshape(())
+        options["fill"] = value
+        function = Filled(self.function, rule, value)
+        return replace(self, function=function, labels=labels, options=options)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Fingerprint of the function and its model, as JSON."""
+        return fingerprint_method(self.name, self.model, self.options)
+
+
+class RowClassifier(ClassifierMixin, SavedEstimator):
+    """Base of all classifiers, which read and score rows from any container."""
+
+    n_features_in_: int
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        """Return a method, with its options, as a function of blocks of rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a method or an option that the estimator does not have.
+        """
+        raise NotImplementedError
+
+    def _check_options(self, method: str, given: Any, options: Any) -> None:
+        for name in given:
+            if name not in options.__annotations__:
+                raise TypeError(
+                    f"{type(self).__name__}.{method}() got an unexpected keyword argument {name!r}"
+                )
+
+    def _read(self, method: str, X: Any, y: Any, weight: Any, reading: Reading) -> Rows:
+        """Return labelled rows as a method reads them."""
+        self._check_options(method, reading, Reading)
+        return Rows.of(X, y, weight, **reading)
+
+    def _scored(self, method: str, X: Any, scoring: Any, **options: Any) -> Any:
+        """Score rows by a method with options of its own."""
+        self._check_options(method, scoring, Scoring)
+        scorer = self._scorer(method, **options)
+        names = ("features", "nodata", "on_invalid")
+        reading: Any = {name: scoring[name] for name in names if name in scoring}
+        read, out = Rows.of(X, actions=SCORING, **reading), scoring.get("out")
+        filling, rows = scorer.filling(read.rule, scoring.get("fill")), validate_rows(self, read.X)
+        scores = engine.score(
+            filling.function,
+            rows,
+            out,
+            dtype=filling.dtype,
+            columns=filling.columns,
+            labels=filling.labels,
+            name=filling.method,
+            classes=filling.classes,
+            fill=filling.fill,
+            keys=scoring.get("keys"),
+            fingerprint=None if out is None else filling.fingerprint,
+            held=filling.held,
+        )
+        single = scorer.single and out is None and rows.dtype == np.float32
+        return scores.astype(np.float32) if single else scores
+
+    @overload
+    def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
+
+    @takes(Scoring)
+    def predict(self, X: Any, **scoring: Any) -> Any:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result, which is written slab by slab; for a dask array, whose
+            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
+            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
+            far it has been written: if the process is stopped, the same call resumes there.
+            A path named ``.parquet``, ``.arrow`` or ``.csv`` gets a table with a column ``label``,
+            or one for each class, such as ``proba_oak``. It is moved into place when it is
+            complete; a run that is stopped starts again.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "fill"}
+            Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
+            `fill` as their result.
+        fill : label or number, optional
+            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
+            default -1, an empty string or NaT; otherwise a number, by default NaN.
+        keys : str or sequence of str, optional
+            Names of columns of the table that is scored, which are copied to an `out` that is a
+            table.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict([[0, 1], [1, 0]])
+        array(['ant', 'bee'], dtype='<U3')
+        """
+        return self._scored("predict", X, scoring)
+
+    @takes(Reading)
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+        """Return the share of rows whose predicted class is right.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_features)
+            Rows.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            True labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        float
+            Accuracy.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
+        0.6666666666666666
+        """
+        read = self._read("score", X, None, None, reading)
+        X, rule, rows = read.X, read.rule, as_source(read.X)
+
+        def in_order(values: Any, name: str) -> np.ndarray:
+            return as_source(rows.laid_out(values, name), name).whole()
+
+        scoring = {}
+        if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
+            filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
+            scoring = {"nodata": rule.nodata, "on_invalid": filling}
+        predicted = in_order(self.predict(X, **scoring), "predictions")
+        labels = rule.as_labels(in_order(y, "y"))
+        check_lengths(as_source(predicted), as_source(labels, "y"))
+        weights = None if sample_weight is None else in_order(sample_weight, "sample_weight")
+        counts, weights, _ = labels_to_count(labels, weights, rule)
+        if rule.selects:
+            invalid = counts & (find(predicted, self.classes_) < 0)
+            if invalid.any() and rule.action == "raise":
+                row = int(invalid.argmax())
+                raise InvalidDataError(
+                    f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
+                )
+            counts &= ~invalid
+        if not counts.any():
+            raise InvalidDataError(
+                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
+                "left to score"
+            )
+        true = without_mask(labels)[counts]
+        classes = encode(true, self.classes_)[1]
+        right = find(true, classes) == find(predicted[counts], classes)
+        return float(np.average(right, weights=weights[counts] if weights.size else None))
+
+
+def _fill_number(fill: Any) -> np.ndarray:
+    """Return the result of invalid rows, by default NaN."""
+    expected = "one number, which may be NaN"
+    value = as_numbers("fill", np.nan if fill is None else fill, expected)
+    if value.ndim:
+        raise refuse("fill", fill, expected)
+    return value
+
+
+# --- validation, as in scikit-learn, for containers of every kind --------------------------------
+
+
+def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+    """Return rows whose width and feature names fit the estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like, sparse matrix, zarr.Array, dask collection or data frame
+    reset : bool
+        Whether the estimator gets width and names from these rows.
+
+    Returns
+    -------
+    ndarray, sparse matrix or RowSource
+        An array or a matrix if the rows are in memory.
+
+    Raises
+    ------
+    InvalidDataError, ValueError, TypeError
+        For rows that the estimator cannot use. Their values are checked when they are read.
+    """
+    if type(X) is np.ndarray and not reset and _fit_already(estimator, X):
+        return X
+    X = as_numpy(X)
+    if adapter_of(X).checked_at_once:
+        return _validate(estimator, X, reset=reset)
+    return _validate_header(estimator, as_source(X), reset)
+
+
+def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
+    """Return rows and labels that fit the estimator and each other; see `validate_rows`.
+
+    Labels are a masked array if some are missing and their rule skips such rows.
+    """
+    X, y, rule = rows.X, rows.y, rows.rule
+    ready = _fit_already(estimator, X, reset)
+    if ready and type(y) is np.ndarray and y.shape == X.shape[:1]:
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+            estimator.__dict__.pop("feature_names_in_", None)
+        return rows
+    if y is None:
+        raise InvalidParameterError(
+            f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "
+            f"is None; give one label for each row"
+        )
+    X, y = as_numpy(X), as_numpy(y)
+    if isinstance(y, list | tuple):
+        y = by_codes(y)
+    if not adapter_of(X).checked_at_once:
+        of_labels = adapter_of(y)
+        if of_labels.checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
+            y = column_or_1d(y, warn=True)
+        elif of_labels.in_memory and not of_labels.checked_at_once:  # recognised once, here
+            y = y if isinstance(y, RowSource) else of_labels.of(y, "y")
+        return replace(rows, X=_validate_header(estimator, as_source(X), reset), y=y)
+    if not adapter_of(y).checked_at_once and not is_masked(y):
+        labels = as_source(y, "y").whole()
+        return validate_labelled(estimator, replace(rows, X=X, y=labels), reset=reset)
+    if type(y) is CodedLabels:  # they are checked where rows are summed
+        return replace(rows, X=_validate(estimator, X, y.codes, reset=reset)[0], y=y)
+    missing = None
+    if (rule.action == "skip" or rule.gaps) and np.asarray(y).ndim == 1:
+        labels = as_maskable_labels(y)
+        if is_masked(labels):
+            y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
+    else:
+        y = unmasked(y, "y")
+    # Values are checked where they are summed: values that are not finite make such sums.
+    try:
+        X, y = _validate(estimator, X, y, reset=reset)
+    except (TypeError, ValueError):
+        if missing is None:
+            refuse_missing(np.asarray(y))  # its error names the row and the remedy
+        raise
+    return replace(rows, X=X, y=y if missing is None else np.ma.array(y, mask=missing))
+
+
+def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
+    """Return rows, and labels, that scikit-learn's validation accepts; refuse other sparse ones."""
+    accepted = {"dtype": "numeric", "ensure_all_finite": False}
+    if SparseRows.accepts(X):
+        if not get_tags(estimator).input_tags.sparse:
+            refuse_sparse(X)
+        accepted["accept_sparse"] = "csr"
+    try:
+        return validate_data(estimator, X, *y, reset=reset, **accepted)
+    except OverflowError as error:
+        raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
+
+
+def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:
+    if len(rows.shape) != 2:
+        raise InvalidDataError(f"X has shape {rows.shape}; expected a 2D array of rows x features")
+    _check_names(estimator, rows.feature_names, reset)
+    width = int(rows.shape[1])
+    if reset:
+        estimator.n_features_in_ = width
+    elif width != estimator.n_features_in_:
+        raise InvalidDataError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    return rows
+
+
+def _check_names(estimator: Any, names: Names | None, reset: bool) -> None:
+    """Check names of features as scikit-learn does, which knows those of frames only."""
+    if reset:
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, object)
+        return
+    held, kind = names_in(estimator), type(estimator).__name__
+    if names is None and held is not None:
+        _warn(f"X does not have valid feature names, but {kind} was fitted with feature names")
+    elif names is not None and held is None:
+        _warn(f"X has feature names, but {kind} was fitted without feature names")
+    elif names != held and names is not None and held is not None:
+        message = "The feature names should match those that were passed during fit.\n"
+        message += _bulleted("unseen at fit time", set(names) - set(held))
+        message += _bulleted("seen at fit time, yet now missing", set(held) - set(names))
+        if set(names) == set(held):
+            message += "Feature names must be in the same order as they were in fit.\n"
+        raise InvalidDataError(message)
+
+
+def _bulleted(heading: str, names: set[str]) -> str:
+    lines = [f"- {name}\n" for name in sorted(names)[:_SHOWN]]
+    more = "- ...\n" if len(names) > _SHOWN else ""
+    return f"Feature names {heading}:\n{''.join(lines)}{more}" if names else ""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=calls_within() + 1)
+
+
+def names_in(estimator: Any) -> Names | None:
+    """Return the names of the features that an estimator was fitted with."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def _fit_already(estimator: Any, X: Any, reset: bool = False) -> bool:
+    """Return whether this is an array of numbers with nothing left to convert or to warn of."""
+    if type(X) not in (np.ndarray, np.memmap) or X.dtype.kind not in "iuf":
+        return False
+    fits = reset or (
+        X.shape[1:] == (estimator.n_features_in_,) and "feature_names_in_" not in vars(estimator)
+    )
+    return fits and X.ndim == 2 and X.size > 0
+
+
+def calls_within() -> int:
+    """Return how many functions of the package have called the caller, which is counted too."""
+    frame, n = inspect.currentframe(), -1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("streamgda."):
+        frame, n = frame.f_back, n + 1
+    return n
