@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
+from streamgda.rows.labels import as_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
@@ -17,6 +18,7 @@ from streamgda.storage.saved import Saved
 class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
+    _classes = np.empty(0, np.int64)
     _feature_names: Names | None = None
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
@@ -24,9 +26,9 @@ class Moments(Saved):
         self._lock = ChangeLock()  # held while the moments change or are copied
 
     @property
-    @abstractmethod
     def classes(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
+        return self._classes
 
     @property
     @abstractmethod
@@ -152,9 +154,41 @@ class Moments(Saved):
             f"{', exact' if of['exact'] else ''}{skipped}"
         )
 
-    @abstractmethod
     def declare(self, classes: Any) -> Self:
-        """Add classes that have no rows yet; there must be rows of at least one other class."""
+        """Add classes that have no rows yet; there must be rows of at least one other class.
+
+        Parameters
+        ----------
+        classes : array-like, shape (n_labels,)
+            Labels; those that are classes already stay as they are.
+
+        Returns
+        -------
+        Moments
+            The object itself.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows, or the labels are of another kind than the classes.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).declare(["bee", "cat"])
+        >>> moments.classes, moments.class_count
+        (array(['ant', 'bee', 'cat'], dtype='<U3'), array([2, 0, 0]))
+        """
+        labels = np.unique(as_labels(classes, "classes"))
+        with self._lock:
+            if self.n_features is None:
+                self._refuse_empty()
+            self._declare(labels)
+        return self
+
+    @abstractmethod
+    def _declare(self, labels: np.ndarray) -> None:
+        """Add classes with these labels, which are sorted; some may be there."""
 
     @abstractmethod
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
@@ -191,8 +225,16 @@ class Moments(Saved):
         """
         return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
 
+    def __iadd__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        with self._lock:
+            self._add(other)
+        return self
+
     @abstractmethod
-    def __iadd__(self, other: Self) -> Self: ...
+    def _add(self, other: Any) -> Any:
+        """Add other moments of this kind; the lock is held."""
 
     @abstractmethod
     def copy(self) -> Self:

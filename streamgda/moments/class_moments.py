@@ -45,7 +45,6 @@ from streamgda.storage.checks import check_array, check_flag, check_squares, che
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
-_NO_CLASSES = np.empty(0, np.int64)
 
 
 class FewRows:
@@ -176,7 +175,6 @@ class ClassMoments(Moments):
                 f"covariance_type={covariance_type!r} does not keep; use 'full', which can be "
                 f"reduced later"
             )
-        self._classes = _NO_CLASSES
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
         self.changes = 0
@@ -219,11 +217,6 @@ class ClassMoments(Moments):
     def covariance_type(self) -> str:
         """Covariance type of the moments."""
         return self._structure.name
-
-    @property
-    def classes(self) -> np.ndarray:
-        """Class labels, sorted, shape (n_classes,)."""
-        return self._classes
 
     @property
     def class_count(self) -> np.ndarray:
@@ -485,51 +478,16 @@ class ClassMoments(Moments):
         exact = origin is not None and sums.fits(X.shape[0], kind)
         return sums if exact else sums.centred()
 
-    def declare(self, classes: Any) -> Self:
-        """Add classes that have no rows yet; there must be rows of at least one other class.
-
-        Parameters
-        ----------
-        classes : array-like, shape (n_labels,)
-            Labels; those that are classes already stay as they are.
-
-        Returns
-        -------
-        ClassMoments
-            The object itself.
-
-        Raises
-        ------
-        InvalidDataError
-            If there are no rows, or the labels are of another kind than the classes.
-
-        Examples
-        --------
-        >>> from streamgda import ClassMoments
-        >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).declare(["bee", "cat"])
-        >>> moments.classes, moments.class_count
-        (array(['ant', 'bee', 'cat'], dtype='<U3'), array([2, 0, 0]))
-        """
-        labels = np.unique(label_codes.as_labels(classes, "classes"))
-        with self._lock:
-            if self._sums is None:
-                self._refuse_empty()
-            joined = label_codes.join_labels(self._classes, labels)
-            sums, fourth = self._with_classes(joined), self._fourth
-            if fourth is not None:
-                fourth = np.zeros((joined.size, fourth.shape[1]))
-                fourth[np.searchsorted(joined, self._classes)] = self._fourth
-            self.changes += 1
-            self._classes, self._sums, self._fourth = joined, sums, fourth
-        return self
+    def _declare(self, labels: np.ndarray) -> None:
+        joined = label_codes.join_labels(self._classes, labels)
+        sums, fourth = self._with_classes(joined), self._fourth
+        if fourth is not None:
+            fourth = np.zeros((joined.size, fourth.shape[1]))
+            fourth[np.searchsorted(joined, self._classes)] = self._fourth
+        self.changes += 1
+        self._classes, self._sums, self._fourth = joined, sums, fourth
 
     # --- algebra ------------------------------------------------------------------------------
-
-    def __iadd__(self, other: Self) -> Self:
-        if not isinstance(other, ClassMoments):
-            return NotImplemented
-        with self._lock:
-            return self._add(other)
 
     def _add(self, other: ClassMoments, decay: float | None = None) -> Self:
         """Add other moments, and multiply all weights by `decay`, in one step."""

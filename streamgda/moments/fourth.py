@@ -218,11 +218,6 @@ class FourthMoments(Moments):
         return cls(moments.classes, {name: Scaling.of(sums, name) for name in names})
 
     @property
-    def classes(self) -> np.ndarray:
-        """Class labels, sorted, shape (n_classes,)."""
-        return self._classes
-
-    @property
     def class_count(self) -> np.ndarray:
         """Rows of each class, or their total weight, shape (n_classes,)."""
         return self._count.copy()
@@ -278,15 +273,11 @@ class FourthMoments(Moments):
             fourth = {name: values + added[name] for name, values in self.fourth.items()}
             self._count, self.fourth = self._count + count, fourth
 
-    def declare(self, classes: Any) -> Self:
-        """Return the object itself: its classes are known beforehand."""
-        return self
+    def _declare(self, labels: np.ndarray) -> None:
+        """Do nothing: all classes are known beforehand."""
 
-    def __iadd__(self, other: FourthMoments) -> Self:
-        if not isinstance(other, FourthMoments):
-            return NotImplemented
+    def _add(self, other: FourthMoments) -> None:
         self._replace(other._count, other.fourth)
-        return self
 
     def copy(self) -> FourthMoments:
         """Return independent sums with the same values."""

@@ -567,38 +567,9 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             self._held = held.pruned(before.classes)
         return self
 
-    def declare(self, classes: Any) -> Self:
-        """Add classes that have no rows yet; there must be rows of at least one other class.
-
-        Parameters
-        ----------
-        classes : array-like, shape (n_labels,)
-            Labels; those that are classes already stay as they are.
-
-        Returns
-        -------
-        GroupedMoments
-            The object itself.
-
-        Raises
-        ------
-        InvalidDataError
-            If there are no rows, or the labels are of another kind than the classes.
-
-        Examples
-        --------
-        >>> from streamgda import GroupedMoments
-        >>> grouped = GroupedMoments().update([[1.0], [3.0]], [0, 0], ["a", "b"]).declare([1])
-        >>> grouped["b"].class_count
-        array([1, 0])
-        """
-        labels = np.unique(as_labels(classes, "classes"))
-        with self._lock:
-            if self.n_features is None:
-                self._refuse_empty()
-            held = self._held
-            self._held = held.widened(held.groups, join_labels(held.classes, labels))
-        return self
+    def _declare(self, labels: np.ndarray) -> None:
+        held = self._held
+        self._held = held.widened(held.groups, join_labels(held.classes, labels))
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
@@ -612,20 +583,16 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def __iadd__(self, other: Self) -> Self:
-        if not isinstance(other, GroupedMoments):
-            return NotImplemented
-        with self._lock:
-            mine, theirs = self._held, other._held
-            labels = (
-                join_labels(mine.groups, theirs.groups),
-                join_labels(mine.classes, theirs.classes),
-            )
-            sums = mine.widened(*labels)
-            mine.total.clear()  # large moments change in place
-            sums.cells += theirs.widened(*labels).cells
-            self._held = sums
-        return self
+    def _add(self, other: GroupedMoments) -> None:
+        mine, theirs = self._held, other._held
+        labels = (
+            join_labels(mine.groups, theirs.groups),
+            join_labels(mine.classes, theirs.classes),
+        )
+        sums = mine.widened(*labels)
+        mine.total.clear()  # large moments change in place
+        sums.cells += theirs.widened(*labels).cells
+        self._held = sums
 
     def __sub__(self, other: Self) -> Self:
         """Return the moments without the rows of `other`, group by group.

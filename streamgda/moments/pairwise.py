@@ -18,7 +18,7 @@ from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, as_weights
-from streamgda.rows.names import Names, restored_names, saved_names
+from streamgda.rows.names import restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.checks import (
@@ -134,15 +134,9 @@ class PairwiseMoments(Moments):
 
     def __init__(self) -> None:
         super().__init__()
-        self._classes = np.empty(0, np.int64)
         self._arrays: dict[str, np.ndarray] | None = None
 
     # --- properties ---------------------------------------------------------------------------
-
-    @property
-    def classes(self) -> np.ndarray:
-        """Class labels, sorted, shape (n_classes,)."""
-        return self._classes
 
     @property
     def class_count(self) -> np.ndarray:
@@ -288,38 +282,15 @@ class PairwiseMoments(Moments):
             raise InvalidDataError(message)
         added._feature_names = named
         try:
-            return self.__iadd__(added) if k else self
+            if k:
+                with self._lock:
+                    self._add(added)
         except MergeError:  # the widths and the names have been checked
             raise InvalidDataError(message) from None
+        return self
 
-    def declare(self, classes: Any) -> Self:
-        """Add classes that have no rows yet; there must be rows of at least one other class.
-
-        Parameters
-        ----------
-        classes : array-like, shape (n_labels,)
-            Labels; those that are classes already stay as they are.
-
-        Returns
-        -------
-        PairwiseMoments
-            The object itself.
-
-        Raises
-        ------
-        InvalidDataError
-            If there are no rows, or the labels are of another kind than the classes.
-
-        Examples
-        --------
-        >>> from streamgda import PairwiseMoments
-        >>> PairwiseMoments().update([[1.0], [3.0]], [0, 0]).declare([1]).class_count
-        array([2., 0.])
-        """
-        if self._arrays is None:
-            self._refuse_empty()
-        labels = np.unique(label_codes.as_labels(classes, "classes"))
-        return self.__iadd__(self._empty(labels, self._arrays["origin"]))
+    def _declare(self, labels: np.ndarray) -> None:
+        self._add(self._empty(labels, self._held()["origin"]))
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         # There are three states while classes are added: with them, without them, and that of the
@@ -357,19 +328,14 @@ class PairwiseMoments(Moments):
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def __iadd__(self, other: PairwiseMoments) -> Self:
-        if not isinstance(other, PairwiseMoments):
-            return NotImplemented
-        with self._lock:
-            if other._arrays is not None:
-                self._check_width(other)
-                self._add(other, self._names_with(other))
-        return self
-
-    def _add(self, other: PairwiseMoments, names: Names | None) -> None:
+    def _add(self, other: PairwiseMoments) -> None:
+        if other._arrays is None:
+            return
+        self._check_width(other)
+        names = self._names_with(other)
         classes = label_codes.join_labels(self._classes, other._classes)
         if self._arrays is None or classes.size > self._classes.size:
-            grown = self._empty(classes, (self._arrays or other._held())["origin"])
+            grown = self._empty(classes, (self._arrays or other._arrays)["origin"])
             if self._arrays is not None:
                 grown._place(self)
         else:
