@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from functools import reduce
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamgda import storage
+from streamgda.engine.plan import plan_rows
+from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, MemoryBudgetError
-from streamgda.estimators.drift_state import NAMES, Sample, as_arrays, from_arrays
-from streamgda.estimators.window_rows import WindowRows, read_rows
 from streamgda.models.covariance_test import Approximation
 from streamgda.models.drift import (
     ALL,
@@ -29,9 +30,15 @@ from streamgda.models.drift import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows.labels import find, join_labels
+from streamgda.rows import Rows, as_source, named_rows
+from streamgda.rows.arrays import is_masked
+from streamgda.rows.invalid_rows import all_finite, as_matrix, as_weights, refuse_not_finite
+from streamgda.rows.labels import as_maskable_labels, find, in_one_type, join_labels
+from streamgda.rows.names import join_names
+from streamgda.rows.sources import check_lengths
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.interruption import Lock
-from streamgda.runtime.memory import readable, spare_memory
+from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
 from streamgda.runtime.parameters import (
     BELOW_ONE,
     LEAST,
@@ -40,11 +47,10 @@ from streamgda.runtime.parameters import (
     as_numbers,
     check_type,
 )
-from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.checks import MOST_ROWS, check_array, check_whole
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 _PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")
-COURSES = ("courses", "recent_means")  # arrays of the exponentially weighted means
 _REFERENCE = "ClassMoments, or a fitted Gaussian estimator that keeps its moments"
 
 
@@ -203,19 +209,19 @@ class DriftMonitor(Saved):
     def _refer_to(self, reference: ClassMoments) -> None:
         """Compare with another reference from here on."""
         moments = reference.reduce(self._wanted or reference.covariance_type)
-        parts, whole = parts_of(moments), whole_of(moments)
-        needed = WindowRows.bytes_of(self.window, int(moments.n_features or 0))
+        parts = {ALL: whole_of(moments), **parts_of(moments)}
+        needed = self.window * (8 * int(moments.n_features or 0) + 17)
         if needed > spare_memory():
             raise MemoryBudgetError(
                 f"window={self.window} rows of {moments.n_features} features need "
                 f"{readable(needed)} of memory, and {readable(spare_memory())} are available; take "
                 f"smaller windows"
             )
-        self._reference, self._parts, self._whole = moments, parts, whole
-        self._sample: Sample = {}
+        self._reference, self._parts = moments, parts
+        self._sample: dict[tuple[Any, float], tuple[float, ...]] = {}
         self.last_window: ClassMoments | None = None
-        self._held = 0  # rows of the window so far
-        self._rows = self._room()
+        self._pieces: tuple[WindowRows, ...] = ()  # of the window so far
+        self._held = 0  # rows of them
         self._limits: dict[Any, np.ndarray] = {}
         self._charts: dict[Any, WeightedMeans] = {}
         self._courses: dict[Any, Course] = {}
@@ -338,7 +344,7 @@ class DriftMonitor(Saved):
                     reports += self._add(rows)
                 self._reports = (*self._reports, *reports)[-self.keep :]
             except BaseException:
-                self.__dict__ = before  # a window that was full is not written to again
+                self.__dict__ = before  # nothing in it changes in place
                 raise
         return reports
 
@@ -393,17 +399,15 @@ class DriftMonitor(Saved):
 
     def _add(self, rows: WindowRows) -> list[DriftReport]:
         """Add rows to the window, and return the reports of those that become full."""
-        reports, at, n = [], 0, len(rows.X)
-        while at < n:
+        reports, at = [], 0
+        while at < len(rows.X):
             some = rows.part(slice(at, at + self.window - self._held))
-            stop = self._held + len(some.X)
-            self._rows = self._rows.put(self._held, some)
+            at, self._pieces = at + len(some.X), (*self._pieces, some)
             reports += self._watched(some)
-            at, self._held = at + len(some.X), stop
-            if stop == self.window:
-                reports.append(self._compared(self._rows))
-                self._start, self._held = self._start + self.window, 0
-                self._rows = self._room()
+            self._held += len(some.X)
+            if self._held == self.window:
+                reports.append(self._compared(WindowRows.joined(self._pieces)))
+                self._start, self._held, self._pieces = self._start + self.window, 0, ()
                 kept = {} if reports[-1].alarm else self._courses
                 self._courses = {
                     label: Course(course.means, course.peaks * 0) for label, course in kept.items()
@@ -416,12 +420,14 @@ class DriftMonitor(Saved):
         """Add rows to the weighted means, and return the reports of their alarms."""
         if not self.recent or self.calibration is None:
             return []
-        seen = set(np.unique(rows.y[rows.known]).tolist()) if len(self._parts) > 1 else ()
+        seen = set(np.unique(rows.y[rows.known]).tolist()) if len(self._parts) > 2 else ()
         alarms: dict[int, list[Any]] = {}
         courses = dict(self._courses)
-        for label in (ALL, *(label for label in self._parts if label in seen)):
+        for label in self._parts:
+            if label is not ALL and label not in seen:
+                continue
             chart = self._chart(label)
-            some = np.flatnonzero(self._of(rows, label))
+            some = np.flatnonzero(rows.of(label))
             course = courses.get(label, chart.start())
             courses[label], at = chart.add(course, rows.X[some], self._limits_of(label))
             if at is not None:
@@ -429,17 +435,13 @@ class DriftMonitor(Saved):
         self._courses = courses
         return [self._early(stop, alarms[stop]) for stop in sorted(alarms) if stop < self.window]
 
-    @staticmethod
-    def _of(rows: WindowRows, label: Any) -> np.ndarray:
-        """Return a mask of the rows of a class, or of all rows."""
-        return np.ones(len(rows.X), bool) if label is ALL else rows.known & (rows.y == label)
-
     def _chart(self, label: Any) -> WeightedMeans:
         if label not in self._charts:
-            part = self._whole if label is ALL else self._parts[label]
-            share = part.n_rows / self._whole.n_rows
-            n_tests = len(self.recent) * (1 + (len(self._parts) if len(self._parts) > 1 else 0))
-            self._charts[label] = WeightedMeans(part, self.recent, share * self.window, n_tests)
+            part, n_parts = self._parts[label], len(self._parts)
+            rows = part.n_rows / self._parts[ALL].n_rows * self.window
+            n_tests = len(self.recent) * (n_parts if n_parts > 2 else 1)
+            chart = WeightedMeans(part, self.recent, rows, n_tests)
+            self._charts = {**self._charts, label: chart}
         return self._charts[label]
 
     def _samples_of(self, label: Any) -> list[tuple[float, ...]] | None:
@@ -454,7 +456,8 @@ class DriftMonitor(Saved):
             samples = self._samples_of(label)
             if samples is None:
                 return np.full(len(self.recent), np.inf)
-            self._limits[label] = self._chart(label).limits(self.level * RECENT_SHARE, samples)
+            limits = self._chart(label).limits(self.level * RECENT_SHARE, samples)
+            self._limits = {**self._limits, label: limits}
         return self._limits[label]
 
     def _recent(self, label: Any) -> Approximation | None:
@@ -463,45 +466,41 @@ class DriftMonitor(Saved):
         if course is None or not course.peaks.any():
             return None
         samples, chart = self._samples_of(label), self._chart(label)
-        p_values = np.full(len(self.recent), np.nan)
+        p_values, least = np.full(len(self.recent), np.nan), 0
         if samples is not None:
             p_values = chart.p_values(course.peaks, samples)
-        least = int(np.nanargmin(p_values)) if samples is not None else 0
+            least = int(np.nanargmin(p_values))
         df = (float(chart.size),)
         return Approximation(float(course.peaks[least]), df, float(p_values[least]))
 
     def _early(self, stop: int, labels: list[Any]) -> DriftReport:
         """Return the report of an alarm of recent means within a window."""
-        rows = self._rows.part(slice(0, stop))
+        rows = WindowRows.joined(self._pieces).part(slice(stop))
         found = {
-            label: Comparison(float(self._of(rows, label).sum()), recent=self._recent(label))
+            label: Comparison(float(rows.of(label).sum()), recent=self._recent(label))
             for label in labels
         }
         overall = found.pop(ALL, Comparison(float(stop)))
         end = self._start + stop
         return DriftReport(self._start, end, self.level, overall, found, early=True)
 
-    def _room(self) -> WindowRows:
-        """Return room for the rows of a window."""
-        d, dtype = int(self._reference.n_features or 0), self._classes.dtype
-        return WindowRows.empty(self.window, d, dtype)
+    # --- full windows -------------------------------------------------------------------------
 
     def _compared(self, rows: WindowRows) -> DriftReport:
         """Return the report of a full window."""
         kind, some = self._reference.covariance_type, rows.known.any()
         moments = rows.moments(kind) if some else ClassMoments(kind)
         everyone = moments if rows.known.all() else rows.moments(kind, as_one=True)
-        found, shares = {ALL: compare(self._whole, whole_of(everyone))}, None
-        if some:
-            shares = self._shares(moments)
-            for label, part in parts_of(moments).items():
-                if label in self._parts:
-                    enough = part.n_rows >= self.least_rows
-                    reference = self._parts[label]
-                    found[label] = compare(reference, part) if enough else Comparison(part.n_rows)
-        found = {label: replace(each, recent=self._recent(label)) for label, each in found.items()}
-        tested = {label: self._calibrated(label, each) for label, each in found.items()}
-        stop = self._start + self.window
+        window = {ALL: whole_of(everyone), **(parts_of(moments) if some else {})}
+        found, tested = {}, {}
+        for label, part in window.items():
+            if label not in self._parts:
+                continue
+            enough = label is ALL or part.n_rows >= self.least_rows
+            each = compare(self._parts[label], part) if enough else Comparison(part.n_rows)
+            found[label] = replace(each, recent=self._recent(label))
+            tested[label] = self._calibrated(label, found[label])
+        shares, stop = self._shares(moments) if some else None, self._start + self.window
         report = DriftReport(self._start, stop, self.level, tested.pop(ALL), tested, shares)
         if not report.alarm:
             self._calibrate(found)
@@ -533,27 +532,60 @@ class DriftMonitor(Saved):
             return
         sample = dict(self._sample)
         for label, each in found.items():
+            values = {}
             if each.covariances is not None:
-                key = label, each.covariances.df[0]
-                kept = (*sample.get(key, ()), float(each.covariances.statistic))
-                sample[key] = kept[: self.calibration]
+                values[each.covariances.df[0]] = float(each.covariances.statistic)
             if each.recent is not None:
-                for weight, peak in zip(self.recent, self._courses[label].peaks, strict=True):
-                    kept = (*sample.get((label, weight), ()), float(peak))
-                    sample[label, weight] = kept[: self.calibration]
+                values |= zip(self.recent, self._courses[label].peaks.tolist(), strict=True)
+            for df, value in values.items():
+                kept = (*sample.get((label, df), ()), value)
+                sample[label, df] = kept[: self.calibration]
         self._sample = sample
 
     # --- saving -------------------------------------------------------------------------------
+    # Classes have their numbers in arrays, and all rows -1. Statistics of tests that there are not,
+    # and degrees of freedom that a test does not have, are NaN.
 
     def _state(self) -> State:
         parts = {"reference": self._reference}
         if self.last_window is not None:
             parts["last_window"] = self.last_window
         states, arrays = nested(parts)
-        rows = self._rows.part(slice(0, self._held))
+        room = np.zeros((0, int(self._reference.n_features or 0)))
+        none = WindowRows(room, self._classes[:0], np.zeros(0, bool), np.zeros(0))
+        rows = WindowRows.joined((none, *self._pieces))
         labels = np.unique(rows.y[rows.known])
         codes = np.where(rows.known, find(rows.y, labels), -1)
         arrays |= {"X": rows.X, "y": codes, "weights": rows.weights}
+        numbers = {label: k for k, label in enumerate([ALL, *self._classes.tolist()], -1)}
+        tables: dict[str, list[tuple[float, ...]]] = {
+            "reports": [
+                (each.start, each.stop, *_numbers(each.shares), each.early)
+                for each in self._reports
+            ],
+            "comparisons": [
+                (
+                    *(number, numbers[label], each.n_rows, each.divergence),
+                    *(value for test in each.tests.values() for value in _numbers(test)),
+                )
+                for number, report in enumerate(self._reports)
+                for label, each in report.compared.items()
+            ],
+            "sample": [
+                (numbers[label], df, value)
+                for (label, df), values in self._sample.items()
+                for value in values
+            ],
+            "courses": [
+                (numbers[label], each.stopped, *each.peaks)
+                for label, each in self._courses_in_order()
+            ],
+        }
+        for name, width in self._widths().items():
+            arrays[name] = np.array(tables[name], np.float64).reshape(-1, width)
+        if self.recent:
+            means = [each.means for _, each in self._courses_in_order()]
+            arrays["recent_means"] = np.array(means).reshape(-1, len(self.recent), room.shape[1])
         return {
             **{name: getattr(self, name) for name in _PARAMETERS},
             "recent": [*self.recent],
@@ -562,70 +594,123 @@ class DriftMonitor(Saved):
             "classes": storage.pack_labels(self._classes),
             "labels": storage.pack_labels(labels),
             **states,
-        }, arrays | as_arrays(self._reports, self._sample, self._classes) | self._saved_courses()
+        }, arrays
+
+    def _courses_in_order(self) -> list[tuple[Any, Course]]:
+        labels = [ALL, *self._classes.tolist()]
+        return [(label, self._courses[label]) for label in labels if label in self._courses]
+
+    def _widths(self) -> dict[str, int]:
+        """Return the widths of the tables that are saved."""
+        widths = {"reports": 7, "comparisons": 16, "sample": 3}
+        return {**widths, "courses": 2 + len(self.recent)} if self.recent else widths
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         attributes = {"recent": (), **attributes}  # files of 0.2.0 have none
-        none = {name: np.empty((0, 0)) for name in COURSES}
-        own = {name: {**none, **arrays}[name] for name in ("X", "y", "weights", *NAMES, *COURSES)}
-        names = [name for name in ("reference", "last_window") if name in attributes]
+        options = {name: attributes[name] for name in (*_PARAMETERS, "covariance_type")}
+        own = {"X", "y", "weights", "reports", "comparisons", "sample", "courses", "recent_means"}
         parts = restore_nested(
             ClassMoments,
-            {name: attributes[name] for name in names},
+            {name: attributes[name] for name in ("reference", "last_window") if name in attributes},
             {name: array for name, array in arrays.items() if name not in own},
         )
-        options = {name: attributes[name] for name in (*_PARAMETERS, "covariance_type")}
         monitor = cls(parts["reference"], **options)
         classes = storage.unpack_labels(attributes["classes"])
         if (find(monitor._classes, classes) < 0).any():
             raise ValueError("its classes are not those of its reference")
         monitor._classes, monitor.last_window = classes, parts.get("last_window")
         monitor._start = check_whole("start", attributes["start"], 0)
-        monitor._restore_rows(**own, labels=storage.unpack_labels(attributes["labels"]))
-        monitor._reports, monitor._sample = from_arrays(own, classes, monitor.level)
-        monitor._restore_courses(*(own[name] for name in COURSES))
+        monitor._restore_rows(arrays, storage.unpack_labels(attributes["labels"]))
+        monitor._restore_tables(arrays)
         return monitor
 
-    def _restore_rows(
-        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, labels: np.ndarray, **_: Any
-    ) -> None:
+    def _restore_rows(self, arrays: Mapping[str, np.ndarray], labels: np.ndarray) -> None:
+        X, y, weights = (arrays[name] for name in ("X", "y", "weights"))
         n = check_whole("the number of rows", len(X), 0, self.window - 1)
         check_array("X", X, (n, int(self._reference.n_features or 0)), "f8")
         check_array("y", y, (n,), "i8", least=-1, most=labels.size - 1)
         check_array("weights", weights, (n,), "f8", least=LEAST)
         join_labels(self._classes, labels)  # refuses labels of another kind
         found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
-        self._rows, self._held = self._room().put(0, WindowRows(X, found, y >= 0, weights)), n
+        if n:
+            self._pieces, self._held = (WindowRows(X, found, y >= 0, weights),), n
 
-    def _saved_courses(self) -> dict[str, np.ndarray]:
-        """Return the weighted means with their numbers of classes, all rows -1, and peaks."""
-        if not self.recent:
-            return {}
-        labels = [label for label in (ALL, *self._classes.tolist()) if label in self._courses]
-        held = [self._courses[label] for label in labels]
-        codes = [-1 if label is ALL else self._classes.tolist().index(label) for label in labels]
-        n, d = len(self.recent), int(self._reference.n_features or 0)
-        ends = [(k, each.stopped, *each.peaks) for k, each in zip(codes, held, strict=True)]
-        return {
-            "courses": np.array(ends, np.float64).reshape(len(held), 2 + n),
-            "recent_means": np.array([c.means for c in held]).reshape(len(held), n, d),
-        }
+    def _restore_tables(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore reports, statistics and weighted means.
 
-    def _restore_courses(self, courses: np.ndarray, recent_means: np.ndarray) -> None:
-        n, d = len(self.recent), int(self._reference.n_features or 0)
-        if not n:
-            return
-        check_array("courses", courses, (len(courses), 2 + n), "f8", least=-1)
-        check_array("recent_means", recent_means, (len(courses), n, d), "f8")
+        Raises
+        ------
+        ValueError, LookupError
+            If the arrays do not fit each other or the classes.
+        """
+        older = {"reports": 6, "comparisons": 12}  # widths of 0.2.0, without recent means
+        tables = {}
+        for name, width in self._widths().items():
+            array = arrays[name]
+            if array.ndim == 2 and array.shape[1] == older.get(name):
+                missing = np.full((len(array), width - array.shape[1]), np.nan)
+                array = np.hstack([array, missing])
+            if array.ndim != 2 or array.shape[1] != width or array.dtype != np.float64:
+                raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}")
+            tables[name] = array.tolist()
         labels = [*self._classes.tolist(), ALL]  # number -1 is the last
-        for (code, stopped, *peaks), means in zip(courses.tolist(), recent_means, strict=True):
-            label = labels[int(code)]
-            if int(code) != code or stopped not in (0, 1) or min(peaks) < 0:
+        most = len(labels) - 2
+        compared: list[dict[Any, Comparison]] = [{} for _ in tables["reports"]]
+        for number, code, n_rows, divergence, *tests in tables["comparisons"]:
+            found = Comparison(n_rows, divergence, *(_test(*tests[k : k + 4]) for k in (0, 4, 8)))
+            at = _whole(number, 0, len(compared) - 1)
+            compared[at][labels[_whole(code, -1, most)]] = found
+        for (start, stop, *shares, early), classes in zip(tables["reports"], compared, strict=True):
+            report = DriftReport(
+                _whole(start, 0, MOST_ROWS),
+                _whole(stop, 0, MOST_ROWS),
+                self.level,
+                classes.pop(ALL),
+                classes,
+                _test(*shares),
+                early=early == 1,
+            )
+            self._reports = (*self._reports, report)
+        for code, df, value in tables["sample"]:
+            if not (df > 0 and 0 <= value < np.inf):
+                raise ValueError(f"sample has the statistic {value} of {df} degrees of freedom")
+            key = labels[_whole(code, -1, most)], df
+            self._sample[key] = (*self._sample.get(key, ()), value)
+        if not self.recent:
+            return
+        means, shape = (
+            arrays["recent_means"],
+            (len(self.recent), int(self._reference.n_features or 0)),
+        )
+        check_array("courses", arrays["courses"], arrays["courses"].shape, "f8", least=-1)
+        check_array("recent_means", means, (len(tables["courses"]), *shape), "f8")
+        for (code, stopped, *peaks), each in zip(tables["courses"], means, strict=True):
+            label = labels[_whole(code, -1, most)]
+            if stopped not in (0, 1) or min(peaks) < 0:
                 raise ValueError("its courses of recent means hold impossible values")
-            if label is not ALL and label not in self._parts:
+            if label not in self._parts:
                 raise ValueError(f"it has recent means of class {label}, which has no reference")
-            self._courses[label] = Course(means, np.array(peaks), bool(stopped))
+            self._courses[label] = Course(each, np.array(peaks), bool(stopped))
+
+
+def _numbers(test: Approximation | None) -> tuple[float, ...]:
+    """Return a test as four numbers: statistic, two degrees of freedom, p-value."""
+    if test is None:
+        return (np.nan,) * 4
+    return float(test.statistic), test.df[0], [*test.df, np.nan][1], float(test.p_value)
+
+
+def _test(statistic: float, df1: float, df2: float, p_value: float) -> Approximation | None:
+    if np.isnan(df1):
+        return None
+    return Approximation(statistic, (df1,) if np.isnan(df2) else (df1, df2), p_value)
+
+
+def _whole(value: float, least: int, most: int) -> int:
+    if not (least <= value <= most and value == int(value)):
+        raise ValueError(f"{value} is not a whole number from {least} to {most}")
+    return int(value)
 
 
 def _moments_of(reference: Any) -> ClassMoments:
@@ -640,3 +725,132 @@ def _moments_of(reference: Any) -> ClassMoments:
 
 def _p_value(test: Approximation | None) -> float:
     return np.nan if test is None else float(test.p_value)
+
+
+# --- rows of windows ------------------------------------------------------------------------------
+
+
+class WindowRows(NamedTuple):
+    """Rows with their labels, as far as these are known, and their weights.
+
+    Attributes
+    ----------
+    X : ndarray of float64, shape (n, d)
+    y : ndarray, shape (n,)
+        Labels; any where they are not known.
+    known : ndarray of bool, shape (n,)
+        Rows with labels.
+    weights : ndarray of float64, shape (n,)
+        Positive.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    known: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def joined(cls, pieces: Sequence[WindowRows]) -> Self:
+        """Return the rows of all pieces, with labels of a type that holds all of them."""
+        X, y, known, weights = (list(arrays) for arrays in zip(*pieces, strict=True))
+        if len({labels.dtype for labels in y}) > 1:
+            y = [reduce(lambda a, b: np.concatenate(in_one_type(a, b)), y)]
+        return cls(*(np.concatenate(arrays) for arrays in (X, y, known, weights)))
+
+    def part(self, rows: Any) -> WindowRows:
+        """Return a copy of some of the rows, for callers may change their arrays."""
+        X, y, known, weights = self
+        return WindowRows(
+            X[rows].astype(np.float64), y[rows].copy(), known[rows].copy(), weights[rows].copy()
+        )
+
+    def of(self, label: Any) -> np.ndarray:
+        """Return a mask of the rows of a class, or of all rows."""
+        return np.ones(len(self.X), bool) if label is ALL else self.known & (self.y == label)
+
+    def moments(self, covariance_type: str, *, as_one: bool = False) -> ClassMoments:
+        """Return the moments of the rows with labels, or of all rows as one class."""
+        rows = self if as_one or self.known.all() else self.part(self.known)
+        labels = np.zeros(len(rows.X), np.int64) if as_one else rows.y
+        weights = None if (rows.weights == 1).all() else rows.weights
+        return ClassMoments(covariance_type).update(rows.X, labels, weights)
+
+
+def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as an array, and which of them are known; no `y` has none that are.
+
+    Errors count labels from `start`.
+
+    Raises
+    ------
+    InvalidDataError
+        For labels of the wrong number or kind.
+    """
+    if y is None:
+        return np.zeros(n_rows, np.int64), np.zeros(n_rows, bool)
+    labels = as_maskable_labels(y, "y", start)
+    if labels.shape != (n_rows,):
+        raise InvalidDataError(
+            f"X has {n_rows} rows but y has shape {labels.shape}; give one label a row"
+        )
+    known = ~np.ma.getmaskarray(labels) if is_masked(labels) else np.ones(n_rows, bool)
+    return np.asarray(labels), known
+
+
+def read_rows(
+    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray
+) -> Iterator[WindowRows]:
+    """Yield rows from any container, slab by slab.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As for `streamgda.DriftMonitor.update`.
+    fitting : ClassMoments
+        Moments of rows with the same features.
+    classes : ndarray
+        Labels of the same kind.
+
+    Raises
+    ------
+    InvalidDataError
+        For rows that cannot be used.
+    """
+    if type(X) is np.ndarray:
+        yield _checked(X, y, sample_weight, fitting, classes, 0)
+        return
+    rows, names = named_rows(X)
+    join_names(fitting.feature_names, names, "the reference", InvalidDataError)
+    source = as_source(rows)
+    if y is None:
+        check_lengths(source)  # rows of an unknown number have no labels that could be made up
+        y = np.ma.masked_all(source.n_rows, np.int64)
+    read = in_process(Rows(source, y, weight=sample_weight), at_once=True)
+    with reading(read, plan_rows(read.X, allowed_bytes(None), beside=read.beside)) as slabs:
+        for slab in slabs:
+            yield _checked(slab.X, slab.y, slab.weight, fitting, classes, slab.first_row)
+
+
+def _checked(
+    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray, start: int
+) -> WindowRows:
+    """Return rows in memory, of which the first has the number `start`; refuse invalid ones."""
+    X = as_matrix(X, start, sparse=True)
+    if type(X) is CompressedRows:
+        X = np.array([X.row(r) for r in range(len(X))])
+    n = len(X)
+    if X.shape[1] != fitting.n_features:
+        raise InvalidDataError(
+            f"X has {X.shape[1]} features, but the reference has {fitting.n_features} features"
+        )
+    if not all_finite(X):
+        refuse_not_finite(X, start)
+    labels, known = as_known(y, n, start)
+    if known.any():
+        join_labels(classes, labels[known][:1])  # refuses labels of another kind
+    else:
+        labels = np.zeros(n, classes.dtype)
+    if sample_weight is None:
+        return WindowRows(X, labels, known, np.ones(n))
+    weights = as_weights(sample_weight, n, start)
+    return WindowRows(X, labels, known, weights).part(weights > 0)

@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from streamgda.errors import InvalidDataError, SingularCovarianceError
-from streamgda.estimators.drift import DriftMonitor
+from streamgda.estimators.drift import DriftMonitor, as_known
 from streamgda.estimators.moment_classifier import MomentClassifier
-from streamgda.estimators.window_rows import as_known
 from streamgda.models.drift import DriftReport
 from streamgda.rows import as_batches, as_source
 from streamgda.rows.batches import Batches
