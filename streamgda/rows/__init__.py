@@ -14,7 +14,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import is_masked
-from streamgda.rows.batches import BatchColumns, Batches, DatasetBatches, Partitions
+from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.in_memory import ArrayRows, MaskedRows, MemmapRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
@@ -44,11 +44,6 @@ ADAPTERS: tuple[type[RowSource], ...] = (
 _GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
 FIELDS = ("X", "y", "groups", "weight")  # of `Rows` and `Slab`
 Wanted = Callable[[int, Any], bool]
-BATCH_ADAPTERS: tuple[type[Batches], ...] = (
-    Partitions,
-    DatasetBatches,
-    Batches,
-)
 
 
 def adapter_of(X: Any) -> type[RowSource]:
@@ -295,7 +290,7 @@ def as_batches(
     """
     if features is not None:
         raise refuse("features", features, "None: batches are arrays of rows x features")
-    adapter = next(adapter for adapter in BATCH_ADAPTERS if adapter.accepts(X))
+    adapter = Partitions if Partitions.accepts(X) else Batches
     batches = adapter.of(X, None if columns is None else BatchColumns.of(columns))
     if sample_weight is not None:
         raise InvalidDataError(

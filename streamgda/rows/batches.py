@@ -111,15 +111,10 @@ class Batches:
         Names of the columns of batches that are dicts or tables.
     """
 
-    values: Iterable[Any]
+    values: Any
     columns: BatchColumns | None = None
 
     executor: ClassVar[str] = "process"
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept everything: this is the last adapter to be asked."""
-        return True
 
     @classmethod
     def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
@@ -145,6 +140,8 @@ class Batches:
                 f"X is a {type(X).__name__} of {', '.join(map(str, X))}; without y, an iterable of "
                 f"(X, y) batches is expected: pass one of its entries, or [X] for a single batch"
             )
+        if callable(getattr(X, "iter", None)) and hasattr(X, "with_format"):
+            return cls(_dataset(X, columns), columns)
         if not isinstance(X, Iterable):
             raise InvalidDataError(
                 f"X is a {type(X).__name__}; without y, an iterable of (X, y) batches is expected"
@@ -158,42 +155,10 @@ class Batches:
         return tuple(self.columns.X) if self.columns is not None and several else None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for number, batch in enumerate(self.values):
+        cut = hasattr(self.values, "with_format")
+        batches = self.values.iter(batch_size=_DATASET_ROWS) if cut else self.values
+        for number, batch in enumerate(batches):
             yield read_batch(batch, f"batch {number}", self.columns)
-
-
-@dataclass(frozen=True)
-class DatasetBatches(Batches):
-    """Batches of a dataset that is cut into them on request, such as those of Hugging Face."""
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept datasets with a method that iterates over batches, and formats."""
-        return callable(getattr(X, "iter", None)) and hasattr(X, "with_format")
-
-    @classmethod
-    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
-        """Return the batches; raise `InvalidDataError` without the names of columns."""
-        if columns is None:
-            names = ", ".join(columns_of(X) or ()) or "not known"
-            raise InvalidDataError(
-                f"X is a {type(X).__name__}, whose columns are {names}; name those of rows and "
-                f"labels: {_EXPECTED}"
-            )
-        available = columns_of(X)
-        if available is None or set(columns.all) <= set(available):
-            X = X.select_columns(columns.all)  # so that others are not decoded
-            if getattr(X, "format", {}).get("type", X) is None:
-                # Without a type they would be rounded to float32, and labels to floats with one.
-                double = any("float64" in str(X.features[name]) for name in columns.features)
-                options: dict[str, Any] = {"dtype": np.float64} if double else {}
-                options |= {"columns": columns.features, "output_all_columns": True}
-                X = X.with_format("numpy", **options)
-        return cls(X, columns)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        values: Any = self.values
-        return iter(Batches(values.iter(batch_size=_DATASET_ROWS), self.columns))
 
 
 @dataclass(frozen=True)
@@ -216,6 +181,30 @@ class Partitions(Batches):
 
         read = delayed(read_batch, pure=True)  # the same names in every process
         return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)], columns)
+
+
+def _dataset(X: Any, columns: BatchColumns | None) -> Any:
+    """Return a dataset that is cut into batches on request, with the columns that are read.
+
+    Those of Hugging Face are such datasets.
+    """
+    available = columns_of(X)
+    if columns is None:
+        names = ", ".join(available or ()) or "not known"
+        raise InvalidDataError(
+            f"X is a {type(X).__name__}, whose columns are {names}; name those of rows and "
+            f"labels: {_EXPECTED}"
+        )
+    if available is not None and not set(columns.all) <= set(available):
+        return X  # its first batch is refused
+    X = X.select_columns(columns.all)  # so that others are not decoded
+    if getattr(X, "format", {}).get("type", X) is None:
+        # Without a type they would be rounded to float32, and labels to floats with one.
+        double = any("float64" in str(X.features[name]) for name in columns.features)
+        options: dict[str, Any] = {"dtype": np.float64} if double else {}
+        options |= {"columns": columns.features, "output_all_columns": True}
+        X = X.with_format("numpy", **options)
+    return X
 
 
 def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tuple[Any, ...]:

@@ -7,8 +7,8 @@ the path as it was, and starts again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,6 @@ def writing_table(
         If pyarrow is not installed.
     """
     tables_library(str(path))
-    kind = format_of(str(path))
-    assert kind is not None  # it is that of a table
     keys = rows.keys(asked.keys) if asked.keys else None
     names = [*asked.keys, *score_columns(asked)]
     if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
@@ -72,57 +70,48 @@ def writing_table(
         )
     if rows.holds(Path(path)):
         raise InvalidParameterError(f"{path} holds the rows that are scored; name another path")
-    with replacing(Path(path)) as partial:
-        writer = TableWriter(kind, str(partial), str(path), (rows.n_rows, *width), names, keys)
-        with writer.opened:
-            yield writer
-            writer.flush()
+    with replacing(Path(path)) as partial, contextlib.ExitStack() as stack:
+
+        def opened(schema: Any) -> Any:
+            return _writer(stack, str(partial), str(path), schema)
+
+        writer = TableWriter((rows.n_rows, *width), names, keys, opened)
+        yield writer
+        writer.flush()
 
 
+@dataclass
 class TableWriter:
     """A table that is written in the order of its rows.
 
-    Parameters
+    Attributes
     ----------
-    kind : str
-        Format.
-    partial, path : str
-        Where to write, and the name of the file.
     shape : tuple of int
         Shape of all scores.
     names : list of str
         Names of the columns.
     keys : RowSource or None
         The first columns of each row.
+    opened : callable
+        Returns what writes tables with a schema.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        partial: str,
-        path: str,
-        shape: tuple[int, ...],
-        names: list[str],
-        keys: Any,
-    ) -> None:
-        self.shape = shape
-        self.opened = contextlib.ExitStack()
-        self._kind, self._paths, self._names, self._keys = kind, (partial, path), names, keys
-        self._waiting: list[Any] = []
-        self._writer: Any = None
+    shape: tuple[int, ...]
+    names: list[str]
+    keys: Any
+    opened: Callable[[Any], Any]
+    _waiting: list[Any] = field(default_factory=list, init=False)
+    _writer: Any = field(default=None, init=False)
 
     def __setitem__(self, box: tuple[slice], scores: np.ndarray) -> None:
         """Write the scores of the next rows."""
         import pyarrow as pa  # noqa: PLC0415
 
-        columns = [
-            pa.array(_in_known_unit(column))
-            for column in ([scores] if scores.ndim == 1 else scores.T)
-        ]
-        if self._keys is not None:
-            keys = self._keys.read(box[0].start, box[0].stop)
-            columns = [*keys.columns, *columns]
-        self._waiting.append(pa.table(columns, self._names))
+        parts = [scores] if scores.ndim == 1 else scores.T
+        columns = [pa.array(_in_known_unit(column)) for column in parts]
+        if self.keys is not None:
+            columns = [*self.keys.read(box[0].start, box[0].stop).columns, *columns]
+        self._waiting.append(pa.table(columns, self.names))
         if sum(map(len, self._waiting)) >= GROUP_ROWS:
             self.flush()
 
@@ -130,40 +119,26 @@ class TableWriter:
         """Write the rows that wait for others."""
         import pyarrow as pa  # noqa: PLC0415
 
-        if not self._waiting:
-            return
-        table, self._waiting = pa.concat_tables(self._waiting).combine_chunks(), []
-        if self._writer is None:
-            writer = _writer(self._kind, *self._paths, table.schema)
-            self._writer = self.opened.enter_context(writer)
-        self._writer.write_table(table)
+        if self._waiting:
+            table, self._waiting = pa.concat_tables(self._waiting).combine_chunks(), []
+            self._writer = self._writer or self.opened(table.schema)
+            self._writer.write_table(table)
 
 
-def _writer(kind: str, partial: str, path: str, schema: Any) -> AbstractContextManager[Any]:
-    """Return a context with an object that writes tables to a path, in the format of a name."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if kind == "parquet":
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        return pq.ParquetWriter(partial, schema)
-    return pa.ipc.new_file(partial, schema) if kind == "ipc" else _lines(partial, path, schema)
-
-
-@contextlib.contextmanager
-def _lines(partial: str, path: str, schema: Any) -> Iterator[Any]:
-    """Provide a writer of lines, packed if the name says so."""
+def _writer(stack: contextlib.ExitStack, partial: str, path: str, schema: Any) -> Any:
+    """Return an object that writes tables to a path, in the format of a name."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.csv as pc  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
 
-    name = path.lower()
-    tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in name else ",")
+    kind, name = format_of(path), path.lower()
+    if kind != "csv":
+        new = pq.ParquetWriter if kind == "parquet" else pa.ipc.new_file
+        return stack.enter_context(new(partial, schema))
     packing = "gzip" if name.endswith(".gz") else None
-    with (
-        pa.output_stream(partial, compression=packing) as opened,
-        pc.CSVWriter(opened, schema, write_options=tabs) as lines,
-    ):
-        yield lines
+    lines = stack.enter_context(pa.output_stream(partial, compression=packing))
+    tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in name else ",")
+    return stack.enter_context(pc.CSVWriter(lines, schema, write_options=tabs))
 
 
 def _in_known_unit(scores: np.ndarray) -> np.ndarray:
