@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamgda.estimators.checkpoint import Checkpoint
     from streamgda.estimators.drift import DriftMonitor
     from streamgda.estimators.feature_selection import SeparabilitySelector
-    from streamgda.estimators.load import load
     from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
     from streamgda.models.covariance_test import CovarianceTest, covariance_test
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
     from streamgda.rows.opening import open_store
+    from streamgda.storage.saved import load
     from streamgda.versions import show_versions
 
     __version__: str
@@ -95,7 +95,7 @@ _MODULES = {
     "SlidingWindow": "moments",
     "accumulate": "engine",
     "covariance_test": "models.covariance_test",
-    "load": "estimators.load",
+    "load": "storage.saved",
     "means_test": "models.means_test",
     "open_store": "rows.opening",
     "prequential": "estimators.prequential",

@@ -40,30 +40,17 @@ import streamgda
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
-    GaussianModel,
     GaussianNB,
-    GroupedMoments,
     LinearDiscriminantAnalysis,
-    PairwiseMoments,
-    SlidingWindow,
     storage,
 )
 from streamgda.engine.journal import CheckpointContents
 from streamgda.errors import FormatError, SourceNotFoundError
-from streamgda.models.bernoulli import BernoulliModel
 from streamgda.storage.saved import state_of
 
 GOLDEN = Path(__file__).with_name("golden")
-LOADERS = {
-    "bernoulli": BernoulliModel.load,
-    "checkpoint": CheckpointContents.load,
-    "estimator": streamgda.load,
-    "grouped": GroupedMoments.load,
-    "model": GaussianModel.load,
-    "moments": ClassMoments.load,
-    "pairwise": PairwiseMoments.load,
-    "window": SlidingWindow.load,
-}
+KINDS = "bernoulli", "estimator", "grouped", "model", "moments", "pairwise", "window"
+LOADERS = dict.fromkeys(KINDS, streamgda.load) | {"checkpoint": CheckpointContents.load}
 LONGEST = 60.0  # seconds of the processor for a case, which may compile kernels
 NASTY = [
     *(None, True, False, 0, 1, -1, 2, 255, 2**31, 2**53, 2**63, -(2**63), 10**30, 10**400),
@@ -132,8 +119,7 @@ def subjects() -> dict[str, Subject]:
     found = {}
     newest = GOLDEN / f"version{storage.VERSION}"
     for file in sorted([*newest.glob("*.zip"), *(GOLDEN / "groups").glob("*.zip")]):
-        kind = storage.kind_of(file)
-        found[file.stem] = Subject(file.stem, kind, *storage.read(file, kind))
+        found[file.stem] = Subject(file.stem, *storage.read(file))
     qda, batches = found["qda"], found["pass"]
     parts = {name: value for name, value in qda.attributes.items() if name != "model"}
     arrays = {name: a for name, a in qda.arrays.items() if not name.startswith("model/")}
@@ -156,7 +142,7 @@ def subjects() -> dict[str, Subject]:
 
 def meaning(loaded: Any, store: Any, kind: str) -> str:
     """Return the content of a loaded object and of its file, in one text."""
-    contents = [state_of(loaded), storage.read(store, kind)]
+    contents = [state_of(loaded), storage.read(store, kind)[1:]]
     plain = [
         [attributes, {n: [a.dtype.str, a.shape, a.tobytes().hex()] for n, a in arrays.items()}]
         for attributes, arrays in contents

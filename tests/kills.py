@@ -106,7 +106,7 @@ def resuming(run: Callable[[Path], Any], name: str, read: Callable[[Path], Any])
 
 
 def checkpoint(path: Path) -> Any:
-    return storage.read(path, KIND)[1]
+    return storage.read(path, KIND)[2]
 
 
 def recipe(folder: Path) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from streamgda.cli import screen
@@ -11,17 +10,6 @@ from streamgda.cli.files import stored_bytes
 from streamgda.cli.options import takes
 from streamgda.errors import FormatError
 
-_CLASSES = {
-    "bernoulli": "models.bernoulli.BernoulliModel",
-    "checkpoint": "engine.journal.CheckpointContents",
-    "drift": "estimators.drift.DriftMonitor",
-    "estimator": "estimators.saving.SavedEstimator",
-    "grouped": "moments.grouped.GroupedMoments",
-    "model": "models.gaussian.GaussianModel",
-    "moments": "moments.class_moments.ClassMoments",
-    "pairwise": "moments.pairwise.PairwiseMoments",
-    "window": "moments.window.SlidingWindow",
-}
 _MOST_CLASSES = 50  # listed in the table
 _MOST_NAMES = 10
 _COUNTS, _BYTES = ("rows", "watched"), ("bytes", "bytes_stored")
@@ -95,22 +83,18 @@ def _shown(name: str, value: Any) -> str:
 def _describe(path: str) -> dict[str, Any]:
     from streamgda import storage  # noqa: PLC0415
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
-    from streamgda.storage.saved import description_of  # noqa: PLC0415
+    from streamgda.storage.saved import description_of, load  # noqa: PLC0415
 
     if is_table(path):
         return _table(path)
     try:
-        kind = storage.kind_of(path)
+        return description_of(load(path))
     except FormatError as error:
         with storage.described(path) as node:
             others = None if storage.FORMAT in node.attrs else _data(node)
         if others is None:  # saved by this package, but damaged or of another version
             raise error from None
         return others
-    if kind not in _CLASSES:
-        raise FormatError(f"{path} holds {kind!r}, which this version does not know")
-    module, _, name = _CLASSES[kind].rpartition(".")
-    return description_of(getattr(import_module(f"streamgda.{module}"), name).load(path))
 
 
 def _data(node: Any) -> dict[str, Any]:

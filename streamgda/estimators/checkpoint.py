@@ -10,16 +10,14 @@ from typing import Any
 
 from streamgda import storage
 from streamgda.engine.fingerprints import REMEDY
-from streamgda.engine.journal import as_file, check_interval
+from streamgda.engine.journal import CheckpointContents, as_file, check_interval
 from streamgda.errors import CheckpointError, FormatError
-from streamgda.estimators.load import load
-from streamgda.estimators.saving import SavedEstimator
-from streamgda.moments import ClassMoments, Moments, PairwiseMoments, SlidingWindow
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.locks import locked, owner
 from streamgda.storage.replacing import lock_of, replacing
+from streamgda.storage.saved import Saved, read_saved
 
-_STATE = "a fitted estimator, ClassMoments, PairwiseMoments or a SlidingWindow"
+_STATE = "a fitted estimator, moments, a SlidingWindow or a DriftMonitor"
 
 
 class Checkpoint:
@@ -33,14 +31,13 @@ class Checkpoint:
     Parameters
     ----------
     path : path
-        Path of a zip file. `load` also reads an estimator from it, `ClassMoments.load` reads
-        moments, and `SlidingWindow.load` reads a window.
+        Path of a zip file. `load` also reads the state from it.
     every : float
         Seconds between two saves, after which `due` is true.
 
     Attributes
     ----------
-    state : estimator, ClassMoments, PairwiseMoments, SlidingWindow or None
+    state : estimator, moments, SlidingWindow, DriftMonitor or None
         The saved state; None before the first save.
     offset : object
         The position that was saved with it.
@@ -106,18 +103,10 @@ class Checkpoint:
         return found.st_ino, found.st_mtime_ns
 
     def _load(self) -> None:
-        readers = {
-            "estimator": load,
-            "moments": ClassMoments.load,
-            "pairwise": PairwiseMoments.load,
-            "window": SlidingWindow.load,
-        }
         try:
-            kind = storage.kind_of(self._file)
-            if kind not in readers:
-                raise FormatError(f"it holds {kind!r}")
-            self.offset = storage.read(self._file, kind)[0].get("offset")
-            self.state = readers[kind](self._file)
+            self.state, self.offset = read_saved(self._file)
+            if isinstance(self.state, CheckpointContents):
+                raise FormatError("it is the checkpoint of a pass over rows")
         except FormatError as error:
             raise CheckpointError(
                 f"{self._file} is not the checkpoint of a stream, or is damaged: {error}. {REMEDY}"
@@ -133,7 +122,7 @@ class Checkpoint:
 
         Parameters
         ----------
-        state : estimator, ClassMoments, PairwiseMoments or SlidingWindow
+        state : estimator, moments, SlidingWindow or DriftMonitor
             The state learnt from the rows before `offset`.
         offset : object
             The position at which to resume the stream: any value that JSON can hold.
@@ -158,7 +147,7 @@ class Checkpoint:
         ...     print(Checkpoint(f"{folder}/stream.zip").offset)
         2
         """
-        check_type("state", state, (SavedEstimator, Moments, SlidingWindow), _STATE)
+        check_type("state", state, Saved, _STATE)
         storage.check_offset(offset)
         self._hold()
         if self._stamp() != self._found:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,16 +15,15 @@ from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.row_classifier import names_in, validate_labelled, validate_rows
-from streamgda.estimators.saving import SavedEstimator, describe
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.checks import check_array, check_whole
-from streamgda.storage.saved import State, arrays_within, nested, restore
+from streamgda.storage.saved import Saved, State, arrays_within, describe, nested, restore
 
 
-class SeparabilitySelector(SelectorMixin, SavedEstimator):
+class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
     """Select the features in which classes are easiest to separate, in one pass over the rows.
 
     Parameters
@@ -210,7 +210,7 @@ class SeparabilitySelector(SelectorMixin, SavedEstimator):
         return {**describe(self), **fitted}, {**selected, **arrays}
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         selector = cls(**attributes["params"])
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         ranking, criterion = arrays["ranking"], arrays["criterion"]

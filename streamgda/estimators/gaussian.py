@@ -619,7 +619,7 @@ class GaussianClassifier(MomentClassifier):
         return attributes | ({"rows": "float32"} if self._single else {}), arrays
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = super()._restored(attributes, arrays)
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = super()._from_state(attributes, arrays)
         estimator._single = attributes.get("rows") == "float32"
         return estimator

@@ -35,7 +35,6 @@ from streamgda.estimators.row_classifier import (
     takes,
     validate_labelled,
 )
-from streamgda.estimators.saving import describe, described
 from streamgda.models.model import check_classes, check_priors
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
@@ -56,7 +55,16 @@ from streamgda.runtime.parameters import (
     refuse,
     shown,
 )
-from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
+from streamgda.storage.saved import (
+    Saved,
+    State,
+    arrays_within,
+    check_params,
+    class_named,
+    describe,
+    nested,
+    restore,
+)
 
 NO_ROWS = (
     "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
@@ -1133,7 +1141,7 @@ class MomentClassifier(RowClassifier):
         return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         params = {**attributes["params"], **attributes.get("set_params", {})}
         estimator = unfitted(cls, {**attributes, "params": params})
         if "moments" not in attributes:
@@ -1239,14 +1247,15 @@ def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
-    """Build an unfitted estimator with valid parameters; see `streamgda.estimators.saving`.
+    """Build an unfitted estimator with valid parameters; see `streamgda.storage.saved.describe`.
 
     Raises
     ------
     InvalidParameterError
         For parameters out of range, and priors that are no distribution.
     """
-    estimator = described(base, description)
+    check_params(description["params"])
+    estimator = class_named(description["estimator"], base)(**description["params"])
     estimator._kept()
     estimator._check_priors()
     return estimator

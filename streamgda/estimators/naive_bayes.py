@@ -133,8 +133,8 @@ class GaussianNB(GaussianClassifier):
         return attributes | states, arrays | own
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = super()._restored(attributes, arrays)
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = super()._from_state(attributes, arrays)
         if "unweighted" in attributes:
             own = arrays_within(arrays, "unweighted")
             held = restore(ClassMoments, attributes["unweighted"], own)

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda import engine
 from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.estimators.saving import SavedEstimator
 from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL, as_numpy, is_masked, unmasked
 from streamgda.rows.codes import CodedLabels
@@ -41,6 +40,7 @@ from streamgda.rows.labels import (
 from streamgda.rows.names import Names
 from streamgda.rows.sources import RowSource, check_lengths
 from streamgda.runtime.parameters import as_numbers, refuse, shown
+from streamgda.storage.saved import Saved
 
 _SHOWN = 5  # names in a message, as in scikit-learn's
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -195,7 +195,7 @@ class Scorer:
         return fingerprint_method(self.name, self.model, self.options)
 
 
-class RowClassifier(ClassifierMixin, SavedEstimator):
+class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
     """Base of all classifiers, which read and score rows from any container."""
 
     n_features_in_: int

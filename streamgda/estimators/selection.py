@@ -389,7 +389,7 @@ class GaussianDiscriminantCV(RowClassifier):
         return self._best._state()
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
         """Return the best estimator of a search that an earlier version saved."""
         best = attributes["best_estimator"], arrays_within(arrays, "best_estimator")
         return restore(GaussianDiscriminantAnalysis, *best)

@@ -28,7 +28,6 @@ from streamgda.estimators.row_classifier import (
     takes,
     validate_rows,
 )
-from streamgda.estimators.saving import describe
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
@@ -40,7 +39,7 @@ from streamgda.rows.labels import as_labels, find, without_mask
 from streamgda.rows.sources import Slab
 from streamgda.runtime.memory import allowed_bytes, as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
-from streamgda.storage.saved import State, arrays_within, nested, restore
+from streamgda.storage.saved import State, arrays_within, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
 _CLASS_WEIGHT = "'balanced', or a dict of labels to weights that are finite and >= 0"
@@ -315,7 +314,7 @@ class ThresholdClassifier(RowClassifier):
         return {**description, **fitted}, {"threshold": threshold, **arrays}
 
     @classmethod
-    def _restored(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         params = dict(attributes["params"])
         if params["estimator"] is not None:
             params["estimator"] = unfitted(MomentClassifier, params["estimator"])

@@ -152,16 +152,17 @@ def _check_keys(value: Any) -> None:
 
 
 @reread_if_replaced
-def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a group of a kind.
+def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Read a group of a kind, or of any.
 
     Parameters
     ----------
     store : path, zarr store or zarr group
-    kind : str
+    kind : str, optional
 
     Returns
     -------
+    kind : str
     attributes : dict
     arrays : dict of str to ndarray
 
@@ -180,7 +181,7 @@ def read(store: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             if is_temporary(error):
                 raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
             raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
-        return dict(head["attributes"]), arrays
+        return str(head["kind"]), dict(head["attributes"]), arrays
 
 
 @reread_if_replaced
@@ -239,7 +240,8 @@ def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], i
         raise FormatError(f"{group.store_path} is damaged: its description has another checksum")
     if kind is not None and head.get("kind") != kind:
         raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
-    if not isinstance(head.get("arrays"), dict) or not isinstance(head.get("attributes"), dict):
+    parts = {"kind": str, "arrays": dict, "attributes": dict}
+    if not all(isinstance(head.get(name), part) for name, part in parts.items()):
         raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
     return head, checksum
 

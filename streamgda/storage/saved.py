@@ -1,10 +1,17 @@
-"""`Saved`: objects that can be written as a zarr group or as bytes, and read again."""
+"""`Saved`: objects that can be written as a zarr group or as bytes; `load` reads any of them.
+
+Nothing registers its class: names in files are looked up among the public names of the package,
+which imports them.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 
@@ -17,6 +24,22 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+_ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
+# The classes of the other kinds.
+_CLASSES = {
+    "bernoulli": "models.bernoulli.BernoulliModel",
+    "checkpoint": "engine.journal.CheckpointContents",
+    "drift": "estimators.drift.DriftMonitor",
+    "fourth moments": "moments.fourth.FourthMoments",
+    "grouped": "moments.grouped.GroupedMoments",
+    "linear scores": "models.linear.LinearScores",
+    "model": "models.gaussian.GaussianModel",
+    "moments": "moments.class_moments.ClassMoments",
+    "pairwise": "moments.pairwise.PairwiseMoments",
+    "window": "moments.window.SlidingWindow",
+}
+
+
 class Saved(ABC):
     """Base of objects that can be written as a zarr group or as bytes, and read again.
 
@@ -24,7 +47,7 @@ class Saved(ABC):
     these; other modules call `state_of` and `restore`.
     """
 
-    _kind: ClassVar[str]  # identifies the saved group
+    _kind: ClassVar[str] = _ESTIMATOR  # identifies the saved group
 
     def save(self, store: Any, *, offset: Any = None) -> None:
         """Write this object as a zarr group, replacing the one that was saved there.
@@ -88,11 +111,7 @@ class Saved(ABC):
         ...     ClassMoments.load(f"{folder}/moments").class_count
         array([2])
         """
-        attributes, arrays = storage.read(store, cls._kind)
-        try:
-            return restore(cls, attributes, arrays)
-        except FormatError as error:
-            raise FormatError(f"{store}: {error}") from None
+        return read_saved(store, cls)[0]
 
     def to_bytes(self) -> bytes:
         """Return this object as bytes, to be sent or stored anywhere.
@@ -156,7 +175,22 @@ class Saved(ABC):
 
     def _description(self) -> dict[str, Any]:
         """Return what is known of this object, for JSON; `repr` and `streamgda info` show it."""
-        return {"kind": self._kind}
+        if self._kind != _ESTIMATOR:
+            return {"kind": self._kind}
+        estimator: Any = self
+        defaults = type(estimator)().get_params(deep=False)
+        params = estimator.get_params(deep=False)
+        held = getattr(estimator, "moments_", None)
+        if held is None:
+            held = getattr(estimator, "model_", None)
+        return {
+            **({} if held is None else description_of(held)),
+            "kind": self._kind,
+            "estimator": type(self).__name__,
+            "parameters": {k: _shown(v) for k, v in params.items() if v != defaults[k]},
+            "features": getattr(estimator, "n_features_in_", None),
+            "threshold": _shown(getattr(estimator, "threshold_", None)),
+        }
 
     @abstractmethod
     def _state(self) -> State:
@@ -186,10 +220,90 @@ def description_of(saved: Saved) -> dict[str, Any]:
     return saved._description()
 
 
+@overload
+def load(store: Any) -> Any: ...
+
+
+@overload
+def load(store: Any, kind: type[Kind]) -> Kind: ...
+
+
+def load(store: Any, kind: type[Saved] | None = None) -> Any:
+    """Load what `save` wrote: an estimator, moments, a window, a monitor or a model.
+
+    Parameters
+    ----------
+    store : path, zarr store or zarr group
+        The store that `save` wrote to.
+    kind : class, optional
+        Class that is expected, or a base of it; by default any.
+
+    Returns
+    -------
+    object
+        Equal to the saved object, and of its class. A fitted estimator gives bit for bit the same
+        scores, and `partial_fit` continues from the same rows.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If the store does not exist.
+    FormatError
+        If the store does not hold a saved object of that kind, has an unknown format version, or is
+        damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from streamgda import GaussianNB, load
+    >>> nb = GaussianNB().fit([[0.0], [1.0], [5.0], [7.0]], ["a", "a", "b", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nb.save(Path(folder) / "nb.zip")
+    ...     load(Path(folder) / "nb.zip").predict([[2.0], [6.0]])
+    array(['a', 'b'], dtype='<U1')
+    """
+    return read_saved(store, kind)[0]
+
+
+def read_saved(store: Any, kind: type[Saved] | None = None) -> tuple[Any, Any]:
+    """Return the object that `load` returns, and the offset that was saved with it."""
+    found, attributes, arrays = storage.read(store, None if kind is None else kind._kind)
+    try:
+        saved = restore(_class_of(found) if kind is None else kind, attributes, arrays)
+    except FormatError as error:
+        raise FormatError(f"{store}: {error}") from None
+    return saved, attributes.get("offset")
+
+
+def _class_of(kind: str) -> type[Saved]:
+    """Return the class of a kind of saved groups."""
+    if kind == _ESTIMATOR:
+        return Saved
+    if kind not in _CLASSES:
+        raise FormatError(f"it holds {kind!r}, which `load` does not read")
+    module, _, name = _CLASSES[kind].rpartition(".")
+    found: type[Saved] = getattr(import_module(f"streamgda.{module}"), name)
+    return found
+
+
+def class_named(name: str, base: type[Kind]) -> type[Kind]:
+    """Return a public class by its name, which has to be that of `base` or of a subclass of it."""
+    package = import_module("streamgda")
+    found = getattr(package, name) if name in package.__all__ else None
+    if not isinstance(found, type) or not issubclass(found, base):
+        expected = "" if base is Saved else f"{base.__name__} or a subclass of it "
+        raise FormatError(
+            f"the saved estimator is of class {name!r}, which is not {expected}in this version of "
+            f"streamgda"
+        )
+    return found
+
+
 def restore(
     kind: type[Kind], attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Kind:
-    """Build an object of a class from the result of `state_of`.
+    """Build an object of a class, or of a subclass, from the result of `state_of`.
 
     Raises
     ------
@@ -197,6 +311,8 @@ def restore(
         If the attributes and arrays do not fit each other.
     """
     try:
+        if kind._kind == _ESTIMATOR:
+            kind = class_named(attributes["estimator"], kind)
         with np.errstate(all="ignore"):  # of values that the checks refuse
             return kind._from_state(attributes, arrays)
     except FormatError:
@@ -204,6 +320,42 @@ def restore(
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error!s:.500}"
         raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
+
+
+def _shown(value: Any) -> Any:
+    """Return the value for JSON: an estimator or an infinite number as text."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    plain = value is None or isinstance(value, bool | int | float | str | list)
+    return value if plain and finite else " ".join(str(value).split())
+
+
+def describe(estimator: Any) -> dict[str, Any]:
+    """Return the name of an estimator's class and its parameters, for JSON."""
+    params = _plain(estimator.get_params(deep=False))
+    return {"estimator": type(estimator).__name__, "params": params}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def check_params(params: Mapping[str, Any]) -> None:
+    """Raise TypeError unless saved parameters are finite numbers, strings and lists of numbers."""
+    for name, value in params.items():
+        if not _is_plain(value):
+            raise TypeError(f"the parameter {name}={value!r:.100} is of no type that is saved")
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(entry, int | float) and _is_plain(entry) for entry in value)
+    if isinstance(value, int | float):
+        return abs(value) <= sys.float_info.max
+    return value is None or isinstance(value, str)
 
 
 def nested(parts: Mapping[str, Saved]) -> State:

@@ -120,7 +120,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
             accumulate(bad, Y, checkpoint=path)
         (note,) = refusal.value.__notes__
         assert note.startswith(f"The checkpoint {path} keeps what was done, the first 180 rows")
-        assert storage.read(path, checkpoint.KIND)[0]["done"] == 180
+        assert storage.read(path, checkpoint.KIND)[1]["done"] == 180
     before = path.read_bytes()
     skipped = accumulate(bad, Y, on_invalid="skip", checkpoint=path)
     assert skipped.n_skipped == 1
@@ -159,7 +159,7 @@ def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 accumulate(X, Y, checkpoint=path, checkpoint_every=every)
         assert path.exists() == bool(kept)
-    assert storage.read(path, checkpoint.KIND)[0]["done"] == kept
+    assert storage.read(path, checkpoint.KIND)[1]["done"] == kept
     assert bits(accumulate(X, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 
@@ -231,7 +231,7 @@ DAMAGE = {
 def test_damaged_attributes_are_reported(tmp_path, damage):
     path = tmp_path / "kept.zip"
     stopped(path)
-    attributes, arrays = storage.read(path, checkpoint.KIND)
+    _, attributes, arrays = storage.read(path, checkpoint.KIND)
     storage.write(path, checkpoint.KIND, attributes | DAMAGE[damage], arrays)
     with pytest.raises(CheckpointError, match=r"kept\.zip is"):
         accumulate(X, Y, checkpoint=path)

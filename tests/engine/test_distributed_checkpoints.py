@@ -130,7 +130,7 @@ DAMAGE = {
 def test_a_damaged_checkpoint_is_reported(stored, kept, damage):
     group, _, y = stored
     path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
-    attributes, arrays = storage.read(path, "checkpoint")
+    _, attributes, arrays = storage.read(path, "checkpoint")
     storage.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
     with pytest.raises(CheckpointError, match=r"kept\.zip.* is damaged"):
         accumulate(group["X"], y, **(kept | {"checkpoint": path}))

@@ -29,7 +29,7 @@ ROOMS = {
     "engine.dask": "errors runtime storage rows moments models engine",
     "estimators": "errors runtime storage rows moments models engine",
     "versions": "runtime kernels",
-    "__init__": "rows moments models engine estimators versions",  # the public names
+    "__init__": "storage rows moments models engine estimators versions",  # the public names
     "datasets": "errors runtime storage rows moments models engine estimators __init__",
     "plots": "errors runtime rows moments models engine estimators __init__",
     "cli": "errors runtime storage rows moments models engine estimators __init__ datasets plots",

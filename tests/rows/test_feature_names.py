@@ -254,7 +254,7 @@ def test_files_keep_names(saved):
     saved.save(store)
     loaded = type(saved).load(store)
     assert loaded.feature_names == NAMES
-    attributes, arrays = storage.read(store, type(saved)._kind)
+    _, attributes, arrays = storage.read(store, type(saved)._kind)
     if "feature_names" in attributes:
         damaged = attributes | {"feature_names": ["length", "width"]}
         storage.write(store, type(saved)._kind, damaged, arrays)
@@ -269,7 +269,7 @@ def test_an_estimator_is_saved_with_its_names_once(name, tmp_path):
     loaded = streamgda.load(tmp_path / "fitted.zip")
     assert tuple(loaded.feature_names_in_) == loaded.moments_.feature_names == NAMES
     assert loaded.model_.feature_names == NAMES
-    attributes, _ = storage.read(tmp_path / "fitted.zip", "estimator")
+    _, attributes, _ = storage.read(tmp_path / "fitted.zip", "estimator")
     assert str(attributes).count("length") == 1
     np.testing.assert_array_equal(loaded.predict(FRAME), fitted.predict(FRAME))
 

@@ -332,10 +332,11 @@ def test_in_stores(tmp_path, name, way):
         assert (refusal.value.array, refusal.value.row) == (which, ROW)
         assert "the first 600 rows" in refusal.value.__notes__[0]
     before = {n: a[:600] for n, a in given.items()}
-    moments, held_moments = accumulate(**before, **options), storage.read(kept, "checkpoint")
-    assert held_moments[0]["done"] == 600
+    moments = accumulate(**before, **options)
+    _, attributes, arrays = storage.read(kept, "checkpoint")
+    assert attributes["done"] == 600
     for part, array in state_of(moments)[1].items():
-        np.testing.assert_allclose(held_moments[1][f"rows/{part}"], array, rtol=1e-9, err_msg=part)
+        np.testing.assert_allclose(arrays[f"rows/{part}"], array, rtol=1e-9, err_msg=part)
     mended = {n: np.concatenate([a[:700], a[:200], a[900:]]) for n, a in given.items()}
     for n, a in held.items():
         a[...] = mended[n]

@@ -106,7 +106,7 @@ def test_saved_objects_are_loaded(file):
 def test_saved_objects_are_written_in_the_same_layout(file, tmp_path):
     kind = storage.kind_of(file)
     LOADERS[kind](file).save(tmp_path / file.name)
-    (attributes, arrays), (others, other_arrays) = (
+    (_, attributes, arrays), (_, others, other_arrays) = (
         storage.read(path, kind) for path in (tmp_path / file.name, file)
     )
     attributes.pop("offset"), others.pop("offset", None)
@@ -162,7 +162,7 @@ def test_saved_moments_of_groups(file, tmp_path):
             expected = {k.removeprefix(start): arrays[k] for k in arrays if k.startswith(start)}
         assert_holds(moments, expected)
     loaded.save(tmp_path / file.name)
-    (attributes, arrays), (others, other_arrays) = (
+    (_, attributes, arrays), (_, others, other_arrays) = (
         storage.read(path, "grouped") for path in (tmp_path / file.name, file)
     )
     assert attributes == others

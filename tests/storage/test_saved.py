@@ -1,12 +1,15 @@
 """Saved estimators score as before, bit for bit, and continue to learn."""
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
 from samples import (
+    ESTIMATORS,
     EVERY_ESTIMATOR,
     assert_equal_to_rounding,
     assert_same_bits,
@@ -19,8 +22,14 @@ from samples import (
 import streamgda
 from streamgda import (
     BernoulliNB,
+    ClassMoments,
+    DriftMonitor,
     GaussianNB,
+    GroupedMoments,
+    PairwiseMoments,
     QuadraticDiscriminantAnalysis,
+    SeparabilitySelector,
+    SlidingWindow,
     ThresholdClassifier,
     storage,
 )
@@ -72,15 +81,49 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
         pass
 
     Other().fit(*blobs()).save(tmp_path / "other")
-    with pytest.raises(FormatError, match="is of class 'Other', which is not SavedEstimator"):
+    with pytest.raises(FormatError, match="is of class 'Other', which is not in this version"):
         streamgda.load(tmp_path / "other")
     fitted.moments_.save(tmp_path / "moments")
     with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
-        streamgda.load(tmp_path / "moments")
+        streamgda.load(tmp_path / "moments", GaussianNB)
     fitted.save(tmp_path / "nb")
     assert type(streamgda.load(tmp_path / "nb", GaussianNB)) is GaussianNB
     with pytest.raises(FormatError, match="'GaussianNB', which is not BernoulliNB"):
         streamgda.load(tmp_path / "nb", streamgda.BernoulliNB)
+
+
+FRESH = """
+import sys
+import streamgda
+for path in sys.argv[1:]:
+    print(type(streamgda.load(path)).__name__)
+"""
+
+
+def test_every_class_is_found_in_a_fresh_process(tmp_path):
+    X, y = blobs()
+    moments = ClassMoments().update(X, y)
+    made = [make(name).fit(X, y) for name in ESTIMATORS]
+    made += [
+        moments,
+        GroupedMoments().update(X, y, y),
+        PairwiseMoments().update(X, y),
+        SlidingWindow(50).update(X, y),
+        SeparabilitySelector(2).fit(X, y),
+        DriftMonitor(moments, window=100),
+        ThresholdClassifier().fit(X[y < 2], y[y < 2]),
+        *(each.model_ for each in made if hasattr(each, "model_")),
+    ]
+    paths = [str(tmp_path / f"{i}.zip") for i in range(len(made))]
+    for each, path in zip(made, paths, strict=True):
+        each.save(path)
+    found = subprocess.run(
+        [sys.executable, "-c", FRESH, *paths], capture_output=True, text=True, check=True
+    )
+    models = {"LinearModel": "GaussianModel"}
+    assert found.stdout.split() == [
+        models.get(type(each).__name__, type(each).__name__) for each in made
+    ]
 
 
 # --- thresholds -------------------------------------------------------------------------------
