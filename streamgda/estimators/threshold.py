@@ -35,8 +35,7 @@ from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count
-from streamgda.rows.labels import as_labels, find, without_mask
-from streamgda.rows.sources import Slab
+from streamgda.rows.labels import as_labels, check_expected, encode, without_mask
 from streamgda.runtime.memory import allowed_bytes, as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, describe, nested, restore
@@ -204,8 +203,8 @@ class ThresholdClassifier(RowClassifier):
         allowed = as_bytes(self.max_memory)
         room = None if allowed is None else max(_LEAST_ROOM, allowed // 4 // _CELL_BYTES)
         costs = self._costs_of(fitted)
-        scores = _Scores(fitted, rows, self.max_memory, room)
-        return self._with(fitted, *best_threshold(lambda: scores, costs, room))
+        blocks = _reader(fitted, rows, self.max_memory, room)
+        return self._with(fitted, *best_threshold(blocks, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
         learnt = {"estimator_": fitted, "threshold_": threshold, "total_cost_": cost}
@@ -358,8 +357,10 @@ def _costs(cost: Any) -> tuple[float, float]:
     raise refuse("cost", cost, _COST)
 
 
-class _Scores:
-    """Blocks of scores with their labels and weights, computed again for each iteration.
+def _reader(
+    fitted: GaussianClassifier, rows: Rows, max_memory: int | str | None, room: int | None
+) -> Callable[[], Iterator[Block]]:
+    """Return a function that yields blocks of scores, true for the second class, and weights.
 
     Parameters
     ----------
@@ -369,50 +370,34 @@ class _Scores:
     room : int or None
         Number of scores that are kept; None for all of them.
     """
+    model, classes, rule = fitted.model_, fitted.classes_, rows.rule
+    function: Callable[..., np.ndarray] = model.log_odds
+    if rule is not CHECK_SUMS:  # invalid rows that do not count are no error
+        function = Filled(function, RowRule("fill", rule.nodata), np.array(np.nan))
+    scores = as_source(validate_rows(fitted, rows.X)).map(function, np.float64)
+    if getattr(rows.y, "shape", ())[1:] == (1,):
+        # As scikit-learn does, with a warning in `fit`.
+        rows = replace(rows, y=np.ravel(rows.y))
+    read = in_process(replace(rows, X=scores), at_once=room is None)
+    held, allowed = _CELL_BYTES * (room or 0) + model.packed_bytes, allowed_bytes(max_memory)
+    slab_rows = plan_rows(read.X, allowed, held, beside=read.beside, out_row_bytes=8)
 
-    def __init__(
-        self,
-        fitted: GaussianClassifier,
-        rows: Rows,
-        max_memory: int | str | None,
-        room: int | None,
-    ) -> None:
-        model = fitted.model_
-        function: Callable[..., np.ndarray] = model.log_odds
-        if rows.rule is not CHECK_SUMS:  # invalid rows that do not count are no error
-            function = Filled(function, RowRule("fill", rows.rule.nodata), np.array(np.nan))
-        scores = as_source(validate_rows(fitted, rows.X)).map(function, np.float64)
-        if getattr(rows.y, "shape", ())[1:] == (1,):
-            # As scikit-learn does, with a warning in `fit`.
-            rows = replace(rows, y=np.ravel(rows.y))
-        self.classes = fitted.classes_
-        self.rows = in_process(replace(rows, X=scores), at_once=room is None)
-        held = _CELL_BYTES * (room or 0) + model.packed_bytes
-        sizes = self.rows.X, allowed_bytes(max_memory), held
-        self.slab_rows = plan_rows(*sizes, beside=self.rows.beside, out_row_bytes=8)
+    def blocks() -> Iterator[Block]:
+        with read_slabs(read, slab_rows) as slabs:
+            for slab in slabs:
+                first_row, labels = slab.first_row, rule.as_labels(slab.y, slab.first_row)
+                kept, weights, _ = labels_to_count(labels, slab.weight, rule, first_row)
+                invalid = np.flatnonzero(kept & np.isnan(slab.X))
+                if invalid.size and rule.action == "raise":
+                    row = first_row + int(invalid[0])
+                    message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
+                    raise InvalidDataError(f"{message}; {SKIP_OR_FILL}", "X", row)
+                kept[invalid] = False
+                numbers = np.flatnonzero(kept)
+                some = without_mask(labels)[numbers]
+                codes, found = encode(some, classes)
+                check_expected(some, codes, found, classes, first_row, numbers)
+                weights = weights[numbers] if weights.size else np.ones(codes.size)
+                yield slab.X[numbers], codes == 1, weights
 
-    def __iter__(self) -> Iterator[Block]:
-        with read_slabs(self.rows, self.slab_rows) as slabs:
-            yield from map(self._block, slabs)
-
-    def _block(self, slab: Slab) -> Block:
-        scores, first_row, rule = slab.X, slab.first_row, self.rows.rule
-        labels = rule.as_labels(slab.y, first_row)
-        kept, weights, _ = labels_to_count(labels, slab.weight, rule, first_row)
-        invalid = np.flatnonzero(kept & np.isnan(scores))
-        if invalid.size and rule.action == "raise":
-            row = first_row + int(invalid[0])
-            message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
-            raise InvalidDataError(f"{message}; {SKIP_OR_FILL}", "X", row)
-        kept[invalid] = False
-        codes = find(without_mask(labels), self.classes)
-        unknown = np.flatnonzero(kept & (codes < 0))
-        if unknown.size:
-            at = int(unknown[0])
-            raise InvalidDataError(
-                f"y[{first_row + at}] has the label {labels[at]!s}, which is not one of the "
-                f"classes {self.classes.tolist()}",
-                *("y", first_row + at),
-            )
-        weights = weights if weights.size else np.ones(codes.size)
-        return scores[kept], codes[kept] == 1, weights[kept]
+    return blocks

@@ -281,7 +281,7 @@ def test_rows_that_cannot_be_used_change_nothing():
     X, y = two_classes()
     fitted = ThresholdClassifier().fit(X, y)
     before = fitted.threshold_
-    with pytest.raises(InvalidDataError, match="label perhaps, which is not one of the classes"):
+    with pytest.raises(InvalidDataError, match="is perhaps, which is not one of the classes"):
         fitted.fit_threshold(X, np.where(np.arange(len(y)) == 3, "perhaps", y))
     with pytest.raises(InvalidDataError, match=r"400 rows but there are 5 labels"):
         fitted.fit_threshold(X, y[:5])
