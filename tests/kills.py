@@ -8,36 +8,96 @@ temporary file is left. The program exits with 1 if anything else is found.
     python tests/kills.py                 some 300 stops: random moments, and evenly spaced steps
     python tests/kills.py --every         before every step; a few minutes
     python tests/kills.py save convert    works whose name contains one of these words
+
+``python tests/kills.py --cluster ADDRESS FOLDER`` kills clients of a cluster at random moments and
+restarts their work until it is done, and prints as JSON, for each kind of work, how often it was
+killed and a digest of each result.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lives
+import dask.array as da
 import numpy as np
+import zarr
+from distributed import Client
 
-from streamgda import Checkpoint, ClassMoments, GaussianNB, storage
+from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate, storage
 from streamgda.datasets import convert
 from streamgda.engine import outputs, plan
+from streamgda.engine.dask import cuts
 from streamgda.engine.journal import KIND
 from streamgda.runtime import threads
 from streamgda.storage import replacing
 from streamgda.storage.opening import opened_node
+from streamgda.storage.saved import state_of
 
 STEPS = {"open", "shutil.rmtree"}  # and everything that begins with "os."
+ENOUGH = 4  # kills of a client
+N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N_ROWS, N_FEATURES))
+Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # so that classes appear during the pass
+WEIGHTS = RANDOM.uniform(0, 2, N_ROWS)
+SLAB_BYTES = SLAB * 8 * N_FEATURES
+
+
+class Slow:
+    """Rows that take some time to read by slicing."""
+
+    shape, dtype, chunks = X.shape, X.dtype, (SLAB, N_FEATURES)
+
+    def __getitem__(self, rows):
+        time.sleep(0.002)
+        return X[rows]
+
+
+def batches():
+    for start in range(0, N_ROWS, SLAB):
+        time.sleep(0.002)
+        yield X[start : start + SLAB], Y[start : start + SLAB]
+
+
+def rows(folder):
+    kept = folder / "kept"
+    return accumulate(Slow(), Y, sample_weight=WEIGHTS, checkpoint=kept, checkpoint_every=0)
+
+
+def of_batches(folder):
+    kept = folder / "kept.zip"
+    return accumulate(batches(), covariance_type="diag", checkpoint=kept, checkpoint_every=0)
+
+
+def stream(folder):
+    checkpoint = Checkpoint(folder / "kept")
+    learner = checkpoint.state or GaussianNB()
+    for start in range(checkpoint.offset or 0, N_ROWS, SLAB):
+        time.sleep(0.002)
+        part = slice(start, start + SLAB)
+        learner.partial_fit(X[part], Y[part])
+        checkpoint.save(learner, start + SLAB)
+    return learner.moments_
+
+
+def scores(folder):
+    GaussianNB().fit(X, Y).predict_proba(Slow(), out=folder / "scores.zarr")
 
 
 @dataclass(frozen=True)
@@ -72,7 +132,7 @@ class Work:
 
 
 def moments_of(rows: slice) -> ClassMoments:
-    return ClassMoments("diag").update(lives.X[rows], lives.Y[rows])
+    return ClassMoments("diag").update(X[rows], Y[rows])
 
 
 def saving(name: str) -> dict[str, Any]:
@@ -86,15 +146,15 @@ def saving(name: str) -> dict[str, Any]:
 
 def converting(name: str) -> dict[str, Any]:
     def write(folder: Path, n_rows: int) -> None:
-        X, y = lives.X[:n_rows], lives.Y[:n_rows]
-        convert(X, folder / name, labels=y, chunk_rows=n_rows // 2, overwrite=True)
+        options = {"chunk_rows": n_rows // 2, "overwrite": True}
+        convert(X[:n_rows], folder / name, labels=Y[:n_rows], **options)
 
     def read(path: Path) -> np.ndarray:
         with opened_node(path) as group:
             return np.column_stack([group["X"][:], group["y"][:]])
 
     return {
-        "run": lambda folder: write(folder, lives.N_ROWS),
+        "run": lambda folder: write(folder, N_ROWS),
         "path": name,
         "read": read,
         "before": lambda folder: write(folder, 100),
@@ -118,7 +178,7 @@ def recipe(folder: Path) -> np.ndarray:
     exec(code, names)
     source = folder.parent / "rows.csv"
     if not source.exists():
-        np.savetxt(source, np.column_stack([lives.X, lives.Y])[::9], "%.8g", ",")
+        np.savetxt(source, np.column_stack([X, Y])[::9], "%.8g", ",")
     return np.frombuffer(names["learn"](source, folder / "kept.zip", 100).to_bytes(), np.uint8)
 
 
@@ -130,15 +190,70 @@ WORKS = {
     "convert to a zip": Work(**converting("rows.zip")),
     "convert to a folder": Work(**converting("rows")),
     "convert to a folder in two steps": Work(**converting("rows"), exchanging=False),
-    "accumulate with a checkpoint": resuming(lives.rows, "kept", checkpoint),
-    "accumulate batches with a checkpoint": resuming(lives.iterable, "kept.zip", checkpoint),
-    "learn from a stream": resuming(lives.stream, "kept", storage.kind_of),
+    "accumulate with a checkpoint": resuming(rows, "kept", checkpoint),
+    "accumulate batches with a checkpoint": resuming(of_batches, "kept.zip", checkpoint),
+    "learn from a stream": resuming(stream, "kept", storage.kind_of),
     "learn a text from an offset": resuming(recipe, "kept.zip", lambda path: None),
-    "scores to an output": resuming(lives.scores, "scores.zarr", lambda path: None),
+    "scores to an output": resuming(scores, "scores.zarr", lambda path: None),
 }
 
 
+# --- on a cluster -------------------------------------------------------------------------------
+
+
+def store(folder):
+    """Rows and labels whose chunks are the parts."""
+    cuts.PART_BYTES = cuts.SCORED_BYTES = 1
+    cuts.PART_STATES = (0, 0)
+    plan._SLAB_BYTES = 1
+    group = zarr.create_group(folder.parent / "store", overwrite=True)
+    group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))
+    group.create_array("y", data=Y, chunks=(SLAB,))
+
+
+def fit(folder):
+    group = zarr.open_group(folder.parent / "store", mode="r")
+    kept = folder / "kept"
+    return accumulate(group["X"], group["y"], checkpoint=kept, checkpoint_every=0.1)
+
+
+def blocks(folder):
+    rows, labels = (da.from_zarr(folder.parent / "store" / name) for name in "Xy")
+    kept = folder / "kept"
+    return accumulate(
+        2 * rows, labels, sample_weight=WEIGHTS, checkpoint=kept, checkpoint_every=0.1
+    )
+
+
+def predict(folder):
+    group = zarr.open_group(folder.parent / "store", mode="r")
+    return GaussianNB().fit(X, Y).predict_proba(group["X"], out=folder / "scores.zarr")[...]
+
+
 # --- kills ----------------------------------------------------------------------------------------
+
+
+def digest_of(result, folder):
+    digest = hashlib.sha256()
+    if isinstance(result, np.ndarray):
+        digest.update(result.tobytes())
+    elif result is not None:
+        attributes, arrays = state_of(result)
+        digest.update(json.dumps(attributes, sort_keys=True).encode())
+        for name in sorted(arrays):
+            digest.update(arrays[name].tobytes())
+    else:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".partial":
+                digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def fork():
+    """Fork this process, and return what `os.fork` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+        return os.fork()
 
 
 def count_steps(last: int | None, interrupted: bool) -> list[int]:
@@ -164,17 +279,17 @@ def count_steps(last: int | None, interrupted: bool) -> list[int]:
 
 
 def life(
-    work: Work,
+    run: Callable[[Path], Any],
     folder: Path,
     step: int | None = None,
     seconds: float | None = None,
     interrupted: bool = False,
 ) -> int:
-    """Run the work in a fork, until it ends or is stopped.
+    """Run a work in a fork, until it ends or is stopped.
 
     Parameters
     ----------
-    work, folder
+    run, folder
     step : int, optional
         Step of the file system before which it is stopped.
     seconds : float, optional
@@ -188,12 +303,12 @@ def life(
         Steps that it took, 0 if it was stopped.
     """
     reader, writer = os.pipe()
-    child = lives.fork()
+    child = fork()
     if child == 0:
         code = 1
         try:
             steps = count_steps(step, interrupted)
-            work.run(folder)
+            run(folder)
             os.write(writer, str(steps[0]).encode())
             code = 0
         except KeyboardInterrupt:
@@ -217,8 +332,8 @@ def life(
 def digest(work: Work, folder: Path) -> str:
     path = folder / work.path
     if work.resumed:  # the result of the call that resumes
-        return lives.digest_of(work.run(folder), path)
-    return lives.digest_of(work.read(path), path)
+        return digest_of(work.run(folder), path)
+    return digest_of(work.read(path), path)
 
 
 class Killer:
@@ -237,14 +352,14 @@ class Killer:
         replacing.exchange = _EXCHANGE if work.exchanging else lambda *paths: False
         first = self.new_folder()
         self.old = None if work.before is None else digest(work, first)
-        self.steps = life(work, first)
+        self.steps = life(work.run, first)
         self.new = digest(work, first)
         assert self.left(first) == [work.path], self.left(first)
 
     def seconds(self) -> float:
         """Return the time that the work takes."""
         folder, started = self.new_folder(), time.monotonic()
-        life(self.work, folder)
+        life(self.work.run, folder)
         return time.monotonic() - started
 
     def new_folder(self) -> Path:
@@ -274,7 +389,7 @@ class Killer:
             If the contents are neither old nor new, or temporary files stay.
         """
         work, folder = self.work, self.new_folder()
-        stopped = not life(work, folder, **moment)
+        stopped = not life(work.run, folder, **moment)
         path, left = folder / work.path, self.left(folder)
         where = f"{moment}, which left {left}"
         # Nothing is ever missing, without any help by a reader.
@@ -315,7 +430,7 @@ def spaced(steps: int, n: int) -> list[int]:
 
 def write_often() -> None:
     """Let works read small slabs, and write as often as they can."""
-    plan._SLAB_BYTES = lives.SLAB_BYTES
+    plan._SLAB_BYTES = SLAB_BYTES
     outputs._EVERY = 0
 
 
@@ -325,15 +440,43 @@ def compile_kernels() -> None:
             work.run(Path(folder))
 
 
+def kill_clients(address: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """Kill the clients of works on a cluster until each has been killed often enough."""
+    chance, ended = random.Random(0), {}
+    store(folder / "life")
+    for work in (fit, blocks, predict):
+        name, kills, resumed, digests = work.__name__, 0, False, []
+
+        def run(place: Path, work: Callable[[Path], Any] = work) -> None:
+            with Client(address):
+                (place / "digest").write_text(digest_of(work(place), None))
+
+        while kills < ENOUGH:
+            place, longest = folder / "life", 1.0
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            while not life(run, place, seconds=chance.uniform(0, longest) if digests else None):
+                kills += 1
+                resumed |= any(place.iterdir())
+                longest *= 1.3  # ends on the slowest machine too
+            digests.append((place / "digest").read_text())
+        ended[name] = {"kills": kills, "resumed": resumed, "digests": digests}
+    return ended
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="kill works whose name contains one of them")
     parser.add_argument("--every", action="store_true", help="kill before every step")
     parser.add_argument("--kills", type=int, default=10, help="steps of each work, and moments")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cluster", nargs=2, help="kill clients of a cluster, see above")
     given = parser.parse_args()
     with threads.limit(1):  # pools of threads do not survive a fork
-        return kill_all(given)
+        if given.cluster is None:
+            return kill_all(given)
+        print(json.dumps(kill_clients(given.cluster[0], Path(given.cluster[1]))))
+        return 0
 
 
 def kill_all(given: argparse.Namespace) -> int:

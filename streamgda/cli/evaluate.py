@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs listed otherwise
-_SCORES = 1 << 20  # rows x classes that are scored at a time
 
 
 @takes(open_rows, counting)
@@ -167,8 +166,9 @@ def count(
 
     rule = CHECK_SUMS if rule is None else rule
     rows = in_process(Rows(X, y))
-    slab_rows = plan_rows(rows.X, allowed_bytes(max_memory), beside=rows.beside)
     classes = estimator.classes_
+    planned = {"beside": rows.beside, "out_row_bytes": 8 * classes.size}
+    slab_rows = plan_rows(rows.X, allowed_bytes(max_memory), **planned)
     likely = hasattr(estimator, "predict_log_proba")
     scorer = estimator._scorer("predict_log_proba" if likely else "predict")
     labels = join_labels(classes, distinct_labels(rows.y, rule))
@@ -176,7 +176,6 @@ def count(
     number_of_class = np.flatnonzero(column >= 0)
     confusion = np.zeros((labels.size, labels.size), np.int64)
     loss = 0.0
-    step = max(1, _SCORES // classes.size)
     with reading(rows, slab_rows, "evaluating", progress=True) as slabs:
         for slab in slabs:
             start, counted = slab.first_row, slab.X
@@ -185,14 +184,12 @@ def count(
                 counted = as_maskable_matrix(slab.X, sparse=True)
                 counted, known = rows_to_count(counted, known, None, rule, start)[:2]
             codes = find(known, labels)
-            for first in range(0, len(counted), step):
-                scores = scorer.function(counted[first : first + step], start + first)
-                true = codes[first : first + step]
-                best = scores.argmax(axis=1) if likely else find(scores, classes)
-                np.add.at(confusion, (true, number_of_class[best]), 1)
-                if likely:
-                    of_truth = scores[np.arange(true.size), column[true]]
-                    loss -= float(np.where(column[true] >= 0, of_truth, -np.inf).sum())
+            scores = scorer.function(counted, start)
+            best = scores.argmax(axis=1) if likely else find(scores, classes)
+            np.add.at(confusion, (codes, number_of_class[best]), 1)
+            if likely:
+                of_truth = scores[np.arange(codes.size), column[codes]]
+                loss -= float(np.where(column[codes] >= 0, of_truth, -np.inf).sum())
     if not confusion.any():
         raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
     return Evaluation(labels, confusion, loss / confusion.sum() if likely else None)

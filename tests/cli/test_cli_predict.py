@@ -192,7 +192,6 @@ def test_evaluate_agrees_with_scikit_learn(
     done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 100 * 24)
-    monkeypatch.setattr("streamgda.cli.evaluate._SCORES", 70)
     X, y = rows()
     estimator = streamgda.load(data / "qda.zip")
     predicted = estimator.predict(X)

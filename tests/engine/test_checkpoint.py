@@ -1,11 +1,5 @@
 """Interrupted work resumes, only for the same data and options, and gives the same bits."""
 
-import json
-import os
-import subprocess
-import sys
-
-import lives
 import numpy as np
 import pytest
 from samples import KINDS, held
@@ -22,42 +16,6 @@ from streamgda.errors import (
 )
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
-
-
-# --- kills ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=[1, pytest.param(10, marks=pytest.mark.slow)])
-def ended(request, tmp_path_factory):
-    """The outcome of work that was killed again and again."""
-    if not hasattr(os, "fork"):
-        pytest.skip("no fork on this platform")
-    done = subprocess.run(
-        [sys.executable, lives.__file__, tmp_path_factory.mktemp("lives"), str(request.param), "0"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    assert done.returncode == 0, done.stderr
-    return request.param, json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("kind", ["rows", "iterable", "stream", "scores"])
-def test_killed_work_ends_with_the_bits_of_undisturbed_work(ended, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", lives.SLAB_BYTES)
-    kills, ended = ended
-    (tmp_path / "stream").mkdir()
-    undisturbed = {
-        "rows": lambda: accumulate(lives.X, lives.Y, sample_weight=lives.WEIGHTS),
-        "iterable": lambda: accumulate(lives.batches(), covariance_type="diag"),
-        "stream": lambda: lives.stream(tmp_path / "stream"),
-        "scores": lambda: lives.scores(tmp_path),
-    }[kind]()
-    assert ended[kind]["kills"] >= kills
-    assert set(ended[kind]["digests"]) == {lives.digest_of(undisturbed, tmp_path / "scores.zarr")}
-    assert len(ended[kind]["digests"]) > 1
 
 
 # --- passes over rows -------------------------------------------------------------------------

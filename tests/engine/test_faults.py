@@ -12,7 +12,7 @@ import time
 
 import dask
 import dask.array as da
-import lives
+import kills
 import numpy as np
 import pytest
 import zarr
@@ -261,7 +261,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
     done = subprocess.run(
-        [sys.executable, lives.__file__, tmp_path, "4", "0", cluster.scheduler_address],
+        [sys.executable, kills.__file__, "--cluster", cluster.scheduler_address, tmp_path],
         check=False,
         capture_output=True,
         text=True,
@@ -273,19 +273,19 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     for name in ("PART_BYTES", "SCORED_BYTES", "PART_STATES"):
         monkeypatch.setattr(cuts, name, getattr(cuts, name))
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
-    lives.store(tmp_path / "life")
+    kills.store(tmp_path / "life")
     group = zarr.open_group(tmp_path / "store", mode="r")
     rows, labels = (da.from_zarr(group[name]) for name in "Xy")
     with Client(cluster):
         undisturbed = {
             "fit": accumulate(group["X"], group["y"]),
-            "blocks": accumulate(2 * rows, labels, sample_weight=lives.WEIGHTS),
-            "predict": make("GaussianNB").fit(lives.X, lives.Y).predict_proba(lives.X),
+            "blocks": accumulate(2 * rows, labels, sample_weight=kills.WEIGHTS),
+            "predict": make("GaussianNB").fit(kills.X, kills.Y).predict_proba(kills.X),
         }
     for kind, result in undisturbed.items():
         assert ended[kind]["kills"] >= 4
         assert ended[kind]["resumed"]
-        assert set(ended[kind]["digests"]) == {lives.digest_of(result, None)}
+        assert set(ended[kind]["digests"]) == {kills.digest_of(result, None)}
 
 
 @pytest.mark.slow
