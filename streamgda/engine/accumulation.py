@@ -35,7 +35,7 @@ import numpy as np
 
 from streamgda.engine.fingerprints import SeenBatches, describe
 from streamgda.engine.journal import RowJournal, check_interval, only_run
-from streamgda.engine.plan import in_one_slab, plan_moments
+from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -309,7 +309,7 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
-    X = in_one_slab(rows.X)
+    X = rows.at_once
     if X is not None:
         options: Any = {"rule": rows.rule, "expected": expected, "decay": decay}
         return moments._update(X, rows.y, rows.weight, **options)
@@ -350,7 +350,7 @@ def accumulate_again(
         If the rows changed since they were read before.
     """
     again: Any = FourthMoments.of(moments, scalings)
-    X = None if options else in_one_slab(rows.X)
+    X = None if options else rows.at_once
     if X is not None:
         again._update(X, rows.y, rows.weight, rule=rows.rule)
     else:

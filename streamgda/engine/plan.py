@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from streamgda.moments import (
 )
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_plain
-from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
 from streamgda.rows.sources import RowSource
@@ -30,8 +27,6 @@ from streamgda.runtime.memory import readable
 _SLAB_BYTES = 1 << 27  # rows in memory that are summed at a time
 _READ_BYTES = 1 << 25  # other rows that are read at a time, or scored
 _SLAB_ROWS = 1 << 20
-_PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
-_COPIED_BYTES = 1 << 26  # of an array in memory: smaller ones are transformed and summed at once
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
 _MOST_ALIGNED = 2  # times the best slab: larger ones are not aligned with chunks of scores
 _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
@@ -40,16 +35,6 @@ _ROW_BYTES = 64  # of the code of a row, its position in the order of the classe
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
-
-
-def in_one_slab(X: Any) -> Any:
-    """Return rows in memory that are summed at once, without a plan; None for all others."""
-    if is_plain(X):
-        return X if X.nbytes <= _PLANNED_BYTES else None
-    if SparseRows.accepts(X):
-        X = as_source(X)
-    small = isinstance(X, RowSource) and X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES
-    return X.whole() if small else None
 
 
 def plan_rows(

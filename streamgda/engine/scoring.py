@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.engine.fingerprints import describe, fingerprint_rows
 from streamgda.engine.outputs import Output, Scoring, only_writer
-from streamgda.engine.plan import in_one_slab, plan_rows
+from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.rows import Rows, as_source
@@ -82,9 +82,9 @@ def score(
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    keys = as_keys(keys)
+    keys = () if keys is None else as_keys(keys)
     if out is None and max_memory is None and not progress and not keys:
-        whole = X if is_plain(X) else in_one_slab(X)
+        whole = X if is_plain(X) else Rows(X).at_once
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
     asked = Scoring(
@@ -112,9 +112,9 @@ def score(
 
 
 def as_keys(keys: Any) -> tuple[str, ...]:
-    """Return names of columns, given as one name or a sequence of them; none for None."""
-    if keys is None or isinstance(keys, str):
-        return () if keys is None else (keys,)
+    """Return names of columns, given as one name or a sequence of them."""
+    if isinstance(keys, str):
+        return (keys,)
     if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
         raise refuse("keys", keys, "names of columns of X, such as keys='id'")
     return tuple(keys)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import is_masked
+from streamgda.rows.arrays import is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.in_memory import ArrayRows, MaskedRows, MemmapRows, SparseRows
@@ -27,15 +27,18 @@ from streamgda.rows.tables import FrameRows, LazyFrameRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
+_PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
+_COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and summed at once
+
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
+    StoredRows,
     PolygonRows,
     FrameRows,
     DaskRasterRows,
     RasterRows,
     DaskRows,
     SparseRows,
-    StoredRows,
     LazyFrameRows,
     MaskedRows,
     MemmapRows,
@@ -193,6 +196,17 @@ class Rows:
     def sources(self) -> list[Any]:
         """The rows, if they are given, and what is beside them."""
         return self.beside if self.X is None else [self.X, *self.beside]
+
+    @property
+    def at_once(self) -> Any:
+        """The rows in memory, if they are processed at once, without a plan; otherwise None."""
+        X = self.X
+        if is_plain(X):
+            return X if X.nbytes <= _PLANNED_BYTES else None
+        if SparseRows.accepts(X):
+            X = as_source(X)
+        small = isinstance(X, RowSource) and X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES
+        return X.whole() if small else None
 
     @property
     def executor(self) -> str:

@@ -224,8 +224,6 @@ def spatial_axes(dims: tuple[Any, ...]) -> tuple[int, int] | None:
 
 def has_gaps(y: Any) -> bool:
     """Return whether labels may be on a grid some of whose elements have none."""
-    if type(y) is np.ndarray:
-        return False
     y = getattr(getattr(y, "raster", None), "array", y)
     on_grid = is_labelled(y) and getattr(y, "ndim", 0) > 1
     return on_grid or is_polygons(y) or nodata_of(y) is not None

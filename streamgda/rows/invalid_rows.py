@@ -364,7 +364,7 @@ def row_rule(
     """
     if not isinstance(on_invalid, str) or on_invalid not in actions:
         raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
-    gaps = has_gaps(y)
+    gaps = y is not None and type(y) is not np.ndarray and has_gaps(y)
     if nodata is None and unlabelled is None and on_invalid == "raise" and not gaps:
         return CHECK_SUMS
     return RowRule(on_invalid, nodata, unlabelled, gaps)

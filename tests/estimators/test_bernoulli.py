@@ -94,7 +94,7 @@ def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch):
     joint, labels = whole.predict_joint_log_proba(X), whole.predict(X)
     if kind == "memmap":
         monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
-        monkeypatch.setattr(plan, "_COPIED_BYTES", 100)
+        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
         np.save(tmp_path / "X.npy", X)
         there = np.load(tmp_path / "X.npy", mmap_mode="r")
         fitted = BernoulliNB().fit(there[:90], y[:90]).partial_fit(there[90:], y[90:])

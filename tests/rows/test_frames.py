@@ -325,7 +325,7 @@ def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     fitted = GaussianNB().fit(wide, y)
     predicted = fitted.predict(wide)
     monkeypatch.setattr(tables.Conversion, "of", counting)
-    monkeypatch.setattr("streamgda.engine.plan._COPIED_BYTES", 1 << 10)
+    monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 1 << 10)
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 20)
     monkeypatch.setattr("streamgda.rows.tables._BATCH_BYTES", 1 << 18)
     for frame in (pd.DataFrame(wide), pl.DataFrame(wide), pl.LazyFrame(wide)):

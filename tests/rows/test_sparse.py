@@ -203,8 +203,8 @@ def test_explicit_zeros_duplicates_and_any_order():
 @pytest.mark.parametrize("small", [False, True])
 def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path):
     if small:
-        for name in ("_SLAB_BYTES", "_COPIED_BYTES"):
-            monkeypatch.setattr(plan, name, 100)
+        monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
+        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
         monkeypatch.setattr(plan, "_FEWEST_ROWS", 32)
     X, y, _ = rows(300)
     sparse = sp.csr_array(X)
