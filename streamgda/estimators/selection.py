@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.exceptions import FitFailedWarning, NotFittedError
@@ -15,15 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import Folds, as_folds, hashes
 from streamgda.engine.plan import count_classes, plan_rows
-from streamgda.engine.reading import in_process, reading
+from streamgda.engine.reading import in_process
+from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.row_classifier import (
+    Reading,
     RowClassifier,
     Scorer,
     calls_within,
     names_in,
+    takes,
     validate_labelled,
 )
 from streamgda.models.gaussian import GaussianModel
@@ -206,6 +209,7 @@ class GaussianDiscriminantCV(RowClassifier):
         self.score_sample = score_sample
         self.refit = refit
 
+    @takes(Reading)
     def fit(
         self,
         X: Any,
@@ -213,10 +217,7 @@ class GaussianDiscriminantCV(RowClassifier):
         sample_weight: Any = None,
         *,
         groups: Any = None,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        **reading: Unpack[Reading],
     ) -> Self:
         """Choose among the candidates.
 
@@ -256,8 +257,7 @@ class GaussianDiscriminantCV(RowClassifier):
         """
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
-        counting: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        given = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **counting)
+        given = self._read("fit", X, y, sample_weight, reading)
         rows = in_process(validate_labelled(template, given, reset=True))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
         scores = _Scores(self, candidates, rows, folds)
@@ -454,7 +454,7 @@ class _Scores:
 
     def _read(self, held: int, what: str) -> AbstractContextManager[Iterator[Slab]]:
         slab_rows = plan_rows(self.rows.X, self.allowed, held, beside=self.rows.beside, copies=1)
-        return reading(self.rows, slab_rows, what, self.search.verbose)
+        return read_slabs(self.rows, slab_rows, what, self.search.verbose)
 
     def accumulate(self) -> None:
         """Add all rows to the moments of their folds, in one pass."""

@@ -18,7 +18,6 @@ from zarr.storage import LocalStore
 from streamgda import (
     Checkpoint,
     ClassMoments,
-    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     accumulate,
@@ -157,7 +156,6 @@ def test_outputs_that_are_read_only(fitted, tmp_path):
 
 X, Y = blobs(40)
 NB = GaussianNB().fit(X, Y)
-SEARCH = GaussianDiscriminantCV({"reg_param": [0.5]}, cv=2)
 HEX = "0123456789abcdef" * 2
 STRANGERS = [
     *("notes.txt", ".hidden", "x.partial", "x.lock", "c/0", "empty/folder/", "zarr.json"),
@@ -192,7 +190,6 @@ DOORS = {
     "convert to a store": lambda path: convert(X, LocalStore(path), overwrite=True),
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
     "a stream": lambda path: Checkpoint(path).save(NB, 1),
-    "a search": lambda path: SEARCH.fit(X, Y, checkpoint=path),
 }
 COMMANDS = {
     "predict": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
