@@ -83,7 +83,6 @@ def predict(
     """
     import numpy as np  # noqa: PLC0415  (see the note in `options`)
 
-    from streamgda import engine  # noqa: PLC0415
     from streamgda.engine.outputs import ENDINGS, holds_scores  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
@@ -121,18 +120,10 @@ def predict(
     about = {"method": method, "columns": classes if proba or log_proba else None}
 
     def write() -> Any:
-        return engine.score(
-            scorer.function,
+        return scorer.score(
             X,
             partial,
-            fingerprint=scorer.fingerprint | about,
-            dtype=scorer.dtype,
-            columns=scorer.columns,
-            labels=scorer.labels,
-            name=scorer.method,
-            classes=scorer.classes,
-            fill=scorer.fill,
-            held=scorer.held,
+            about,
             keys=None if keys is None else split_names(keys),
             overwrite=overwrite,
             max_memory=max_memory,

@@ -1,12 +1,11 @@
 """The scikit-learn face of class moments and of the models that they make."""
 
-from streamgda.estimators.bernoulli import BernoulliNB
 from streamgda.estimators.discriminant import (
     GaussianDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.estimators.naive_bayes import GaussianNB
+from streamgda.estimators.naive_bayes import BernoulliNB, GaussianNB
 from streamgda.estimators.selection import GaussianDiscriminantCV
 from streamgda.estimators.threshold import ThresholdClassifier
 

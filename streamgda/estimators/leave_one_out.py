@@ -62,17 +62,7 @@ def scored_without(
     options = own | {"priors": priors}
     function = partial(getattr(model, method), **own)
     scorer = Scorer(method, function, estimator.model_, None, columns, options, method)
-    scores = engine.score(
-        scorer.function,
-        X,
-        out,
-        columns=columns,
-        name=method,
-        classes=scorer.classes,
-        fingerprint=None if out is None else scorer.fingerprint,
-        held=scorer.held,
-    )
-    return scores, weights
+    return scorer.score(X, out), weights
 
 
 def _companions(

@@ -194,6 +194,31 @@ class Scorer:
         """Fingerprint of the function and its model, as JSON."""
         return fingerprint_method(self.name, self.model, self.options)
 
+    def score(self, rows: Any, out: Any = None, about: Any = None, **options: Any) -> Any:
+        """Score rows from any container, into `out` if it is given.
+
+        Parameters
+        ----------
+        rows, out, **options
+            See `streamgda.engine.scoring.score`.
+        about : dict, optional
+            More of the fingerprint.
+        """
+        return engine.score(
+            self.function,
+            rows,
+            out,
+            dtype=self.dtype,
+            columns=self.columns,
+            labels=self.labels,
+            name=self.method,
+            classes=self.classes,
+            fill=self.fill,
+            fingerprint=None if out is None else self.fingerprint | (about or {}),
+            held=self.held,
+            **options,
+        )
+
 
 class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
     """Base of all classifiers, which read and score rows from any container."""
@@ -229,21 +254,8 @@ class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
         names = ("features", "nodata", "on_invalid")
         reading: Any = {name: scoring[name] for name in names if name in scoring}
         read, out = Rows.of(X, actions=SCORING, **reading), scoring.get("out")
-        filling, rows = scorer.filling(read.rule, scoring.get("fill")), validate_rows(self, read.X)
-        scores = engine.score(
-            filling.function,
-            rows,
-            out,
-            dtype=filling.dtype,
-            columns=filling.columns,
-            labels=filling.labels,
-            name=filling.method,
-            classes=filling.classes,
-            fill=filling.fill,
-            keys=scoring.get("keys"),
-            fingerprint=None if out is None else filling.fingerprint,
-            held=filling.held,
-        )
+        rows, filling = validate_rows(self, read.X), scorer.filling(read.rule, scoring.get("fill"))
+        scores = filling.score(rows, out, keys=scoring.get("keys"))
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores
 
