@@ -8,7 +8,6 @@ import pytest
 from samples import ESTIMATORS, EVERY_ESTIMATOR, assert_same_bits, blobs, make, results
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from typer.testing import CliRunner
 
 import streamgda
 from streamgda import (
@@ -18,7 +17,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.cli.app import app
 from streamgda.errors import (
     FormatError,
     InvalidDataError,
@@ -265,19 +263,6 @@ def test_forged_numbers_are_damage(tmp_path):
     nb.save(tmp_path / "file")
     with pytest.raises(FormatError, match="negative variances"):
         streamgda.load(tmp_path / "file")
-
-
-def test_the_command_line_describes_them(tmp_path):
-    made = [
-        GaussianNB.from_parameters([[0.0], [1.0]], [[1.0], [1.0]], [0.5, 0.5], ["ant", "bee"]),
-        LinearDiscriminantAnalysis.from_parameters([[5.0]], [-22.5], ["ant", "bee"]),
-    ]
-    for k, estimator in enumerate(made):
-        estimator.save(tmp_path / f"{k}.zip")
-        result = CliRunner().invoke(app, ["info", str(tmp_path / f"{k}.zip")])
-        assert result.exit_code == 0
-        assert "made by from_parameters" in result.stdout
-        assert "bee" in result.stdout
 
 
 # --- parameters that are set after the fit ------------------------------------------------------
