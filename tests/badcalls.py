@@ -213,7 +213,7 @@ def _others() -> Iterator[Call]:
         "pooling": 0.1, "shrinkage": 0.1, "reg_param": 0.1, "var_smoothing": 0.1,
     })  # fmt: skip
     yield Call("module", lambda: gda, "select_features", {
-        "moments": held, "n": 2, "criterion": "divergence", "over": "mean", "direction": "floating",
+        "moments": held, "n": 2, "criterion": "divergence", "over": "mean", "direction": "backward",
         "covariance_type": "diag", "reg_param": 0.1, "tol": 0.0,
     })  # fmt: skip
     where = Path(FOLDER.name) / "stream.zip"

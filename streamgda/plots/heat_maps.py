@@ -165,9 +165,10 @@ def plot_separability(
         text_kw={"size": "medium" if classes.size <= 12 else "x-small"},
         **_style(classes),
     )
-    for text in display.text_.diagonal() if few else ():
-        text.remove()
-    if not few:
+    if few:
+        for text in display.text_[np.isnan(shown)]:
+            text.remove()
+    else:
         _thin_ticks(ax, classes)
     ax.set(xlabel="", ylabel="", title=method.replace("_", " "))
     return ax

@@ -455,7 +455,7 @@ def test_plots_take_names():
     plot_decision_boundary(qda, FRAME, LABELS, axes, features=["mass", "length"], resolution=5)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "length")
     assert plot_densities(qda, ax=Figure().subplots(), feature="width").get_xlabel() == "width"
-    with pytest.raises(InvalidDataError, match="in another order"):
+    with pytest.raises(InvalidDataError, match="must be in the same order"):
         plot_decision_boundary(qda, TURNED, LABELS, Figure().subplots())
     with pytest.raises(InvalidParameterError, match="names 'height'; expected names"):
         plot_densities(qda, feature="height")
