@@ -16,56 +16,45 @@ LEAST = 1e-6  # share of a variance without the row below which rounding errors 
 
 
 @fast_kernel
-def changed_squares(columns, ridges, alpha, beta, gamma, distances, logs):
-    """Write the sums of ``s_j / v_j`` and of ``log(v_j)`` over j."""
-    d, n_rows = columns.shape
-    factors = np.empty(_BLOCK)
-    for start in range(0, n_rows, _BLOCK):
-        n = min(_BLOCK, n_rows - start)
-        a, b, c = alpha[start : start + n], beta[start : start + n], gamma[start : start + n]
-        squares, log = distances[start : start + n], logs[start : start + n]
-        for r in range(n):
-            squares[r], log[r], factors[r] = 0.0, 0.0, 1.0
-        for j in range(d):
-            x, ridge = columns[j, start:], ridges[j]
-            for r in range(n):
-                s = x[r] * x[r]
-                v = max(a[r] + b[r] * ridge - c[r] * s, LEAST)
-                squares[r] += s / v
-                factors[r] *= v
-            if (j + 1) % _FACTORS == 0 or j == d - 1:
-                for r in range(n):
-                    log[r] += np.log(factors[r])
-                    factors[r] = 1.0
-
-
-@fast_kernel
-def pooled_squares(columns, codes, centres, ridges, alpha, beta, gamma, distances, products):
-    """Write squared distances to all centres, by variances without the row.
+def removed_squares(columns, codes, centres, ridges, alpha, beta, gamma, distances, products, logs):
+    """Write squared distances to all centres, by variances without the row, and log-determinants.
 
     If `products` is empty, rows are subtracted from variances; otherwise from a matrix, by the
-    formula of Sherman and Morrison, and gamma is not part of v_j. `products` is scratch space.
+    formula of Sherman and Morrison, and gamma is not part of v_j. `products` is scratch space. Of
+    log-determinants, the last factor of a matrix is left out; none are written if `logs` is empty.
     """
     d, n_rows = columns.shape
     matrix = products.size > 0
-    shares, own = np.empty(_BLOCK), np.empty(_BLOCK)
+    shares, own, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.ones(_BLOCK)
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
+        a, b, c = alpha[start : start + n], beta[start : start + n], gamma[start : start + n]
+        logs[start : start + n] = 0.0
         for k in range(centres.shape[0]):
             distances[k, start : start + n] = 0.0
             if matrix:
                 products[k, start : start + n] = 0.0
         for j in range(d):
-            x, ridge = columns[j, start:], ridges[j]
+            x, ridge = columns[j, start : start + n], ridges[j]
+            if centres.shape[0] == 1:
+                for r in range(n):
+                    own[r] = x[r] - centres[0, j]
+            else:
+                for r in range(n):
+                    own[r] = x[r] - centres[codes[start + r], j]
             for r in range(n):
-                i = start + r
-                own[r] = x[r] - centres[codes[i], j]
-                lost = 0.0 if matrix else gamma[i] * (own[r] * own[r])
-                shares[r] = 1 / max(alpha[i] + beta[i] * ridge - lost, LEAST)
+                lost = 0.0 if matrix else c[r] * (own[r] * own[r])
+                v = max(a[r] + b[r] * ridge - lost, LEAST)
+                factors[r] *= v
+                shares[r] = 1 / v
+            if (j + 1) % _FACTORS == 0 or j == d - 1:
+                for r in range(logs[start : start + n].size):
+                    logs[start + r] += np.log(factors[r])
+                factors[:] = 1.0
             for k in range(centres.shape[0]):
-                centre, squares = centres[k, j], distances[k, start:]
+                centre, squares = centres[k, j], distances[k, start : start + n]
                 if matrix:
-                    product = products[k, start:]
+                    product = products[k, start : start + n]
                     for r in range(n):
                         t = (x[r] - centre) * shares[r]
                         squares[r] += t * (x[r] - centre)
@@ -76,34 +65,53 @@ def pooled_squares(columns, codes, centres, ridges, alpha, beta, gamma, distance
                         squares[r] += t * t * shares[r]
         if matrix:
             for r in range(n):
-                i = start + r
-                shares[r] = gamma[i] / (1 - gamma[i] * distances[codes[i], i])
+                shares[r] = c[r] / (1 - c[r] * distances[codes[start + r], start + r])
             for k in range(centres.shape[0]):
-                squares, product = distances[k, start:], products[k, start:]
+                squares, product = distances[k, start : start + n], products[k, start : start + n]
                 for r in range(n):
                     squares[r] += shares[r] * (product[r] * product[r])
 
 
-@kernel
-def scaled_columns(X, rows, features, centre, low, scales, out):
-    """Write some rows less a centre and its rounding error, times scales, as columns."""
-    for start in range(0, rows.size, _BLOCK):
-        stop = min(start + _BLOCK, rows.size)
-        for j in range(features.size):
-            for r in range(start, stop):
-                out[j, r] = ((X[rows[r], features[j]] - centre[j]) - low[j]) * scales[j]
+@fast_kernel
+def own_variances(X, features, codes, centres, lows, precisions, changes, distances, logs):
+    """Write the same for the centres of the rows' own classes, of rows by variances.
 
-
-@kernel
-def own_squares(X, features, codes, centres, lows, scales, out):
-    """Write sums of the squares of rows less their classes' centres, over the classes' scales."""
+    Coordinate j is the deviation from that centre, and its ridge the precision of the class.
+    """
+    squares = np.empty(features.size)
     for r in range(X.shape[0]):
-        centre, low, scale = centres[codes[r]], lows[codes[r]], scales[codes[r]]
-        total = 0.0
+        k, total, log = codes[r], 0.0, 0.0
+        a, b, c, precision = changes[0, r], changes[1, r], changes[2, r], precisions[codes[r]]
         for j in range(features.size):
-            t = ((X[r, features[j]] - centre[j]) - low[j]) / scale[j]
-            total += t * t
-        out[r] = total
+            t = (X[r, features[j]] - centres[k, j]) - lows[k, j]
+            squares[j] = precision[j] * (t * t)
+        for start in range(0, features.size, _FACTORS):
+            s, ridges = squares[start : start + _FACTORS], precision[start : start + _FACTORS]
+            part, factor = 0.0, 1.0  # of this part alone, or they are not in registers
+            for j in range(s.size):
+                v = max(a + b * ridges[j] - c * s[j], LEAST)
+                part += s[j] / v
+                factor *= v
+            total += part
+            log += np.log(factor)
+        distances[r], logs[r] = total, log
+
+
+@fast_kernel
+def own_squares(X, features, codes, centres, lows, precisions, total, largest):
+    """Write the sum and the largest of the squares of rows less their classes' centres.
+
+    They are multiplied by the precisions of the classes.
+    """
+    for r in range(X.shape[0]):
+        centre, low, precision = centres[codes[r]], lows[codes[r]], precisions[codes[r]]
+        added, most = 0.0, 0.0
+        for j in range(features.size):
+            t = (X[r, features[j]] - centre[j]) - low[j]
+            square = t * t * precision[j]
+            added += square
+            most = max(most, square)
+        total[r], largest[r] = added, most
 
 
 @kernel
@@ -120,15 +128,3 @@ def largest_without(X, features, mean, squares, order, factor, divisor, out):
             t = X[r, features[j]] - mean[j]
             best = max(best, squares[j] - factor[r] * (t * t))
         out[r] = best / divisor[r]
-
-
-@kernel
-def loses_variance(X, features, codes, centres, lows, precisions, alpha, beta, gamma, out):
-    """Write True where some v_j is at most `LEAST`, in the coordinates of the row's class."""
-    for r in range(X.shape[0]):
-        centre, low, precision = centres[codes[r]], lows[codes[r]], precisions[codes[r]]
-        lost = False
-        for j in range(features.size):
-            t = (X[r, features[j]] - centre[j]) - low[j]
-            lost |= alpha[r] + precision[j] * (beta[r] - gamma[r] * (t * t)) <= LEAST
-        out[r] = lost

@@ -49,7 +49,7 @@ from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Finish, by_chunks, check_width, checked_names, posterior
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
-from streamgda.moments.roots import LinearFunctions, rank_limit
+from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.runtime import lapack, threads
@@ -92,30 +92,6 @@ class Removal(NamedTuple):
     def stretch(self) -> np.ndarray:
         """Squared distance to the own mean without the row, as a multiple of that with it."""
         return np.square(self.total / self.left)
-
-    def where(self, some: np.ndarray) -> Removal:
-        """Return the removal of some of the rows; the others stay."""
-        return self._replace(weights=np.where(some, self.weights, 0.0))
-
-    def of(self, some: np.ndarray) -> Removal:
-        """Return the entries of some rows."""
-        return Removal(*(values[some] for values in self))
-
-
-class Changes(NamedTuple):
-    """Changes of the own covariances of some rows: alpha, beta and gamma, one entry a row.
-
-    `growth` is what smoothing adds to all variances, less what it adds now.
-    """
-
-    alpha: np.ndarray
-    beta: np.ndarray
-    gamma: np.ndarray
-    growth: np.ndarray
-
-    def of(self, some: np.ndarray) -> Changes:
-        """Return the entries of some rows."""
-        return Changes(*(values[some] for values in self))
 
 
 @dataclass(frozen=True)
@@ -326,84 +302,111 @@ class GaussianLeaveOneOut(GaussianModel):
         counted = self.prior_kind == "counted"
         gains = np.log(removal.left / removal.total) if counted else np.zeros(len(X))
         if self.structure.per_class:
-            if self._own_from_scores:
-                scores = self._relative_scores(X)
-                distances = 2 * (self._offsets[codes] - scores[codes, each]) / changes.alpha
-                logs = self.features.size * np.log(changes.alpha)
-            else:
-                distances, logs = self._own_distances(X, codes, changes)
-            if self.structure.matrix:
-                rest = 1 - changes.gamma * distances
-                distances /= rest
-                logs += np.log(rest)
-            losses = 0.5 * (logs + removal.stretch * distances) - gains
-            own = self._offsets[codes] - losses
-            if not self._own_from_scores:
-                scores = self._other_scores(X, changes.growth, losses)
+            scores, distances, logs = self._by_classes(X, codes, changes)
+            own = self._offsets[codes] + gains - 0.5 * (logs + removal.stretch * distances)
+            if scores is None:
+                scores = self._other_scores(X, codes, changes[3], own)
+            scores[codes, each] = own
         else:
-            scores = self._pooled_distances(X, codes, changes)
-            own = self.log_priors[codes] + gains - 0.5 * removal.stretch * scores[codes, each]
+            scores = self._pooled(X, codes, changes)
+            own = removal.stretch * scores[codes, each]
             scores *= -0.5
             scores += self.log_priors[:, None]
-        scores[codes, each] = own
+            scores[codes, each] = self.log_priors[codes] + gains - 0.5 * own
         return scores
 
-    @property
-    def _own_from_scores(self) -> bool:
-        """True if own distances change by a factor, and all scores are computed in full anyway."""
-        narrow = self.features.size <= PANEL_FEATURES
-        return self.structure.matrix and not self._regularised and narrow
+    def _by_classes(
+        self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+        """Return scores if they are computed anyway, own distances, and log-determinants.
+
+        The distances are those to the means with the row, by covariances without it, and the
+        logarithms those of determinants without it, less those with it.
+        """
+        alpha, _, gamma, growth = changes
+        matrix, d = self.structure.matrix, self.features.size
+        narrow = not matrix or d <= PANEL_FEATURES
+        if self._by_factors and narrow and not growth.any():
+            scores = self._relative_scores(X)
+            own = 2 * (self._offsets[codes] - scores[codes, np.arange(len(X))]) / alpha
+            logs = d * np.log(alpha)
+            if matrix:
+                rest = 1 - gamma * own
+                own, logs = own / rest, logs + np.log(rest)
+            return scores, own, logs
+        own, logs = self._own_distances(X, codes, changes)
+        return None, own, logs - np.log1p(gamma * own) if matrix else logs
 
     def _own_distances(
-        self, X: np.ndarray, codes: np.ndarray, changes: Changes
+        self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return squared distances to the means of classes, and log-determinants less the model's.
+        """Return squared distances to the means of classes, by covariances without the row.
 
-        The covariances are D for matrices, and C' for variances.
+        The others are log-determinants less the model's, without the last factor of matrices.
         """
         distances, logs = np.empty((2, len(X)))
-        for k in range(self.classes.size):
+        if not self.structure.matrix:
+            own = codes, self._class_means, self._lows, self._correlated[0], changes
+            kernels.own_variances(X, self._read_features, *own, distances, logs)
+            return distances, logs
+        for k in np.unique(codes):
             rows, group = np.flatnonzero(codes == k), self.structure.group(k)
-            if not rows.size:
-                continue
-            columns = self._coordinates(X, rows, group, self._class_means[k], self._lows[k])
-            alpha, beta, gamma, _ = changes.of(rows)
-            gamma = np.zeros(rows.size) if self.structure.matrix else gamma
-            found = np.empty((2, rows.size))
-            kernels.changed_squares(columns, self.axes[group][1], alpha, beta, gamma, *found)
-            distances[rows], logs[rows] = found
+            columns = self._coordinates[k](X if rows.size == len(X) else X[rows])
+            found, products, own_logs = np.empty((3, 1, rows.size))
+            centre, ridges = np.zeros((1, self.features.size)), self.axes[group][1]
+            terms = np.zeros(rows.size, np.int64), centre, ridges, *changes.take(rows, axis=1)[:3]
+            kernels.removed_squares(columns, *terms, found, products, own_logs[0])
+            distances[rows], logs[rows] = found[0], own_logs[0]
         return distances, logs
 
-    def _other_scores(self, X: np.ndarray, growth: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    def _other_scores(
+        self, X: np.ndarray, codes: np.ndarray, growth: np.ndarray, own: np.ndarray
+    ) -> np.ndarray:
         """Return scores with all rows in the classes, but for what smoothing adds to variances.
 
-        Those far below the largest are upper bounds, also beside own scores that lose `losses`.
+        Those far below the largest, which may be the `own`, are upper bounds.
         """
-        moved = np.flatnonzero(np.abs(growth) * self._largest_precision > ROUNDING)
-        if moved.size < len(X):
-            margin = scoring.FAR + float(np.nan_to_num(losses).max(initial=0.0))
-            scores = self._relative_scores(X, margin)
-        else:
+        moved = np.flatnonzero(np.abs(growth) * self._largest_precisions.max() > ROUNDING)
+        if moved.size == len(X):
             scores = np.empty((self.classes.size, len(X)))
+        elif isinstance(self._from_means, MatrixDistances) and self.means_low is None:
+            scores = self._from_means.others(X, -0.5, self._offsets, codes, own)
+        else:
+            scores = self._relative_scores(X)
         zeros, rows = np.zeros(moved.size), X[moved]
-        changes = Changes(zeros + 1, growth[moved], zeros, zeros)
+        changes = np.stack([zeros + 1, growth[moved], zeros, zeros])
         for k in range(self.classes.size if moved.size else 0):
             distances, logs = self._own_distances(rows, np.full(moved.size, k), changes)
             scores[k, moved] = self._offsets[k] - 0.5 * (logs + distances)
         return scores
 
-    def _pooled_distances(self, X: np.ndarray, codes: np.ndarray, changes: Changes) -> np.ndarray:
+    def _pooled(self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray) -> np.ndarray:
         """Return squared distances to all means by a pooled covariance without the row.
 
         Its determinant is the same for all classes.
         """
-        rows, none = np.arange(len(X)), np.zeros(self.features.size)
-        columns = self._coordinates(X, rows, 0, self._centre, none)
+        alpha, _, gamma, _ = changes
+        if self.structure.one_variance:
+            return self._to_means(X) / alpha
+        if self._by_factors:
+            # A row is multiplied by the root once, for its distance to `xbar`.
+            scores = self._joint(X)
+            scores -= self._offsets[:, None]
+            scores *= -2 / alpha
+            own = scores[codes, np.arange(len(X))]
+            products = 0.5 * (scores + own - self._gaps[codes].T / alpha)
+            scores += gamma / (1 - gamma * own) * products**2
+            return scores
         scores = np.empty((self.classes.size, len(X)))
-        products = np.empty_like(scores) if self.structure.matrix else np.empty((0, 0))
-        ridges = self.axes[0][1]
-        given = columns, codes, self._white_means, ridges, *changes[:3]
-        kernels.pooled_squares(*given, scores, products)
+        products = np.empty_like(scores) if self.structure.matrix else scores[:0]
+        terms = codes, self._white_means, self.axes[0][1], *changes[:3]
+        if self.structure.matrix:
+            columns = self._coordinates[-1](X)
+        else:
+            columns = np.ascontiguousarray(X[:, self.features].T, np.float64)
+            columns -= self._centre[:, None]
+            columns *= self.axes[0][0][:, None]
+        kernels.removed_squares(columns, *terms, scores, products, np.empty(0))
         return scores
 
     @cached_property
@@ -413,6 +416,11 @@ class GaussianLeaveOneOut(GaussianModel):
         return np.ascontiguousarray(gaps @ axes.T if self.structure.matrix else gaps * axes)
 
     @cached_property
+    def _gaps(self) -> np.ndarray:
+        """Squared distances between the class means, shape (n_classes, n_classes)."""
+        return np.array([np.square(self._white_means - m).sum(axis=1) for m in self._white_means])
+
+    @cached_property
     def _lows(self) -> np.ndarray:
         """Rounding errors of the class means, of the features in the density."""
         low = self.means_low
@@ -420,17 +428,17 @@ class GaussianLeaveOneOut(GaussianModel):
 
     # --- coordinates --------------------------------------------------------------------------
 
-    def _coordinates(
-        self, X: np.ndarray, rows: np.ndarray, group: int, centre: np.ndarray, low: np.ndarray
-    ) -> np.ndarray:
-        """Return rows less a point and its rounding error, in white coordinates: (d, n_rows)."""
-        axes, features = self.axes[group][0], self._read_features
-        if self.structure.matrix:
-            some = X if rows.size == len(X) else X[rows]  # in order
-            return LinearFunctions(axes, -(axes @ low), features, centre)(some)
-        columns = np.empty((features.size, rows.size))
-        kernels.scaled_columns(X, rows, features, centre, low, axes, columns)
-        return columns
+    @cached_property
+    def _coordinates(self) -> list[LinearFunctions]:
+        """White coordinates about the class means; the last are those about `xbar`, if pooled."""
+        points = [*zip(self._class_means, self._lows, strict=True)]
+        if not self.structure.per_class:
+            points.append((self._centre, np.zeros(self.features.size)))
+        axes = [self.axes[self.structure.group(k)][0] for k in range(len(points))]
+        return [
+            LinearFunctions(own, -(own @ low), self._read_features, centre)
+            for own, (centre, low) in zip(axes, points, strict=True)
+        ]
 
     @cached_property
     def axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -450,30 +458,31 @@ class GaussianLeaveOneOut(GaussianModel):
         return threads.run_serial_blas(axes_of, ((root,) for root in self.roots))
 
     @cached_property
-    def _largest_precision(self) -> float:
-        return float(max(ridges.max() for _, ridges in self.axes))
+    def _largest_precisions(self) -> np.ndarray:
+        """Largest eigenvalues of the inverse covariances, or of zero, shape (groups,)."""
+        return np.array([ridges.max() for _, ridges in self.axes])
 
     @cached_property
-    def _deviations(self) -> np.ndarray:
-        """Standard deviations of the features, shape (groups, d), from the roots of matrices."""
-        out = np.empty(self.roots.shape[:2])
-        for root, deviations in zip(self.roots, out, strict=True):
-            triangle = root.copy()
+    def _correlated(self) -> tuple[np.ndarray, np.ndarray]:
+        """Precisions of the classes' features, and factors of sums that bound distances by them.
+
+        The factors are the largest eigenvalues of the inverse correlation matrices.
+        """
+        groups = self.structure.groups(self.classes.size)
+        if not self.structure.matrix:
+            return self.roots[groups], np.ones(groups.size)
+
+        def of_group(root: np.ndarray) -> tuple[np.ndarray, float]:
+            triangle, last = root.copy(), (len(root) - 1,) * 2
             lapack.invert_lower(triangle)
-            np.sqrt(np.einsum("ij,ij->i", triangle, triangle), out=deviations)
-        return out
+            variances = np.einsum("ij,ij->i", triangle, triangle)
+            scaled = root * np.sqrt(variances)
+            largest = linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)
+            return 1 / variances, float(largest[0])
 
-    @cached_property
-    def _largest_correlations(self) -> np.ndarray:
-        """Largest eigenvalues of the inverse correlation matrices, shape (groups,)."""
-
-        def largest(root: np.ndarray, deviations: np.ndarray) -> float:
-            scaled = root * deviations
-            last = (len(root) - 1,) * 2
-            return float(linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)[0])
-
-        pairs = zip(self.roots, self._deviations, strict=True)
-        return np.array(threads.run_serial_blas(largest, pairs))
+        found = threads.run_serial_blas(of_group, ((root,) for root in self.roots))
+        precisions, largest = zip(*found, strict=True)
+        return np.array(precisions)[groups], np.array(largest)[groups]
 
     # --- changes of covariances ---------------------------------------------------------------
 
@@ -481,6 +490,12 @@ class GaussianLeaveOneOut(GaussianModel):
     def _regularised(self) -> bool:
         how = self.how
         return bool(how.shrinkage or how.reg_param or how.var_smoothing)
+
+    @property
+    def _by_factors(self) -> bool:
+        """True if distances change by a factor, but for the product that a matrix loses."""
+        structure = self.structure
+        return structure.one_variance or (structure.matrix and not self._regularised)
 
     @property
     def _uses_traces(self) -> bool:
@@ -503,20 +518,21 @@ class GaussianLeaveOneOut(GaussianModel):
         total, _, squares = self._smoothed
         return float(self.how.var_smoothing * squares.max() / total)
 
-    def _variances(self, traces: np.ndarray, divisors: np.ndarray) -> np.ndarray:
-        """Return mean variances, before they are regularised."""
-        average = self.structure.n_averaged(self.features.size, self.n_features)
-        return np.asarray(traces / divisors / average)
+    def _ridge_of(self, traces: np.ndarray, divisors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean variances before they are regularised, and multiples of I in covariances.
 
-    def _ridge_of(self, variances: np.ndarray) -> np.ndarray:
-        """Return the multiples of I in covariances, but for what smoothing adds."""
+        What smoothing adds is left out.
+        """
         how = self.how
-        return (1 - how.reg_param) * float(how.shrinkage or 0) * variances + how.reg_param
+        average = self.structure.n_averaged(self.features.size, self.n_features)
+        variances = np.asarray(traces / divisors / average)
+        shrunk = (1 - how.reg_param) * float(how.shrinkage or 0) * variances
+        return variances, shrunk + how.reg_param
 
     @cached_property
     def _ridges(self) -> np.ndarray:
         """Multiples of I in the covariances of the groups."""
-        return self._ridge_of(self._variances(self.traces, self._divisors)) + self._smoothing
+        return self._ridge_of(self.traces, self._divisors)[1] + self._smoothing
 
     def _growth(self, X: np.ndarray, removal: Removal) -> np.ndarray:
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
@@ -531,113 +547,99 @@ class GaussianLeaveOneOut(GaussianModel):
             growth -= self._smoothing
         return growth
 
-    def _own_squares(self, X: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """Return sums of the squares of rows less the means of their classes, over scales."""
-        out = np.empty(len(X))
-        own = codes, self._class_means, self._lows, scales
-        kernels.own_squares(X, self._read_features, *own, out)
+    def _own_squares(
+        self, X: np.ndarray, codes: np.ndarray, precisions: np.ndarray, *points: np.ndarray
+    ) -> np.ndarray:
+        """Return the sum and the largest of the squares of rows less points, times precisions.
+
+        The points are the means of the classes by default.
+        """
+        out = np.empty((2, len(X)))
+        points = points or (self._class_means, self._lows)
+        kernels.own_squares(X, self._read_features, codes, *points, precisions, *out)
         return out
 
-    def _changes(self, X: np.ndarray, removal: Removal) -> Changes:
-        """Return the changes of the own covariances of rows by their removal."""
+    def _lost_traces(self, X: np.ndarray, removal: Removal) -> np.ndarray:
+        """Return what the traces of scatters lose."""
+        ones = np.ones_like(self._class_means)
+        return removal.factor * self._own_squares(X, removal.codes, ones)[0]
+
+    def _changes(
+        self, X: np.ndarray, removal: Removal, lost_traces: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the changes of the own covariances of rows by their removal, shape (4, n_rows).
+
+        They are alpha, beta and gamma, and what smoothing adds to all variances, less what it adds
+        now.
+        """
         how, growth, groups = self.how, self._growth(X, removal), removal.groups
-        before, variances = self._divisors[groups], np.zeros(len(X))
-        after = before - removal.weights
+        before, none = self._divisors[groups], np.zeros(len(X))
+        after, lost = before - removal.weights, none
         if self._uses_traces:
-            squares = self._own_squares(X, removal.codes, np.ones_like(self._class_means))
-            traces = np.maximum(self.traces[groups] - removal.factor * squares, 0.0)
-            variances = self._variances(traces, after)
-        if self.structure.one_variance:  # one variance, which is what changes
-            variances = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
-            none = np.zeros(len(X))
-            return Changes(variances * self.roots[groups, 0], none, none, growth)
+            lost = self._lost_traces(X, removal) if lost_traces is None else lost_traces
+        variances, ridges = self._ridge_of(np.maximum(self.traces[groups] - lost, 0.0), after)
+        if self.structure.one_variance:  # which is what changes
+            alpha = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
+            return np.stack([alpha * self.roots[groups, 0], none, none, growth])
         alpha, share = before / after, (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
-        ridges = self._ridge_of(variances) + self._smoothing + growth
-        beta = ridges - alpha * self._ridges[groups]
-        return Changes(alpha, beta, share * removal.factor / after, growth)
+        beta = ridges + self._smoothing + growth - alpha * self._ridges[groups]
+        return np.stack([alpha, beta, share * removal.factor / after, growth])
 
     # --- rows that need a refit ---------------------------------------------------------------
 
     def _influential(self, X: np.ndarray, removal: Removal) -> np.ndarray:
         """Return True for rows whose removal leaves nothing but rounding errors of something."""
-        groups, weights = removal.groups, removal.weights
-        divisors = self._divisors[groups]
-        found = (weights > 0) & (removal.left <= _LEAST_WEIGHT * removal.total)
-        found |= divisors - weights <= _LEAST_WEIGHT * divisors
-        if self.structure.one_variance or self._regularised:
-            # Features that are constant without a row, or nearly so, in all classes. Otherwise the
-            # covariance of the row's own class tells.
-            total = self.count.sum()
-            factor = total * weights / np.maximum(total - weights, LEAST * total)
-            all_rows = self.mean[None], np.zeros((1, self.mean.size)), 1 / self.squares[None]
-            found |= self._loses_variance(X, np.zeros(len(X), np.int64), all_rows, factor)
-        removal = removal.where(~found)
-        if self._uses_traces:
-            squares = self._own_squares(X, removal.codes, np.ones_like(self._class_means))
-            lost_traces, traces = removal.factor * squares, self.traces[groups]
-            found |= (lost_traces > 0) & (traces - lost_traces <= LEAST * traces)
-            removal = removal.where(~found)
-        changes = self._changes(X, removal)
-        if self.structure.matrix:
-            found |= self._near_singular(X, removal, changes)
-        else:
-            own = self._class_means, self._lows, self._class_precisions
-            alpha, beta, gamma, _ = changes
-            found |= self._loses_variance(X, removal.codes, own, gamma, alpha, beta)
-        return np.asarray(found)
+        groups, weights, zeros = removal.groups, removal.weights, np.zeros(len(X), np.int64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            safe = removal.left > _LEAST_WEIGHT * removal.total
+            safe &= self._divisors[groups] - weights > _LEAST_WEIGHT * self._divisors[groups]
+            if self.structure.one_variance or self._regularised:
+                # Features that are constant without a row, or nearly so, in all classes. Otherwise
+                # the covariance of the row's own class tells.
+                total, point = self.count.sum(), (self.mean[None], np.zeros((1, self.mean.size)))
+                largest = self._own_squares(X, zeros, 1 / self.squares[None], *point)[1]
+                safe &= 1 - total * weights / (total - weights) * largest > LEAST
+            lost = None
+            if self._uses_traces:
+                lost, traces = self._lost_traces(X, removal), self.traces[groups]
+                safe &= (lost == 0) | (traces - lost > LEAST * traces)
+            changes = self._changes(X, removal, lost)
+            if self.structure.one_variance:
+                safe &= changes[0] > LEAST
+            else:
+                safe &= self._keeps_variance(X, removal, changes, safe)
+        return np.asarray(~safe & (weights > 0))
 
-    def _loses_variance(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        variances: tuple[np.ndarray, np.ndarray, np.ndarray],
-        gamma: np.ndarray,
-        alpha: np.ndarray | None = None,
-        beta: np.ndarray | None = None,
+    def _keeps_variance(
+        self, X: np.ndarray, removal: Removal, changes: np.ndarray, safe: np.ndarray
     ) -> np.ndarray:
-        """Return True for rows that hold nearly all of a variance of their class.
-
-        `variances` are means, their rounding errors, and precisions. Without alpha and beta, they
-        lose no more than the row.
-        """
-        out = np.empty(len(X), bool)
-        alpha = np.ones(len(X)) if alpha is None else alpha
-        beta = np.zeros(len(X)) if beta is None else beta
-        given = self._read_features, codes, *variances, alpha, beta, gamma
-        kernels.loses_variance(X, *given, out)
-        return out
-
-    @cached_property
-    def _class_precisions(self) -> np.ndarray:
-        """One over the variances of the classes, shape (n_classes, d)."""
-        return self.roots[self.structure.groups(self.classes.size)]
-
-    def _near_singular(self, X: np.ndarray, removal: Removal, changes: Changes) -> np.ndarray:
-        """Return True for rows without which a matrix may have a lower rank, or nearly so.
+        """Return True for rows without which a covariance keeps its rank, by more than rounding.
 
         The least eigenvalue of a correlation matrix falls by no smaller ratio than the determinant.
         Distances are computed for the rows whose upper bounds leave a doubt.
         """
-        groups, precisions = removal.groups, self._largest_correlations[removal.groups]
+        alpha, beta, gamma, _ = changes
+        precisions, factors = self._correlated
+        squares, largest = self._own_squares(X, removal.codes, precisions)
+        # The matrix alpha C + beta I is at least `kept` times C.
+        kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[removal.groups]
+        if not self.structure.matrix:
+            return np.asarray(kept - gamma * largest > LEAST)
         single = row_type(X.dtype).floating != np.float64
-        least = 2 * rank_limit(self.how.tol, self.features.size) * precisions
+        least = 2 * rank_limit(self.how.tol, self.features.size) * factors[removal.codes]
         least = np.maximum(_LEAST_SINGLE if single else LEAST, least)
 
-        def doubtful(distances: np.ndarray, some: np.ndarray) -> np.ndarray:
-            rest = 1 - changes.gamma[some] * distances
-            return ~(rest > least[some]) | self._may_drop(removal.of(some), distances, rest)
+        def keeps(distances: np.ndarray, some: np.ndarray) -> np.ndarray:
+            rest = 1 - gamma[some] * distances
+            own = Removal(*(values[some] for values in removal))
+            found = (rest > least[some]) & (kept[some] > LEAST)
+            return np.asarray(found & ~self._may_drop(own, distances, rest))
 
-        # The matrix alpha C + beta I is at least `kept` times C.
-        ridges, (alpha, beta, *_) = self._ridges[groups], changes
-        shares = np.divide(beta, ridges, out=np.zeros(len(X)), where=ridges > 0)
-        kept = alpha + np.minimum(shares, 0.0)
-        unsafe = kept <= LEAST
-        scales = self._deviations[self.structure.groups(self.classes.size)]
-        bounds = self._own_squares(X, removal.codes, scales) * precisions / np.maximum(kept, LEAST)
-        found = (doubtful(bounds, np.arange(len(X))) | unsafe) & (removal.weights > 0)
-        at = np.flatnonzero(found)
-        distances, _ = self._own_distances(X[at], removal.codes[at], changes.of(at))
-        found[at] = doubtful(distances, at) | unsafe[at]
+        found = keeps(squares * factors[removal.codes] / kept, np.arange(len(X)))
+        at = np.flatnonzero(~found & safe & (removal.weights > 0))
+        without = changes.take(at, axis=1)
+        without[2] = 0.0  # distances by D
+        found[at] = keeps(self._own_distances(X[at], removal.codes[at], without)[0], at)
         return found
 
     def _may_drop(self, removal: Removal, distances: np.ndarray, rest: np.ndarray) -> Any:
@@ -648,13 +650,12 @@ class GaussianLeaveOneOut(GaussianModel):
         """
         largest, smallest = self.separations
         if not largest:
-            return False
-        with np.errstate(invalid="ignore"):
-            left = removal.left / removal.total
-            share = self.priors[removal.codes] * left
-            step = removal.weights / removal.left * np.sqrt(share * distances)
-            kept = np.sqrt(left) * smallest - step
-            return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
+            return np.zeros(len(rest), bool)
+        left = removal.left / removal.total
+        share = self.priors[removal.codes] * left
+        step = removal.weights / removal.left * np.sqrt(share * distances)
+        kept = np.sqrt(left) * smallest - step
+        return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:

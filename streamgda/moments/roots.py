@@ -493,25 +493,57 @@ class MatrixDistances(Distances):
         prunes = margin < np.inf and self._features.size > scoring.BLOCK
 
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-            n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), self._features.size)
-            guesses = self._guess(rows, dtype) if prunes else np.zeros(n_rows, np.int64)
-            triangles = self._triangles[dtype]
-            widest = triangles.shape[1]
-            numbers, best = np.empty(n_rows + 1, np.int64), np.full(n_rows, -np.inf)
-            scratch = (
-                np.empty(most),
-                np.empty((most, widest), dtype),
-                np.empty((most, min(scoring.BLOCK, widest)), dtype),
-            )
-            out = np.empty((offsets.size, n_rows))
-            for others in (False, True):  # first the guesses of the rows, then all other classes
-                scoring.matrix_scores(
-                    rows, *self._layout, *self._kept, triangles, scale, offsets, guesses, others,
-                    margin, numbers, best, *scratch, out,
-                )  # fmt: skip
+            guesses = self._guess(rows, dtype) if prunes else np.zeros(len(rows), np.int64)
+            best, both = np.full(len(rows), -np.inf), (False, True)
+            return self._compute(rows, dtype, scale, offsets, margin, guesses, best, both)
+
+        return in_row_type(scores_of, X, offsets)
+
+    def others(
+        self, X: np.ndarray, scale: float, offsets: np.ndarray, codes: np.ndarray, own: np.ndarray
+    ) -> np.ndarray:
+        """Return scores for all centres but those of the rows' codes, whose scores are given.
+
+        Those so far below the largest that their probability is zero are bounds, as of `scores`.
+        """
+
+        def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+            if len(rows) < len(X):  # those that are beyond float32
+                return self.scores(rows, scale, offsets)
+            terms = scoring.FAR, codes, own.copy(), (True,)
+            out = self._compute(rows, dtype, scale, offsets, *terms)
+            out[codes, np.arange(len(X))] = own
             return out
 
         return in_row_type(scores_of, X, offsets)
+
+    def _compute(
+        self,
+        rows: np.ndarray,
+        dtype: np.dtype,
+        scale: float,
+        offsets: np.ndarray,
+        margin: float,
+        guesses: np.ndarray,
+        best: np.ndarray,
+        turns: tuple[bool, ...],
+    ) -> np.ndarray:
+        """Return scores for the guesses, if `turns` has False, and for all other centres."""
+        n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), self._features.size)
+        triangles = self._triangles[dtype]
+        widest, numbers = triangles.shape[1], np.empty(n_rows + 1, np.int64)
+        scratch = (
+            np.empty(most),
+            np.empty((most, widest), dtype),
+            np.empty((most, min(scoring.BLOCK, widest)), dtype),
+        )
+        out = np.empty((offsets.size, n_rows))
+        for others in turns:
+            scoring.matrix_scores(
+                rows, *self._layout, *self._kept, triangles, scale, offsets, guesses, others,
+                margin, numbers, best, *scratch, out,
+            )  # fmt: skip
+        return out
 
     def _guess(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """Return the closest centre of each row, with one variance of each feature for all."""
