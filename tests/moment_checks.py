@@ -1,14 +1,13 @@
 """Helpers for tests of moments: rows, checks, and the paths that rows can take."""
 
-from collections import defaultdict
+from collections import Counter
 
 import naive
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.kernels import integers, products
-from streamgda.moments import ClassMoments, covariance_types, exact, parallel
+from streamgda.moments import ClassMoments, parallel
 from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
@@ -134,40 +133,19 @@ def set_sizes(sizes, monkeypatch):
             monkeypatch.setattr(owner, name, value)
 
 
-def watch(patch):
-    """Record from now on the rows, or blocks, of each step."""
-    taken = defaultdict(list)
-
-    def note(what, owner, name, of):
+def count_steps(patch):
+    """Count from now on the calls of each step."""
+    taken = Counter()
+    steps = [(kind, f"_add_{n}") for kind in (CentredSums, ExactSums) for n in ("few", "many")]
+    steps += [(parallel, name) for name in ("_add_ranges", "_add_blocks", "_add_together")]
+    for owner, name in steps:
         function = getattr(owner, name)
 
-        def watching(*arguments):
-            taken[what].append(of(*arguments))
+        def counting(*arguments, function=function, name=name):
+            taken[name] += 1
             return function(*arguments)
 
-        patch.setattr(owner, name, watching)
-
-    for kind in (CentredSums, ExactSums):
-        note("small", kind, "_add_few", lambda _, X, codes, weights, size: (len(X), size))
-        note("large", kind, "_add_many", lambda _, X, *rest: len(X))
-    note("sums", sums_module, "add_sums", lambda X, *rest: len(X))
-    note("squares", covariance_types, "add_squares", lambda X, *rest: len(X))
-    note("sums", parallel, "add_totals", lambda X, *rest: len(X))
-    note("squares", covariance_types, "add_integer_squares", lambda X, *rest: len(X))
-    note("packed", parallel, "pack_block", lambda *arguments: 1)
-    note("tiles", integers, "add_packed", lambda *arguments: arguments[9])
-    note("packed", products, "pack_blocks", lambda source, first, *rest: first.size)
-    note("types", products, "add_products", lambda rows, *rest: rows.dtype.name)
-    note("tiles", products, "add_products", lambda *arguments: arguments[6])
-    windows = sums_module.blocks
-
-    def watching(X, dtype):
-        for rows, block in windows(X, dtype):
-            taken["windows"].append(len(block))
-            yield rows, block
-
-    for module in (sums_module, exact):
-        patch.setattr(module, "blocks", watching)
+        patch.setattr(owner, name, counting)
     return taken
 
 

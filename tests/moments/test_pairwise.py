@@ -1,7 +1,5 @@
 """Missing values: pairwise complete moments against pandas, and models fitted to them."""
 
-import json
-
 import dask
 import naive
 import numpy as np
@@ -13,13 +11,11 @@ from samples import KINDS, blobs, held
 
 from streamgda import (
     ClassMoments,
-    GaussianDiscriminantAnalysis,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     accumulate,
 )
-from streamgda.cli import main
 from streamgda.engine import plan
 from streamgda.errors import (
     CheckpointError,
@@ -212,15 +208,6 @@ def test_a_resumed_pass_has_the_same_bits(kind, tmp_path, monkeypatch):
         np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
 
 
-def test_its_checkpoint_names_its_kind(tmp_path, capsys):
-    X, y = gappy()
-    accumulate(X, y, on_invalid="pairwise", checkpoint=tmp_path / "kept")
-    with pytest.raises(SystemExit):
-        main(["info", str(tmp_path / "kept"), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["rows"], told["features"]) == ("checkpoint", 300, 4)
-
-
 def test_a_pass_is_planned():
     X, y = gappy(d=40)
     y = y % 2
@@ -292,21 +279,6 @@ def test_constant_features_stay_constant():
     assert (moments.covariance()[:, 1] == 0).all()
     with pytest.warns(UserWarning, match="1 of 4 features are constant"):
         QuadraticDiscriminantAnalysis.from_moments(moments)
-
-
-def test_nearly_as_good_as_if_nothing_were_missing():
-    X, y = blobs(3000)
-    test, truth = blobs(3000)
-    train = X.copy()
-    train[np.random.default_rng(5).random(X.shape) < 0.3] = np.nan
-    complete = ~np.isnan(train).any(axis=1)
-    assert complete.mean() < 0.3
-    pairs = PairwiseMoments().update(train, y)
-    for covariance_type in ("full", "tied", "diag"):
-        kept = pairs.to_moments(covariance_type)
-        found = GaussianDiscriminantAnalysis.from_moments(kept, covariance_type=covariance_type)
-        best = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-        assert found.score(test, truth) > best.score(test, truth) - 0.01
 
 
 # --- failing, saving --------------------------------------------------------------------------

@@ -1,17 +1,157 @@
-"""Accuracy of moments against the exact values."""
+"""Every path that rows can take gives the same moments, as accurate as they can be."""
 
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from itertools import pairwise
 
 import naive
 import numpy as np
 import pytest
 from grids import pairs
-from moment_checks import EVERY_PATH, TYPES, assert_moments, sample, take_path, variances, watch
+from moment_checks import (
+    EVERY_PATH,
+    LARGE,
+    PATHS,
+    TYPES,
+    assert_close,
+    assert_moments,
+    count_steps,
+    sample,
+    snapshot,
+    take_path,
+    variances,
+)
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.products import LEAST_ROWS
+from streamgda.kernels.sums import two_sum
 from streamgda.moments import ClassMoments
 from streamgda.moments import centred as sums_module
+from streamgda.runtime import threads
+
+
+def accuracy(dtype, path, matrix=True):
+    """The accuracy of covariances from float32 products; the bound itself is tested below."""
+    return 1e-6 if dtype == "float32" and path in LARGE and matrix else 1e-12
+
+
+@pairs(
+    "path, dtype, covariance_type",
+    PATHS,
+    ["float64", "float32", "uint8", "weighted"],
+    ["full", "tied", "diag", "tied_spherical"],
+)
+def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads):
+    use_threads(2)
+    weighted = dtype == "weighted"
+    matrix = naive.is_matrix(covariance_type)
+    X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
+    weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else None
+    take_path(path, monkeypatch)
+    steps = count_steps(monkeypatch)
+    moments = ClassMoments(covariance_type).update(X, y, weights)
+    few = {"whole": 1, "blocks": 1, "segments": 6, "segments of blocks": 2}
+    assert steps["_add_few"] == few.get(path, 0)
+    assert steps["_add_many"] == (path not in few)
+    if matrix and dtype == "uint8":
+        assert bool(steps["_add_together"]) == (path in ("large in batches", "large in pieces"))
+    elif matrix:
+        assert bool(steps["_add_ranges"]) == (path == "large in ranges")
+    rtol = accuracy(dtype, path, matrix)
+    assert_moments(moments, X, y, weights, rtol)
+    monkeypatch.undo()
+    plain = ClassMoments(covariance_type).update(X, y, weights)
+    assert_close(moments, plain, rtol)
+    if dtype == "uint8":
+        assert snapshot(moments) == snapshot(plain)
+
+
+@pairs(
+    "path, dtype, covariance_type",
+    PATHS,
+    ["float64", "float32", "uint8", "weighted"],
+    ["full", "tied"],
+)
+def test_constant_and_duplicate_features_on_all_paths(covariance_type, dtype, path, monkeypatch):
+    """Constants have no scatter, and duplicates equal ones, also after merging.
+
+    They are equal to the bit if they are sums of integers; BLAS may round differently.
+    """
+    weighted = dtype == "weighted"
+    X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
+    weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else np.ones(1300)
+    X[:, [3, 39]] = np.array([0.1, 77.3]).astype(X.dtype)
+    X[:, [7, 38]] = X[:, [25]]
+    take_path(path, monkeypatch)
+    parts = [
+        ClassMoments(covariance_type).update(X[a:b], y[a:b], weights[a:b] if weighted else None)
+        for a, b in pairwise([0, 500, 501, 1300])
+    ]
+    streamed = parts[0].copy().update(X[500:], y[500:], weights[500:] if weighted else None)
+    for moments in (parts[0], parts[0] + parts[1] + parts[2], streamed):
+        covariance = moments.covariance()
+        rounding = 0 if dtype == "uint8" else accuracy(dtype, path) * np.abs(covariance).max()
+        assert not covariance[..., [3, 39], :].any()
+        assert (moments.means[:, [3, 39]] == X[0, [3, 39]]).all()
+        for j in (7, 38):
+            difference = covariance[..., j, :] - covariance[..., 25, :]
+            assert (np.abs(difference) <= rounding).all()
+            assert (moments.means[:, j] == moments.means[:, 25]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+def test_a_state_too_large_for_each_segment(dtype):
+    """Without any constants changed: 8 bytes x 4 classes x 200 x 200 is more than 1 MiB."""
+    X, y = sample(6000, 200, 4, dtype=dtype)
+    moments = ClassMoments().update(X, y)
+    assert moments._structure.state_bytes(4, 200) > sums_module._SMALL_STATE
+    assert X.size > sums_module._SEGMENT_ELEMENTS
+    assert_moments(moments, X, y, rtol=accuracy(dtype, "large"))
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_many_segments(covariance_type):
+    """Without any constants changed: 200,000 x 8 is more than three segments."""
+    X, y = sample(200_000, 8)
+    assert X.size > 3 * sums_module._SEGMENT_ELEMENTS
+    assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float32 and more", "uint8", "weighted"])
+def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
+    weighted = dtype == "weighted"
+    X, y = sample(3003, 40, 4, dtype={"uint8": "uint8"}.get(dtype, "float64"))
+    if dtype.startswith("float32"):
+        if dtype != "float32":  # some blocks are beyond its range, others are not
+            X[y == 1, 7] *= 1e-25
+        X = X.astype(np.float32)
+    weights = np.random.default_rng(5).gamma(1, size=3003) if weighted else None
+    for covariance_type in ("full", "tied", "diag"):
+        states = []
+        for n in (1, 2, 7):
+            with monkeypatch.context() as patch:
+                take_path(path, patch)
+                use_threads(n)
+                states.append(snapshot(ClassMoments(covariance_type).update(X, y, weights)))
+                with threads.limit(1):
+                    states.append(snapshot(ClassMoments(covariance_type).update(X, y, weights)))
+        assert all(state == states[0] for state in states)
+
+
+def test_two_threads_update_two_moments_at_once(use_threads):
+    use_threads(2)
+    X, y = sample(30_000, 20)
+    parts = [(X[::2], y[::2]), (X[1::2], y[1::2])]
+    expected = [snapshot(ClassMoments().update(*part)) for part in parts]
+
+    def update(part):
+        rows, labels = part
+        return snapshot(ClassMoments().update(rows, labels))
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(5):
+            assert list(pool.map(update, parts)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +252,6 @@ def scatter_of(moments):
 def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, monkeypatch):
     """(LEAST_ROWS + 4) / 2^24 of the summed magnitudes, element by element, at any offset."""
     take_path("large", monkeypatch)
-    taken = watch(monkeypatch)
     rng = np.random.default_rng(13)
     y = rng.integers(0, 3, 3000)
     X = rng.normal(size=(3000, 40)) @ rng.normal(size=(40, 40)) * 10.0 ** rng.uniform(-3, 0, 40)
@@ -138,7 +277,6 @@ def test_float32_of_large_states_has_a_bound(covariance_type, offset, weighted, 
         assert (bound <= share * scale * (1 + 1e-9)).all()
         assert 1e-9 < (error / scale).max() < 1e-5  # float32 it was, and better than that
         assert (np.linalg.eigvalsh(moments.covariance()) > 0).all()
-    assert "float32" in taken["types"]  # distances of means are multiplied in float64
 
 
 SCALES = {
@@ -198,3 +336,35 @@ def test_a_large_state_of_float32_beyond_its_range():
         moments = ClassMoments().update(rows, y)
         assert moments.nbytes > sums_module._SMALL_STATE
         assert_moments(moments, rows, y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [5, 14])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "tied_diag"])
+def test_means_that_jump_cost_few_digits(covariance_type, d, weighted, monkeypatch):
+    """Pivots may be a million standard deviations off, and weigh nothing."""
+    take_path("blocks", monkeypatch)
+    rng = np.random.default_rng(7)
+    y = np.tile([0, 1], 400)
+    X = rng.normal(size=(800, d)) + y[:, None]
+    X[:2] += 1e6  # the first rows are outliers
+    X[100:200] -= 1e6  # and then the classes move
+    X[200:] += np.linspace(0, 1e6, 600)[:, None]
+    weights = rng.integers(1, 9, 800) / 4 if weighted else np.ones(800)
+    if weighted:
+        weights[:2] = 1e-9
+    moments = ClassMoments(covariance_type)
+    for rows in (slice(0, 100), slice(100, 200), slice(200, 800)):
+        moments.update(X[rows], y[rows], weights[rows] if weighted else None)
+        known = slice(0, rows.stop)
+        expected = naive.covariance(X[known], y[known], covariance_type, weights[known])
+        assert_accurate(moments, expected, 1e-10)
+
+
+def test_two_sum():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 300)) * 10.0 ** rng.integers(-20, 20, (2, 300))
+    total, rest = two_sum(a, b)
+    assert (total == a + b).all()
+    for i in range(300):
+        assert Fraction(total[i]) + Fraction(rest[i]) == Fraction(a[i]) + Fraction(b[i])

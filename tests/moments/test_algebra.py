@@ -1,0 +1,609 @@
+"""Moments are added, subtracted and decayed, selected, renamed, projected and saved."""
+
+import warnings
+from fractions import Fraction
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moment_checks import (
+    TYPES,
+    assert_close,
+    assert_moments,
+    batches,
+    largest,
+    of,
+    sample,
+    set_sizes,
+    snapshot,
+    variances,
+)
+
+from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.storage.saved import state_of
+
+
+def together(parts):
+    X, y, weights = zip(*parts, strict=True)
+    return np.vstack(X), np.concatenate(y), None if weights[0] is None else np.concatenate(weights)
+
+
+@given(batches(), st.randoms())
+def test_any_split_and_any_order(drawn, random):
+    covariance_type, parts = drawn
+    whole = of(covariance_type, together(parts))
+    assert_close(of(covariance_type, *parts), whole)
+    trees = [of(covariance_type, part) for part in parts] + [ClassMoments(covariance_type)]
+    while len(trees) > 1:  # merge any two, until one is left
+        random.shuffle(trees)
+        trees.append(trees.pop() + trees.pop())
+    assert_close(trees[0], whole)
+    if whole.class_count.any():
+        assert_moments(trees[0], *together(parts), rtol=1e-8)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
+def test_a_heavy_far_part_costs_no_digits_whichever_side_it_is_added_to(covariance_type):
+    """Anchoring the mean at the lighter part would lose the ratio of the counts, here 200."""
+    random = np.random.default_rng(0)
+    light, heavy = random.normal(size=(40, 3)), 1e6 + random.normal(size=(8000, 3))
+    a, b = (of(covariance_type, (X, np.zeros(len(X), int), None)) for X in (light, heavy))
+    for both in (a + b, b + a):
+        sums = (both - b).centred()
+        for j, column in enumerate(light.T):
+            mean = sum(map(Fraction, column)) / 40
+            error = Fraction(sums.mean[0, j]) + Fraction(sums.mean_low[0, j]) - mean
+            assert abs(error) < 4 * 1e6 * 2.0**-53
+
+
+@given(batches(2))
+def test_added_rows_can_be_subtracted(drawn):
+    covariance_type, parts = drawn
+    a, b = of(covariance_type, parts[0]), of(covariance_type, *parts[1:])
+    both = a + b
+    assert (both - b - a).classes.size == 0
+    for left, expected in ((both - b, a), (both - a, b)):
+        assert left.classes.tolist() == expected.classes.tolist()
+        if left.classes.size:
+            was, is_, whole = expected.centred(), left.centred(), both.centred()
+            offset = largest(both.means)
+            np.testing.assert_allclose(is_.count, was.count, rtol=1e-9)
+            np.testing.assert_allclose(is_.mean, was.mean, rtol=1e-9, atol=1e-9 * offset)
+            # The remainder of a large scatter is as accurate as the scatter was.
+            rounding = 1e-12 * largest(whole.scatter) + 1e-14 * offset**2
+            np.testing.assert_allclose(is_.scatter, was.scatter, rtol=1e-9, atol=rounding)
+            assert variances(is_.scatter).min() >= 0
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_no_rounding_is_left_of_classes_that_were_all_subtracted(covariance_type):
+    X, y = sample()
+    a = ClassMoments(covariance_type).update(X[:90], y[:90])
+    b = ClassMoments(covariance_type).update(X[90:] * 7.1, y[90:])
+    left = a + b - a - b
+    assert left.classes.size == 0
+    assert not state_of(left)[1]["scatter"].any()
+
+
+@given(batches(3))
+def test_operands_do_not_change(drawn):
+    covariance_type, parts = drawn
+    a, b = of(covariance_type, parts[0]), of(covariance_type, *parts[1:])
+    before = snapshot(a), snapshot(b)
+    both = a + b
+    _ = both - b
+    _ = a * 0.5
+    both.update(np.ones((3, both.n_features or 1)), [0, 1, 2])
+    both += a
+    both += both
+    assert (snapshot(a), snapshot(b)) == before
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_empty_plus_empty(covariance_type, dtype):
+    nothing = ClassMoments(covariance_type)
+    both = nothing + ClassMoments(covariance_type)
+    assert both.classes.size == both.class_count.size == both.nbytes == 0
+    assert both.n_features is None
+    assert both.means.shape == (0, 0)
+    assert (nothing - nothing).classes.size == 0
+    assert (nothing * 2).n_features is None
+    # Emptied: no classes, but a width.
+    X, y = sample(5, dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    emptied = moments - moments
+    assert emptied.n_features == 5
+    assert (emptied + emptied).classes.size == 0
+    assert (emptied + nothing).classes.size == (nothing + emptied).classes.size == 0
+    assert (nothing - emptied).classes.size == (emptied - nothing).classes.size == 0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_empty_plus_full(covariance_type, dtype):
+    X, y = sample(20, dtype=dtype)
+    full = ClassMoments(covariance_type).update(X, y)
+    for empty in (ClassMoments(covariance_type), full - full):
+        assert snapshot(empty + full) == snapshot(full)
+        assert snapshot(full + empty) == snapshot(full)
+        assert snapshot(full - empty) == snapshot(full)
+        assert snapshot(empty.copy().update(X, y)) == snapshot(full)
+    assert_close(full * 0 + full, full)
+    assert_close(full + full * 0, full)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("labels", [("a", "a"), ("a", "b")])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_one_row_plus_one_row(covariance_type, labels, dtype):
+    X = np.array([[1, 2, 7], [4, 2, 3]], dtype)
+    a, b = (ClassMoments(covariance_type).update(X[i : i + 1], [labels[i]]) for i in (0, 1))
+    assert not a.covariance().any()
+    assert np.isnan(a.covariance(ddof=1)).all()
+    assert_moments(a + b, X, np.array(labels))
+    assert_moments(a.copy().update(X[1:], [labels[1]]), X, np.array(labels))
+    assert_close((a + b) - b, a)
+
+
+def test_in_place_addition():
+    X, y = sample()
+    moments = total = ClassMoments().update(X[:50], y[:50])
+    total += ClassMoments().update(X[50:], y[50:])
+    assert total is moments
+    assert_moments(total, X, y)
+    total += total
+    assert_moments(total, np.vstack([X, X]), np.append(y, y))
+
+
+# --- decay ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_decay(covariance_type, dtype):
+    X, y = sample(dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    before = snapshot(moments)
+    for gamma in (0.25, 1, 3, np.float32(0.5), np.float64(0.1)):
+        for decayed in (moments * gamma, gamma * moments):
+            assert_moments(decayed, X, y, np.full(200, float(gamma)))
+    assert snapshot(moments) == before
+    fresh, labels = sample(seed=1, dtype=dtype)
+    weights = np.repeat([0.5, 1], 200)
+    faded = (moments * 0.5).update(fresh, labels)
+    assert_moments(faded, np.vstack([X, fresh]), np.append(y, labels), weights)
+
+
+def test_decay_to_nothing():
+    X, y = sample()
+    nothing = ClassMoments().update(X, y) * 0
+    assert nothing.classes.tolist() == [0, 1, 2]
+    assert not nothing.class_count.any()
+    assert np.isnan(nothing.means).all()
+    with pytest.raises(InvalidDataError, match="hold no rows"):
+        nothing.covariance()
+    assert_moments(nothing.update(X + 5, y), X + 5, y)
+
+
+# --- views commute with merging ---------------------------------------------------------------
+
+
+@given(batches(2), st.data())
+def test_views_commute_with_merging(drawn, data):
+    covariance_type, parts = drawn
+    a, b = of(covariance_type, parts[0]), of(covariance_type, *parts[1:])
+    both = a + b
+    if not (a.class_count.any() and b.class_count.any()):
+        return
+    d = both.n_features
+
+    def check(view, wanted=lambda moments: True):
+        assert_close(view(both), view(a) + view(b))
+        assert wanted(view(both))
+
+    index = data.draw(st.lists(st.integers(-d, d - 1), min_size=1, max_size=2 * d))
+    check(lambda m: m.select_features(index), lambda m: m.n_features == len(index))
+    mapping = data.draw(st.dictionaries(st.integers(0, 3), st.integers(-2, 5)))
+    check(lambda m: m.relabel({k: v for k, v in mapping.items() if k in m.classes}))
+    check(lambda m: m * 0.75)
+    for simpler in TYPES:
+        if ClassMoments(covariance_type)._structure.covers(ClassMoments(simpler)._structure):
+            check(lambda m, t=simpler: m.reduce(t), lambda m, t=simpler: m.covariance_type == t)
+    if covariance_type in ("full", "tied"):
+        components = np.random.default_rng(d).normal(size=(2, d))
+        spread = largest(both.means - both.means[0]) + np.sqrt(largest(both.covariance()))
+        offset = both.means[0] + spread + 1e-9  # close, relative to the spread of the data
+        check(lambda m: m.project(components, offset))
+    if not covariance_type.startswith("tied"):
+        kept = data.draw(st.sets(st.sampled_from(both.classes.tolist())))
+        check(lambda m: m.select_classes([k for k in kept if k in m.classes]))
+
+
+@pytest.mark.parametrize(
+    ("held", "becomes"),
+    [
+        ("full", TYPES),
+        ("tied", ["tied", "tied_diag", "tied_spherical"]),
+        ("diag", ["diag", "tied_diag", "spherical", "tied_spherical"]),
+        ("tied_diag", ["tied_diag", "tied_spherical"]),
+        ("spherical", ["spherical", "tied_spherical"]),
+        ("tied_spherical", ["tied_spherical"]),
+    ],
+)
+def test_reductions_that_are_possible(held, becomes):
+    X, y = sample()
+    moments = ClassMoments(held).update(X, y)
+    for covariance_type in TYPES:
+        if covariance_type in becomes:
+            assert_moments(moments.reduce(covariance_type), X, y)
+            assert ClassMoments(held).reduce(covariance_type).n_features is None
+        else:
+            message = f"{held!r} do not hold what {covariance_type!r} needs; they can become"
+            with pytest.raises(MergeError, match=message):
+                moments.reduce(covariance_type)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize(
+    "index", [[3, 0], [1], slice(1, 4), slice(None, None, -1), [True, False, True, True, False], 2]
+)
+def test_select_features(covariance_type, index, dtype):
+    X, y = sample(dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    selected = moments.select_features(index)
+    columns = np.atleast_2d(X.T[index]).T if isinstance(index, int) else X[:, index]
+    assert selected.exact == moments.exact
+    assert_moments(selected, columns, y)
+    selected.update(columns, y)
+    assert_moments(moments, X, y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+def test_select_classes(covariance_type, dtype):
+    X, y = sample(n_classes=5, dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    kept = (y == 3) | (y == 1)
+    assert_moments(moments.select_classes([3, 1]), X[kept], y[kept])
+    assert moments.select_classes([]).classes.size == 0
+    assert_close(moments.select_classes(np.arange(5)), moments)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_relabel(covariance_type, dtype):
+    X, y = sample(n_classes=4, dtype=dtype)
+    moments = ClassMoments(covariance_type).update(X, y)
+    before = snapshot(moments)
+    for mapping in ({}, {0: 9}, {0: 1, 1: 0}, {1: 0, 2: 0, 3: 0}, {2: 3}, {0: -1, 3: -1, 1: 2}):
+        labels = np.array([mapping.get(label, label) for label in y.tolist()])
+        expected = ClassMoments(covariance_type).update(X, labels)
+        if covariance_type.startswith("tied") and len(set(labels)) < 4:
+            # Pooled: rows that change class add the scatter between the classes.
+            expected = ClassMoments("full").update(X, labels).reduce(covariance_type)
+        assert_close(moments.relabel(mapping), expected)
+    names = moments.relabel({0: "b", 1: "a", 2: "b", 3: "c"})
+    assert_moments(names, X, np.array(["b", "a", "b", "c"])[y])
+    assert snapshot(moments) == before
+
+
+def test_relabel_other_kinds():
+    X, _ = sample(4)
+    dates = np.array(["2020-01-01", "2020-01-02"] * 2, "M8[ns]")
+    moments = ClassMoments().update(X, dates)
+    other = moments.relabel({dates[0]: np.datetime64("2021-01-01", "ns")})
+    assert other.classes.tolist() == np.array(["2020-01-02", "2021-01-01"], "M8[ns]").tolist()
+    text = ClassMoments().update(X, np.array([b"a", b"b"] * 2)).relabel({b"a": b"ccc"})
+    assert text.classes.tolist() == [b"b", b"ccc"]
+    flags = ClassMoments().update(X, [True, False] * 2).relabel({True: "yes", False: "no"})
+    assert flags.classes.tolist() == ["no", "yes"]
+
+
+def test_classes_declared_ahead():
+    X, y = sample()
+    moments = ClassMoments().update(X, y).declare([7, 1, -1])
+    assert moments.classes.tolist() == [-1, 0, 1, 2, 7]
+    assert moments.class_count.tolist()[::4] == [0, 0]
+    assert np.isnan(moments.means[[0, 4]]).all()
+    assert np.isnan(moments.covariance()[[0, 4]]).all()
+    assert not np.isnan(moments.covariance()[1:4]).any()
+    for covariance_type in ("tied", "tied_diag"):
+        pooled = moments.reduce(covariance_type).covariance(1)
+        np.testing.assert_allclose(pooled, naive.covariance(X, y, covariance_type, ddof=1))
+    assert_close(moments.select_classes([0, 1, 2]), ClassMoments().update(X, y))
+    assert_close(
+        moments - ClassMoments().update(X, y).declare([8]), moments.select_classes([-1, 7])
+    )
+    moments.update(X, np.full(200, 7))
+    assert moments.class_count.tolist()[-1] == 200
+
+
+# --- PCA and projection -----------------------------------------------------------------------
+
+
+def aligned(components, others):
+    return others * np.sign((components * others).sum(axis=1))[:, None]
+
+
+@pytest.mark.parametrize("n_components", [1, 3, 6])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_pca_is_scikit_learn_s(covariance_type, n_components, dtype):
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    X, y = sample(500, 6, dtype=dtype)
+    components = ClassMoments(covariance_type).update(X, y).pca(n_components)
+    expected = decomposition.PCA(n_components).fit(X.astype(np.float64)).components_
+    assert components.shape == (n_components, 6)
+    np.testing.assert_allclose(components, aligned(components, expected), atol=1e-10)
+    np.testing.assert_allclose(components @ components.T, np.eye(n_components), atol=1e-13)
+    largest = np.abs(components).argmax(axis=1)
+    assert (components[np.arange(n_components), largest] > 0).all()
+
+
+def test_pca_commutes_with_merging_and_knows_no_classes():
+    X, y = sample(300, 4)
+    whole = ClassMoments().update(X, y)
+    merged = ClassMoments().update(X[:100], y[:100]) + ClassMoments().update(X[100:], y[100:])
+    one_class = ClassMoments().update(X, np.zeros(300))
+    for moments in (merged, one_class, whole.declare([99])):
+        np.testing.assert_allclose(moments.pca(3), whole.pca(3), atol=1e-12)
+    offset = ClassMoments().update(X + 1e6, y)
+    np.testing.assert_allclose(offset.pca(3), whole.pca(3), atol=1e-8)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "weighted"])
+def test_project(covariance_type, dtype):
+    weights = np.random.default_rng(6).gamma(1, size=200) if dtype == "weighted" else None
+    X, y = sample(dtype="float64" if weights is not None else dtype)
+    rng = np.random.default_rng(7)
+    components, offset = rng.normal(size=(3, 5)), rng.normal(size=5)
+    moments = ClassMoments(covariance_type).update(X, y, weights)
+    assert_moments(moments.project(components, offset), (X - offset) @ components.T, y, weights)
+    assert_moments(moments.project(components), X @ components.T, y, weights)
+    assert_moments(moments.project(components.tolist()), X @ components.T, y, weights)
+    assert_moments(moments, X, y, weights)
+
+
+OFFSETS = [0.0, 1.0, 1e4, 1e8]
+SCALES = [1e-3, 1.0, 1e6]
+
+
+@st.composite
+def rows(draw, d, dtype, weighted):
+    """A few rows of up to three classes, some of them constant, far away or of other scales."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n = draw(st.integers(1, 12))
+    X = rng.normal(size=(n, d)) * draw(st.sampled_from(SCALES)) + draw(st.sampled_from(OFFSETS))
+    X[:, : draw(st.integers(0, d))] = draw(st.sampled_from([0.0, 0.1, 7.0]))
+    if np.dtype(dtype).kind == "u":
+        X = np.abs(X) % 256
+    weights = rng.gamma(1, size=n) * draw(st.sampled_from([0.1, 1.0, 10.0])) if weighted else None
+    return X.astype(dtype), rng.integers(0, 3, n), weights
+
+
+@given(st.data())
+def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
+    """Whatever was added, merged and decayed before, all of it can be taken out again."""
+    covariance_type = data.draw(st.sampled_from(TYPES))
+    fourth = covariance_type == "full" and data.draw(st.booleans())
+    d, weighted = data.draw(st.integers(1, 4)), data.draw(st.booleans())
+    dtypes = data.draw(st.sampled_from([["float64"], ["float32", "float64"], ["uint8"]]))
+    held, parts = ClassMoments(covariance_type, fourth_moments=fourth), []
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):
+            set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, patch)
+        for _ in range(data.draw(st.integers(1, 12))):
+            action = data.draw(st.sampled_from(["add", "merge", "subtract", "decay"]))
+            if action == "decay":
+                gamma = data.draw(st.sampled_from([0.5, 0.9]))
+                held = held * gamma
+                parts = [part * gamma for part in parts]
+            elif action == "subtract" and parts:
+                held = held - parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+            elif action != "subtract":
+                X, y, w = data.draw(rows(d, data.draw(st.sampled_from(dtypes)), weighted))
+                parts.append(ClassMoments(covariance_type, fourth_moments=fourth).update(X, y, w))
+                held = held + parts[-1] if action == "merge" else held.update(X, y, w)
+            assert_saved(held)
+        for part in data.draw(st.permutations(parts)):
+            held = held - part
+            assert_saved(held)
+
+
+def assert_saved(moments):
+    """Check that what is saved can be loaded, with the same bits."""
+    loaded = type(moments).from_bytes(moments.to_bytes())
+    assert snapshot(loaded) == snapshot(moments)
+
+
+def refuses(moments, change, error=MergeError, match="that no rows have"):
+    before = snapshot(moments)
+    with pytest.raises(error, match=match):
+        change(moments)
+    assert snapshot(moments) == before
+
+
+def taken(dtype, weighted):
+    X = np.array([[0, 7], [1, 7], [2, 7], [5, 7]], dtype)
+    return X, [0, 0, 0, 1], [1.0, 2.0, 0.5, 1.0] if weighted else None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_rows_that_were_never_there_cannot_be_subtracted(covariance_type, dtype, weighted):
+    X, y, w = taken(dtype, weighted)
+    moments = ClassMoments(covariance_type).update(X, y, w)
+    never = np.array([[200, 7], [250, 7], [200, 7]], dtype), np.array([[0, 8]], dtype)
+    for Z in (*never, never[0][:1], never[0][:2]):
+        refuses(
+            moments,
+            lambda held, Z=Z: (
+                held
+                - ClassMoments(covariance_type).update(
+                    Z, [0] * len(Z), w and [1.0, 1.0, 1.5][: len(Z)]
+                )
+            ),
+        )
+    grouped = GroupedMoments(covariance_type).update(X, y, ["a"] * 4, w)
+    other = GroupedMoments(covariance_type).update(never[0][:2], [0, 0], ["a", "a"], w and w[1:3])
+    refuses(grouped, lambda held: held - other)
+
+
+def test_fourth_powers_that_were_never_there_cannot_be_subtracted():
+    """One far row has no more square than many near ones, but more of a fourth power."""
+    near = np.tile([[1.0], [-1.0]], (200, 1))
+    far = ClassMoments(fourth_moments=True).update([[15.0]], [0])
+    moments = ClassMoments(fourth_moments=True).update(near, np.zeros(400, int))
+    refuses(moments, lambda held: held - far, match="fourth moments that no rows have")
+
+
+def test_forgetting_goes_through_the_same_check():
+    nb = GaussianNB().fit([[0.0], [1.0], [2.0], [5.0], [6.0]], [0, 0, 0, 1, 1])
+    with pytest.raises(MergeError, match="class 0 that no rows have in feature 0"):
+        nb.forget([[500.0], [900.0]], [0, 0])
+    np.testing.assert_array_equal(nb.theta_, [[1.0], [5.5]])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n", [1, 300])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_sums_that_overflow_are_refused(covariance_type, large, n, sparse, monkeypatch):
+    """Squares, weights and squares of weights; in sums so far, too, and in all that is derived."""
+    if sparse and covariance_type in ("full", "tied"):
+        pytest.skip("dense rows only")
+    if large:
+        set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, monkeypatch)
+    moments = ClassMoments(covariance_type).update([[0.0, 1.0], [1.0, 3.0]], [0, 1])
+    near = np.tile([[1.0, 2.0]], (n, 1))
+
+    def container(X):
+        from scipy.sparse import csr_array
+
+        return csr_array(X) if sparse else X
+
+    def overflows(X, weights=None, of=moments):
+        X = np.vstack([near, X])
+        w = None if weights is None else np.append(np.ones(n), weights)
+        y = np.zeros(len(X), int)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            refuses(of, lambda m: m.update(container(X), y, w), InvalidDataError, "overflow")
+
+    overflows([[0.0, 0], [1e200, 0], [-1e200, 0]])
+    overflows([[0.0, 1e155]])
+    overflows([[0.0, 1e80]], [1e160])
+    for weight in (1e308, 1e160):
+        overflows([[0.0, 0.0]], [weight])
+    heavy = ClassMoments(covariance_type).update([[0.0, 1.0]], [0], [1e154])
+    refuses(heavy, lambda m: m.update([[0.0, 1]], [0], [1e154]), InvalidDataError, "overflow")
+    wide = ClassMoments(covariance_type).update([[-1.2e154, 0.0], [0, 0]], [0, 0])
+    for change in (
+        lambda m: m.update([[1.2e154, 0.0], [0, 0]], [0, 0]),
+        lambda m: m + ClassMoments(covariance_type).update([[1.2e154, 0.0], [0, 0]], [0, 0]),
+        lambda m: m * 100,
+        lambda m: m * 1e200,
+    ):
+        refuses(wide, change, (InvalidDataError, MergeError, InvalidParameterError), "overflow")
+    apart = ClassMoments(covariance_type).update([[-1e200, 0.0], [1e200, 0]], [0, 1])
+    refuses(apart, lambda m: m.relabel({1: 0}), match="overflow")
+    if covariance_type in ("full", "tied"):
+        refuses(apart, lambda m: m.pca(1), match="overflow")
+        refuses(wide, lambda m: m.project([[1e10, 0.0]]), match="overflow")
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_large_values_whose_squares_do_not_overflow(covariance_type, large, monkeypatch):
+    """They are summed as others: the distance from the mean is what is squared."""
+    if large:
+        set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, monkeypatch)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
+    plain = ClassMoments(covariance_type).update(np.tile(X, (2, 1)), np.tile(y, 2))
+    X[:, 1] = 1e280
+    moments = ClassMoments(covariance_type)
+    for part in (slice(0, 3), slice(3, 400), slice(0, 3), slice(3, 400)):
+        moments.update(X[part], y[part])
+    assert (moments.means[:, 1] == 1e280).all()
+    scatter, expected = moments.select_features([0, 2]), plain.select_features([0, 2])
+    np.testing.assert_allclose(scatter.covariance(), expected.covariance(), rtol=1e-12)
+    assert_saved(moments)
+    assert_saved(moments + moments * 0.5)
+
+
+def test_pairwise_sums_that_overflow_are_refused():
+    moments = PairwiseMoments().update([[-1.2e154, 0.0], [0.0, 0.0]], [0, 0])
+    refuses(
+        moments, lambda m: m.update([[1.2e154, 0], [0, 0]], [0, 0]), InvalidDataError, "overflow"
+    )
+    other = PairwiseMoments().update([[1.2e154, 0.0], [0.0, 0.0]], [0, 0])
+    refuses(moments, lambda m: m + other, match="overflow")
+    refuses(moments, lambda m: m.__iadd__(other), match="overflow")
+
+
+LABELS = [[0, 1, 2], ["ant", "bee", "ä\0"], [b"a", b"b", b"c"], [True, False, True], [2**63, 1, 2]]
+
+
+@given(st.data())
+def test_whatever_the_algebra_makes_can_be_saved(data):
+    """Projections along directions without variance and heavy weights too."""
+    labels = data.draw(st.sampled_from(LABELS))
+    covariance_type = data.draw(st.sampled_from(TYPES))
+    fourth = covariance_type == "full" and data.draw(st.booleans())
+    dtype = data.draw(st.sampled_from(["float64", "float32", "uint8"]))
+    d = data.draw(st.integers(1, 5))
+    heavy = data.draw(st.sampled_from([None, 1.0, 3e100, 1e-100]))
+
+    def part(groups=False):
+        X, y, w = data.draw(rows(d, dtype, heavy is not None))
+        kind = GroupedMoments if groups else ClassMoments
+        more = [np.arange(len(y)) % 2] if groups else []
+        w = None if w is None else w * heavy
+        held = kind(covariance_type, fourth_moments=fourth)
+        return held.update(X, np.array([labels[k] for k in y]), *more, w)
+
+    grouped = part(groups=True)
+    grouped += part(groups=True)
+    assert_saved(grouped)
+    assert_saved(grouped - grouped)
+    assert_saved(grouped.roll_up(lambda group: "all"))
+    moments = data.draw(st.sampled_from([part(), grouped.total(), grouped[0]]))
+    for _ in range(data.draw(st.integers(1, 6))):
+        action = data.draw(st.sampled_from(ACTIONS))
+        with np.errstate(all="ignore"):
+            try:
+                moments = action(moments, data, part)
+            except (MergeError, InvalidDataError):  # of another type or width, or empty
+                continue
+        assert_saved(moments)
+
+
+def projected(moments, data, part):
+    d = moments.n_features
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    components = rng.normal(size=(data.draw(st.integers(1, 4)), d))
+    if data.draw(st.booleans()):
+        components = moments.pca(min(d, 2))
+    return moments.project(components)
+
+
+ACTIONS = [
+    lambda moments, data, part: moments + part(),
+    lambda moments, data, part: moments + moments - moments,
+    lambda moments, data, part: moments - part(),
+    lambda moments, data, part: moments * data.draw(st.sampled_from([0.1, 3.0, 0.0])),
+    lambda moments, data, part: moments.select_features([0, 0]),
+    lambda moments, data, part: moments.select_classes(moments.classes[:1]),
+    lambda moments, data, part: moments.reduce(data.draw(st.sampled_from(TYPES))),
+    lambda moments, data, part: moments.relabel({moments.classes[-1]: moments.classes[0]}),
+    lambda moments, data, part: moments.declare(moments.classes),
+    projected,
+]
