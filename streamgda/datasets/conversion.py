@@ -31,7 +31,7 @@ from streamgda.rows.in_memory import as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource
-from streamgda.rows.table_files import chosen, is_table, open_table
+from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
 from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.opening import (
@@ -387,6 +387,7 @@ def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) ->
         except (EOFError, ValueError, zipfile.BadZipFile) as error:
             raise SourceError(f"{path} is not a {suffix} file of numbers: {error}") from error
     else:
+        refuse_other_kinds(path)
         raise SourceError(f"the name of {path} does not identify its format; expected {_ACCEPTED}")
     if hasattr(opened, "shape") or not hasattr(opened, "keys"):
         return opened, None

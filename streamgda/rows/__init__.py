@@ -16,7 +16,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.in_memory import ArrayRows, MaskedRows, MemmapRows, SparseRows
+from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, MaskedRows, MemmapRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
 from streamgda.rows.labels import as_maskable_labels
 from streamgda.rows.polygons import PolygonRows
@@ -39,6 +39,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     RasterRows,
     DaskRows,
     SparseRows,
+    BackedSparseRows,
     LazyFrameRows,
     MaskedRows,
     MemmapRows,

@@ -48,7 +48,10 @@ class ArrayRows(RowSource):
         """Convert `X` to an array; raise `InvalidDataError` for a scalar."""
         X = X if type(X) is np.memmap else as_slab(X, name)
         if not X.ndim:
-            raise InvalidDataError(f"{name} has no rows: it is {type(X.item()).__name__}")
+            found, advice = type(X.item()).__name__, "; open files first: X, y = open_store(path)"
+            raise InvalidDataError(
+                f"{name} has no rows: it is {found}{advice if found == 'str' else ''}"
+            )
         return cls(X, X.shape, X.dtype, name)
 
     @property
@@ -144,6 +147,30 @@ class SparseRows(RowSource):
 
     def _slice(self, start: int, stop: int) -> Any:
         return self.values[start:stop]
+
+
+@dataclass(frozen=True)
+class BackedSparseRows(RowSource):
+    """Rows of a sparse matrix in a file, as anndata opens it, read in slabs as `CompressedRows`."""
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept matrices with a format that can be read into memory."""
+        backed = callable(getattr(X, "to_memory", None))
+        return backed and getattr(X, "format", None) in ("csr", "csc")
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows; raise `InvalidDataError` if they are stored by columns."""
+        if X.format == "csc":
+            raise InvalidDataError(
+                f"{name} is a sparse matrix in a file that is stored by columns, so that no rows "
+                f"can be read from it; pass {name}.to_memory(), or store it by rows (csr)"
+            )
+        return cls(X, tuple(X.shape), np.dtype(X.dtype), name)
+
+    def _slice(self, start: int, stop: int) -> Any:
+        return CompressedRows.of(self.values[start:stop])
 
 
 # --- any container --------------------------------------------------------------------------------

@@ -177,12 +177,16 @@ _OTHERS = {
     ".h5": "HDF5: pass h5py.File(path)['X']",
     ".hdf5": "HDF5: pass h5py.File(path)['X']",
     ".nc": "NetCDF: pass xarray.open_dataarray(path)",
+    ".nc4": "NetCDF: pass xarray.open_dataarray(path)",
     ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
     ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
     ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
     ".jsonl": "JSON lines: pass pandas.read_json(path, lines=True)",
+    ".ndjson": "JSON lines: pass pandas.read_json(path, lines=True)",
+    ".orc": "ORC: pass pandas.read_orc(path)",
     ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
     ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
+    ".xls": "Excel's: pass pandas.read_excel(path)",
     ".xlsx": "Excel's: pass pandas.read_excel(path)",
 }
 
@@ -258,11 +262,11 @@ class Table:
         MissingLibraryError
             If pyarrow is not installed.
         """
-        import pyarrow as pa  # noqa: PLC0415
-
         if format not in (None, "csv"):
             raise refuse("format", format, "'csv', or None for the format of the name")
         tables_library(str(path))
+        import pyarrow as pa  # noqa: PLC0415
+
         title = str(path)
         filesystem, name = _locate(path, storage_options)
         paths, folder = _files(filesystem, name, title, format)

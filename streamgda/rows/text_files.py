@@ -287,7 +287,8 @@ class Text:
                             return f"{path}: line {last}: {column} is not a number: {fields[at]!r}"
             except csv.Error:
                 return f"{path}: line {last + 1}: a quotation mark is opened and not closed"
-        return f"{path} cannot be read: {error}"
+        none = last <= line.skipped
+        return f"{path} has a header but no rows" if none else f"{path} cannot be read: {error}"
 
 
 def label_in(names: list[str], label: Label) -> str | None:

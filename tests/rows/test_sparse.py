@@ -344,3 +344,30 @@ def test_other_kinds_of_numbers_are_refused():
         ClassMoments("diag").update(sp.csr_array(X + 1j), y)
     with pytest.raises(InvalidDataError, match="expected a 2D array"):
         ClassMoments("diag").update(sp.coo_array(X[0]), [0])
+
+
+class Backed:
+    """A sparse matrix in a file, as anndata opens it: slices are matrices of scipy."""
+
+    def __init__(self, X):
+        self._X, self.format, self.shape, self.dtype, self.read = X, X.format, X.shape, X.dtype, []
+
+    def __getitem__(self, rows):
+        self.read.append(rows)
+        return self._X[rows]
+
+    def to_memory(self):
+        raise AssertionError("it may not fit")
+
+
+def test_backed_rows_are_read_in_slabs(monkeypatch):
+    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 14)
+    X, y = sp.random(3000, 20, 0.2, "csr", rng=0), np.arange(3000) % 3
+    rows = Backed(X)
+    found, expected = (accumulate(of, y, covariance_type="diag") for of in (rows, X))
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
+    assert len(rows.read) > 1
+    model = GaussianNB().fit(rows, y)
+    np.testing.assert_array_equal(model.predict(rows), GaussianNB().fit(X, y).predict(X))
+    with pytest.raises(InvalidDataError, match=r"stored by columns.*X.to_memory\(\)"):
+        accumulate(Backed(X.tocsc()), y, covariance_type="diag")
