@@ -34,6 +34,7 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
 from streamgda.runtime.table_options import ColumnNames, TableOptions
+from streamgda.storage.guards import new_group
 from streamgda.storage.opening import (
     as_target,
     check_exists,
@@ -46,7 +47,6 @@ from streamgda.storage.opening import (
     writing,
 )
 from streamgda.storage.replacing import exists, replacing
-from streamgda.storage.writing import new_group
 
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 

@@ -22,7 +22,7 @@ from streamgda.rows.in_memory import as_array
 from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource, Slab
 from streamgda.rows.sparse import CompressedRows
-from streamgda.storage.checks import check_whole
+from streamgda.storage.format import check_whole
 from streamgda.storage.saved import state_of
 
 REMEDY = "Pass what it was started with, or name another path, or delete it to start again"

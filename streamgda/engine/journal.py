@@ -37,7 +37,7 @@ from streamgda.moments import (
 )
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
-from streamgda.storage.checks import check_texts, check_whole
+from streamgda.storage.format import check_texts, check_whole
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested

@@ -40,7 +40,7 @@ from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
-from streamgda.storage.checks import check_whole
+from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
     MARK,
     as_target,

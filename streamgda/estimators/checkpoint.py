@@ -13,8 +13,7 @@ from streamgda.engine.fingerprints import REMEDY
 from streamgda.engine.journal import CheckpointContents, as_file, check_interval
 from streamgda.errors import CheckpointError, FormatError
 from streamgda.runtime.parameters import check_type
-from streamgda.storage.locks import locked, owner
-from streamgda.storage.replacing import lock_of, replacing
+from streamgda.storage.replacing import lock_of, locked, owner, replacing
 from streamgda.storage.saved import Saved, read_saved
 
 _STATE = "a fitted estimator, moments, a SlidingWindow or a DriftMonitor"

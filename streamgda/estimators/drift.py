@@ -47,7 +47,7 @@ from streamgda.runtime.parameters import (
     as_numbers,
     check_type,
 )
-from streamgda.storage.checks import MOST_ROWS, check_array, check_whole
+from streamgda.storage.format import MOST_ROWS, check_array, check_whole
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 _PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")

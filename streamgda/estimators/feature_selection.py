@@ -19,7 +19,7 @@ from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, adapter_of, as_source
 from streamgda.runtime.parameters import as_integer, check_type
-from streamgda.storage.checks import check_array, check_whole
+from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import Saved, State, arrays_within, describe, nested, restore
 
 

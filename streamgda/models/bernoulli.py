@@ -19,7 +19,7 @@ from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.storage.checks import check_array, check_names, check_number
+from streamgda.storage.format import check_array, check_names, check_number
 from streamgda.storage.saved import State
 
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)

@@ -40,7 +40,7 @@ from streamgda.rows.labels import with_label
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import check_type
-from streamgda.storage.checks import check_array
+from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
 
 _FLOAT64 = np.dtype(np.float64)

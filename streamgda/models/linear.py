@@ -31,7 +31,7 @@ from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.names import saved_names
-from streamgda.storage.checks import check_number
+from streamgda.storage.format import check_number
 from streamgda.storage.saved import State
 
 SOLVERS = ("svd", "lsqr", "eigen")

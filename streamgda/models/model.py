@@ -23,7 +23,7 @@ from streamgda.rows.names import join_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
-from streamgda.storage.checks import check_array
+from streamgda.storage.format import check_array
 from streamgda.storage.saved import Saved
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python

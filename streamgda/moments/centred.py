@@ -29,7 +29,7 @@ from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, bloc
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
-from streamgda.storage.checks import check_array, check_count, check_squares
+from streamgda.storage.format import check_array, check_count, check_squares
 
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 

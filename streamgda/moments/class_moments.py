@@ -41,7 +41,7 @@ from streamgda.rows.names import Names, feature_numbers, restored_names, saved_n
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, renamed
-from streamgda.storage.checks import check_array, check_flag, check_squares, check_whole
+from streamgda.storage.format import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)

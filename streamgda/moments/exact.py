@@ -12,7 +12,7 @@ from streamgda.moments.centred import CentredSums, Sums
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
 from streamgda.runtime import threads
-from streamgda.storage.checks import check_array, check_count, check_whole
+from streamgda.storage.format import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
 _EXACT_LIMIT = 1 << 62

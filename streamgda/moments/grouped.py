@@ -32,7 +32,7 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import check_type, renamed, shown
-from streamgda.storage.checks import check_whole
+from streamgda.storage.format import check_whole
 from streamgda.storage.saved import State, arrays_within, nested
 
 _SHIFT = 32  # of the number of the group above that of the class

@@ -21,7 +21,7 @@ from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, as_weights
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
-from streamgda.storage.checks import (
+from streamgda.storage.format import (
     check_array,
     check_count,
     check_names,

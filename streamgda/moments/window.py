@@ -14,7 +14,7 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.rows.labels import join_labels
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.runtime.parameters import as_integer, check_type
-from streamgda.storage.checks import check_whole
+from streamgda.storage.format import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
 
 _ROUNDING = 1e-9  # of counts that are sums of weights

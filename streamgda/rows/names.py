@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.runtime.parameters import shown
-from streamgda.storage.checks import check_texts
+from streamgda.storage.format import check_texts
 
 Names = tuple[str, ...]
 

@@ -9,11 +9,14 @@ from streamgda.storage.format import (
     check_offset,
     checksum_of,
     kind_of,
+    pack_labels,
+    pack_triangles,
     read,
+    unpack_labels,
+    unpack_triangles,
     write,
 )
 from streamgda.storage.opening import described
-from streamgda.storage.packing import pack_labels, pack_triangles, unpack_labels, unpack_triangles
 
 __all__ = [
     "FORMAT",

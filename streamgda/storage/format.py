@@ -13,15 +13,14 @@ Versions
 --------
 Every format version that was ever released stays readable. A change of the format
 
-- increments `VERSION`, and adds a reader for the new version to the table of readers; the readers
-  of older versions stay;
+- increments `VERSION`, and adds it to `_READABLE`, which keeps older versions;
 - adds a folder of golden files to ``tests/golden``, written by ``make.py`` there. The folders of
   older versions never change, and ``tests/storage/test_golden.py`` reads all of them.
 
 An attribute that objects gain, such as names of features, is no change of the format if files
 without it have a meaning; ``tests/golden/names`` has files with names.
 
-Versions that are not in the table (those of a newer streamgda) are refused.
+Other versions (those of a newer streamgda) are refused.
 
 3. Arrays have no attributes: the description of another file with equal arrays is not noticed.
 4. Arrays have the attribute with the description's checksum.
@@ -34,7 +33,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,6 @@ from streamgda.errors import (
 )
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import brief, is_temporary
-from streamgda.storage.checks import MOST_METADATA
 from streamgda.storage.opening import (
     as_target,
     close,
@@ -60,7 +58,6 @@ from streamgda.storage.opening import (
     stranger,
     writing,
 )
-from streamgda.storage.packing import NUMBERS
 from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
@@ -68,6 +65,17 @@ if TYPE_CHECKING:
 
 FORMAT = "streamgda"
 VERSION = 4
+_READABLE = (3, 4)
+
+MOST_METADATA = 1 << 28  # bytes of a zarr.json, or of the table of contents of a zip file
+MOST_ROWS = 1 << 53  # that a count can have: beyond, counts of rows are not exact in float64
+_ROUNDING = 1e-6  # by which sums of squares may fall below zero, relative to the largest of them
+
+NUMBERS = "biuf"  # kinds of the data types that are saved as arrays
+# What labels of each kind of data type are in JSON.
+_JSON_TYPES: dict[str, type] = {"b": bool, "f": float} | dict.fromkeys("iumM", int)
+_JSON_TYPES |= dict.fromkeys("US", str)
+_PADDED_BYTES = 1 << 20  # most bytes of text labels that are padded to a greater width
 
 _CHUNK_BYTES = 1 << 23
 _FEW_PARTS = 16
@@ -176,7 +184,8 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
     with _opened(store) as group:
         head, checksum = _description(group, kind)
         try:
-            arrays = _READERS[head["version"]](group, head["arrays"], checksum)
+            binding = {} if head["version"] == 3 else {_BINDING: checksum}
+            arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
             if is_temporary(error):
                 raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
@@ -226,10 +235,10 @@ def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], i
     head = group.attrs.get(FORMAT)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
-    if type(head.get("version")) is not int or head["version"] not in _READERS:
+    if type(head.get("version")) is not int or head["version"] not in _READABLE:
         raise FormatError(
             f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
-            f"version {', '.join(map(str, _READERS))}. Update streamgda"
+            f"version {', '.join(map(str, _READABLE))}. Update streamgda"
         )
     checksum = head.pop("checksum", None)
     try:
@@ -244,25 +253,6 @@ def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], i
     if not all(isinstance(head.get(name), part) for name, part in parts.items()):
         raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
     return head, checksum
-
-
-def _read_version_3(
-    group: zarr.Group, arrays: Mapping[str, Any], checksum: int
-) -> dict[str, np.ndarray]:
-    return {name: _array(group, name, {}, *spec) for name, spec in arrays.items()}
-
-
-def _read_version_4(
-    group: zarr.Group, arrays: Mapping[str, Any], checksum: int
-) -> dict[str, np.ndarray]:
-    binding = {_BINDING: checksum}
-    return {name: _array(group, name, binding, *spec) for name, spec in arrays.items()}
-
-
-_READERS: dict[int, Callable[[zarr.Group, Mapping[str, Any], int], dict[str, np.ndarray]]] = {
-    3: _read_version_3,
-    4: _read_version_4,
-}
 
 
 def _array(
@@ -315,7 +305,7 @@ def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
     if path is None:
         yield zarr.create_group(target, attributes=attributes, overwrite=True)
         return
-    from streamgda.storage.writing import new_group  # noqa: PLC0415  (it needs zarr)
+    from streamgda.storage.guards import new_group  # noqa: PLC0415  (it needs zarr)
 
     zipped = path.suffix == ".zip"
     with (
@@ -385,3 +375,186 @@ def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
         "compressors": None,
         "config": {"write_empty_chunks": True},
     }
+
+
+# --- triangles of matrices, and labels as JSON ------------------------------------------------
+
+
+def pack_triangles(matrices: np.ndarray) -> np.ndarray:
+    """Return the lower triangles of matrices, row by row: shape (groups, d (d + 1) / 2).
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (groups, d, d)
+
+    Examples
+    --------
+    >>> pack_triangles(np.arange(9).reshape(1, 3, 3))
+    array([[0, 3, 4, 6, 7, 8]])
+    """
+    groups, d, _ = matrices.shape
+    packed = np.empty((groups, d * (d + 1) // 2), matrices.dtype)
+    for i in range(d):
+        packed[:, i * (i + 1) // 2 :][:, : i + 1] = matrices[:, i, : i + 1]
+    return packed
+
+
+def unpack_triangles(packed: np.ndarray) -> np.ndarray:
+    """Return the matrices that `pack_triangles` packed, with zeros above their diagonals.
+
+    Raises
+    ------
+    ValueError
+        If the length is not that of a triangle.
+    """
+    groups, size = packed.shape
+    d = math.isqrt(2 * size)
+    if d * (d + 1) // 2 != size:
+        raise ValueError(f"{size} numbers do not fill a triangle of a matrix")
+    matrices = np.zeros((groups, d, d), packed.dtype)
+    for i in range(d if groups else 0):  # without groups, no bytes vouch for the size
+        matrices[:, i, : i + 1] = packed[:, i * (i + 1) // 2 :][:, : i + 1]
+    return matrices
+
+
+def pack_labels(labels: np.ndarray) -> dict[str, Any]:
+    """Return class labels as JSON: their data type and their values."""
+    if labels.dtype.kind in "US" and labels.nbytes > _PADDED_BYTES:
+        labels = np.array(labels.tolist(), labels.dtype.kind)  # as narrow as possible
+    dtype = labels.dtype
+    values = labels.view(np.int64) if dtype.kind in "mM" else labels
+    if dtype.kind == "S":
+        return {"dtype": dtype.str, "values": [label.hex() for label in labels.tolist()]}
+    return {"dtype": dtype.str, "values": values.tolist()}
+
+
+def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
+    """Return the sorted class labels that `pack_labels` packed.
+
+    Raises
+    ------
+    FormatError
+        If the contents are damaged.
+    """
+    try:
+        labels = _unpacked(np.dtype(str(packed["dtype"])), packed["values"])
+        valid = labels.ndim == 1 and bool((labels[:-1] < labels[1:]).all())
+        if labels.dtype.kind in "fmM":
+            valid = valid and bool(np.isfinite(labels).all())
+        if labels.dtype.kind == "f":
+            valid = valid and bool((labels == np.floor(labels)).all())
+    except Exception as error:  # NumPy raises almost any kind for invented data types
+        raise FormatError(f"saved labels are damaged: {error!r:.500}") from None
+    if not valid:
+        raise FormatError(
+            f"saved labels are damaged: {labels.tolist()!r:.500} are not the sorted labels of "
+            f"classes"
+        )
+    return labels
+
+
+def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
+    kind = _JSON_TYPES.get(dtype.kind)
+    if kind is None or not isinstance(values, list) or not {*map(type, values)} <= {kind}:
+        raise TypeError(f"{values!r:.100} as values of {dtype}")
+    if dtype.kind in "US":
+        values = values if dtype.kind == "U" else [bytes.fromhex(value) for value in values]
+        labels = np.array(values, dtype.kind)
+        if labels.itemsize > dtype.itemsize or len(values) * dtype.itemsize > max(
+            labels.nbytes, _PADDED_BYTES
+        ):
+            raise ValueError(f"{dtype} for labels of {labels.dtype}")
+        return labels.astype(dtype)
+    if dtype.kind in "mM":
+        return np.array(values, np.int64).view(dtype)
+    if dtype.itemsize > 8:
+        raise TypeError(f"dtype {dtype}")
+    return np.array(values, dtype)
+
+
+# --- checks of contents, shared by all kinds of saved objects ---------------------------------
+#
+# They raise ValueError, OverflowError or TypeError, which `restore` reports as damage.
+
+
+def check_array(
+    name: str,
+    array: np.ndarray,
+    shape: tuple[int, ...],
+    dtype: str,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> None:
+    """Raise ValueError unless an array has this shape and type, and finite values.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array in errors.
+    array : ndarray
+    shape : tuple of int
+    dtype : str
+        Data type without its byte order.
+    least, most : float
+        Limits of the values.
+    """
+    if array.shape != shape or array.dtype.str[1:] != dtype:
+        raise ValueError(
+            f"its arrays do not fit each other: {name} has shape {array.shape} and dtype "
+            f"{array.dtype}, expected {shape} and {dtype}"
+        )
+    if array.size:
+        low, high = array.min(), array.max()  # NaN if there is any
+        if not (-math.inf < low and high < math.inf and least <= low and high <= most):
+            raise ValueError(f"{name} holds impossible values, from {low} to {high}")
+
+
+def check_count(count: np.ndarray, n_classes: int, dtype: str) -> None:
+    """Raise ValueError unless these are the numbers of rows of classes, or their weights."""
+    check_array("count", count, (n_classes,), dtype, least=0)
+    total = count.sum(dtype=np.float64)
+    if not total <= (MOST_ROWS if dtype == "i8" else np.finfo(np.float64).max):
+        raise ValueError(f"the counts of the classes sum to {total:g}")
+
+
+def check_squares(name: str, squares: np.ndarray) -> None:
+    """Raise ValueError if sums of squares are negative by more than rounding."""
+    if squares.size and squares.min() < -_ROUNDING * abs(squares.max()):
+        raise ValueError(f"{name} has the negative sum of squares {squares.min():g}")
+
+
+def check_names(arrays: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise ValueError unless there are arrays of these names and no others."""
+    if arrays.keys() != {*names}:
+        raise ValueError(f"it holds the arrays {sorted(arrays)}, expected {sorted(names)}")
+
+
+def check_whole(name: str, value: Any, least: int, most: int = MOST_ROWS) -> int:
+    """Return a whole number; raise ValueError unless it is one from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r:.100}, expected a whole number of at least {least}")
+    return value
+
+
+def check_number(name: str, value: Any) -> Any:
+    """Return a number as it is; raise an error unless it is finite and fits in float64."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r:.100}, expected a finite number")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return True or False; raise ValueError for anything else."""
+    if type(value) is not bool:
+        raise ValueError(f"{name} is {value!r:.100}, expected true or false")
+    return value
+
+
+def check_texts(name: str, values: Any, n: int) -> list[str]:
+    """Return a list of strings; raise ValueError unless it is one of length `n`."""
+    if not isinstance(values, list) or len(values) != n:
+        raise ValueError(f"{name} are {values!r:.100}, expected a list of {n} strings")
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} are not all strings")
+    return values

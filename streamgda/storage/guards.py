@@ -1,23 +1,31 @@
-"""Zarr stores that check what they read: foreign data, malicious metadata, missing chunks."""
+"""Zarr stores that check what they read, that end with what is written, and of zip files in memory.
+
+They guard against foreign data, malicious metadata and missing chunks.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import math
 import re
+import threading
 import zipfile
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 from zarr.abc.store import RangeByteRequest
-from zarr.storage import LocalStore, WrapperStore, ZipStore
+from zarr.buffer.cpu import Buffer
+from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 from streamgda.errors import FormatError, SourceError
 from streamgda.runtime import retry
-from streamgda.storage.checks import MOST_METADATA
+from streamgda.storage.format import MOST_METADATA
 
 _KEYS = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
@@ -25,6 +33,7 @@ _KEYS = (
 )
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _WIDEST = 1 << 20  # most bytes, or bits, of an element
+_UNIX = 3  # the system that all zip files name, so that their bytes are the same on every system
 _READ_UNSEEN = 1 << 23  # most bytes that are requested before their number is checked
 
 
@@ -269,3 +278,122 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
     """Return the members of a zip file."""
     with _BoundedFile(path) as file, zipfile.ZipFile(file) as archive:
         return archive.infolist()
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def new_group(path: Path, *, zipped: bool = False, **options: Any) -> Iterator[zarr.Group]:
+    """Create a group to be filled in a directory or a zip file.
+
+    After an interrupt, threads of zarr finish what they write, and begin nothing else.
+
+    Parameters
+    ----------
+    path : Path
+        Nothing exists there.
+    zipped : bool
+        Write a zip file instead of a directory.
+    **options
+        Of ``zarr.create_group``.
+    """
+    inner = ZipStore(path, mode="w") if zipped else LocalStore(path)
+    store = _Ending(inner)
+    try:
+        yield zarr.create_group(store, **options)
+    except BaseException:
+        store.end()
+        with contextlib.suppress(Exception):  # the first error says more
+            inner.close()
+        raise
+    store.end()
+    inner.close()
+
+
+class _Ending(WrapperStore[Any]):
+    """A store that ends: afterwards, nothing is being written, and writing fails."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._idle = threading.Condition()
+        self._writing = 0
+        self._ended = False
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write a value."""
+        with self._idle:
+            if self._ended:
+                raise RuntimeError(f"{self} has ended")
+            self._writing += 1
+        try:
+            await super().set(key, value)
+        finally:
+            with self._idle:
+                self._writing -= 1
+                self._idle.notify_all()
+
+    async def set_if_not_exists(self, key: str, value: Any) -> None:
+        """Write a value unless there is one."""
+        if not await self.exists(key):
+            await self.set(key, value)
+
+    def end(self) -> None:
+        """Wait for what is being written, and refuse everything else."""
+        with self._idle:
+            self._ended = True
+            self._idle.wait_for(lambda: not self._writing)
+
+
+# --- zip files in memory ----------------------------------------------------------------------
+
+
+def to_zip(members: MutableMapping[str, Any]) -> bytes:
+    """Return a zip file of the members of a zarr store, which are removed on the way.
+
+    Members are sorted and have no times: equal members give equal bytes.
+    """
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in sorted(members):
+            entry = zipfile.ZipInfo(name)  # uncompressed, of 1980-01-01
+            entry.create_system = _UNIX
+            archive.writestr(entry, members.pop(name).to_bytes())
+    return file.getvalue()
+
+
+class ZippedBytes(MemoryStore):
+    """A zarr store of the members of a zip file in memory; errors name it as ``data``.
+
+    Parameters
+    ----------
+    data : bytes-like
+
+    Raises
+    ------
+    TypeError
+        For anything but bytes.
+    FormatError
+        If this is not a zip file, or its members are damaged, compressed, repeated or too long.
+    """
+
+    def __init__(self, data: Any) -> None:
+        try:
+            size = memoryview(data).nbytes
+        except TypeError:
+            given = type(data).__name__
+            message = f"data is of type {given}; expected bytes (load() reads paths and stores)"
+            raise TypeError(message) from None
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                check_stored(archive.infolist(), size, str(self))
+                names = archive.namelist()
+                members = {name: Buffer.from_bytes(archive.read(name)) for name in names}
+        except FormatError:
+            raise
+        except Exception as error:  # damaged files raise many kinds
+            raise FormatError(f"{self} is not a zarr group that can be read: {error!r}") from error
+        super().__init__(members, read_only=True)
+
+    def __str__(self) -> str:
+        return "data"

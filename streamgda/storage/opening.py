@@ -75,10 +75,9 @@ def open_node(
 
         guard = Complete
     options: dict[str, Any] = {"storage_options": storage_options, "guard": guard, "mode": mode}
-    store = zarr_store(store, read_only=mode == "r")
     try:
         return with_retries(lambda: open_zarr(store, **options))
-    except SourceNotFoundError:
+    except (SourceNotFoundError, SourceError):
         raise
     except FileNotFoundError as error:
         kind = SourceNotFoundError if local_path(store) is None else SourceError
@@ -232,14 +231,11 @@ def creating(store: Any, name: str) -> Iterator[None]:
     import zarr  # noqa: PLC0415
 
     errors = zarr.errors
-    if next(contents(store), None) is not None:
-        raise SourceError(
-            f"{name}={named(store)} exists already; choose another path, or remove it first"
-        )
-    kinds = (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError)
     try:
+        if next(contents(store), None) is not None:
+            raise FileExistsError
         yield
-    except kinds:
+    except (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError):
         raise SourceError(
             f"{name}={named(store)} exists already; choose another path, or remove it first"
         ) from None

@@ -132,7 +132,7 @@ class Saved(ABC):
         >>> ClassMoments.from_bytes(data).means, data == moments.to_bytes()
         (array([[2.]]), True)
         """
-        from streamgda.storage.zipped import to_zip  # noqa: PLC0415  (it needs zarr)
+        from streamgda.storage.guards import to_zip  # noqa: PLC0415  (it needs zarr)
 
         members: dict[str, Any] = {}
         self.save(members)
@@ -169,7 +169,7 @@ class Saved(ABC):
         Traceback (most recent call last):
         streamgda.errors.FormatError: data is not a zarr group that can be read: ...
         """
-        from streamgda.storage.zipped import ZippedBytes  # noqa: PLC0415  (it needs zarr)
+        from streamgda.storage.guards import ZippedBytes  # noqa: PLC0415  (it needs zarr)
 
         return cls.load(ZippedBytes(data))
 
@@ -203,7 +203,7 @@ class Saved(ABC):
 
         Contents that do not fit each other raise LookupError, TypeError, ValueError and the like;
         `restore` turns these into FormatError. What is returned is valid, whatever the file holds:
-        see `streamgda.storage.checks`.
+        see `streamgda.storage.format`.
         """
 
 

@@ -414,9 +414,9 @@ def test_labels_that_a_threshold_was_not_fitted_for(tmp_path):
     fitted = ThresholdClassifier().fit(ROWS, LABELS % 2)
     X, y = stored({}, ROWS, (100, D)), stored(tmp_path / "y", bad_copy(LABELS % 2, 2), (200,))
     before = fitted.threshold_
-    with pytest.raises(InvalidDataError, match=r"y\): chunk \(3,\): y\[737\] has the label 2"):
+    with pytest.raises(InvalidDataError, match=r"y\): chunk \(3,\): y\[737\] is 2, which"):
         fitted.fit_threshold(X, y)
-    with pytest.raises(InvalidDataError, match=r"^y\[737\] has the label 2"):
+    with pytest.raises(InvalidDataError, match=r"^y\[737\] is 2, which"):
         fitted.fit_threshold(ROWS, y[:])
     assert fitted.threshold_ == before
 

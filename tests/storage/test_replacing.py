@@ -22,8 +22,8 @@ from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
 from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
 from streamgda.storage import replacing as replacement
+from streamgda.storage.guards import new_group
 from streamgda.storage.replacing import exchange, exists, move_into_place, replacing
-from streamgda.storage.writing import new_group
 
 resource = pytest.importorskip("resource")
 
