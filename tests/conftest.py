@@ -46,7 +46,7 @@ settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let two workers, who start at the first test and in the middle, compile other kernels."""
-    first = [item for item in items if item.path.stem in ("test_accumulate", "test_narrow")]
+    first = [item for item in items if item.path.stem == "test_narrow"]
     middle = [item for item in items if item.path.stem in ("test_scoring", "test_products")]
     others = [item for item in items if item not in {*first, *middle}]
     half = max(0, len(items) // 2 - len(first))

@@ -13,7 +13,7 @@ from scipy import linalg, signal, special
 from streamgda.models.covariance_test import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter, total_variance
-from streamgda.moments.layouts import symmetric
+from streamgda.moments.covariance_types import symmetric
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
 _ROWS_PER_FEATURE = 5  # of a window, for a test of all features at once

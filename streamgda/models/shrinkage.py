@@ -6,9 +6,8 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments
-from streamgda.moments.covariance_types import Structure
+from streamgda.moments.covariance_types import Structure, symmetric
 from streamgda.moments.fourth import CLASS, WITHIN
-from streamgda.moments.layouts import symmetric
 
 AUTO, LEDOIT_WOLF, OAS = "auto", "ledoit_wolf", "oas"
 RULES = AUTO, LEDOIT_WOLF, OAS

@@ -22,8 +22,7 @@ from streamgda.kernels.centred import first_rows, means_of_sums
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import LARGE, add_outer, add_sums, count_rows, merge_means, two_sum
 from streamgda.moments import parallel
-from streamgda.moments.covariance_types import Structure, structure_of
-from streamgda.moments.layouts import symmetric
+from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.moments.parallel import add_in_parts
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, blocks, row_type
 from streamgda.rows.sparse import CompressedRows

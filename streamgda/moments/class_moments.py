@@ -22,10 +22,9 @@ from streamgda.moments.centred import (
     scratch_bytes,
     total_scatter,
 )
-from streamgda.moments.covariance_types import Structure, check_covers, structure_of
+from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.fourth import FourthOfPart, fourth_of_rows, merge_fourth
-from streamgda.moments.layouts import symmetric
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked

@@ -30,7 +30,6 @@ from streamgda.kernels.products import empty_rows
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares, copy_symmetric, mirror
 from streamgda.moments import roots as roots_of
-from streamgda.moments.layouts import symmetric
 from streamgda.moments.parallel import add_in_parts, add_integers, add_scatter, triangle_ranges
 from streamgda.rows.arrays import byte_rows
 from streamgda.rows.sparse import CompressedRows
@@ -40,6 +39,13 @@ from streamgda.runtime.parameters import shown
 # Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
 # these take more than a few bytes.
 _FEW_ROWS, _FEW_BYTES, _MOST_BYTES = 4, 1 << 20, 8 << 20
+
+
+def symmetric(lower: np.ndarray) -> np.ndarray:
+    """Return the matrices whose lower triangles are given, shape (..., d, d)."""
+    full = np.array(lower, order="C")
+    mirror(full.reshape(-1, *full.shape[-2:]))
+    return full
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The moments of groups x classes are one state, to which rows are added in one pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -67,21 +68,13 @@ def encoded(labels: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return encode(without_mask(labels), classes)
 
 
-def number_of(group: object, groups: np.ndarray) -> int:
-    """Return the number of a group, -1 if it is none of them."""
-    try:
-        label = as_labels([group], "group")
-    except InvalidDataError:
-        return -1
-    return int(find(label, groups)[0])
-
-
-def checked_number(group: object, groups: np.ndarray, error: type[Exception]) -> int:
+def number_of(group: object, groups: np.ndarray, error: type[Exception]) -> int:
     """Return the number of a group; raise `error` if it is none of them."""
-    number = number_of(group, groups)
-    if number < 0:
-        raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
-    return number
+    with suppress(InvalidDataError):
+        number = int(find(as_labels([group], "group"), groups)[0])
+        if number >= 0:
+            return number
+    raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
 
 
 def grid(n_groups: int, n_classes: int) -> np.ndarray:
@@ -363,13 +356,15 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return iter(self.groups.tolist())
 
     def __contains__(self, group: object) -> bool:
-        return number_of(group, self.groups) >= 0
+        with suppress(KeyError):
+            return number_of(group, self.groups, KeyError) >= 0
+        return False
 
     def __getitem__(self, group: Any) -> ClassMoments:
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
         with self._lock:
             held = self._held
-            return held.group(checked_number(group, held.groups, KeyError))
+            return held.group(number_of(group, held.groups, KeyError))
 
     def total(self) -> ClassMoments:
         """Return the moments of the rows of all groups: the sum of those of each.
@@ -427,7 +422,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         with self._lock:
             held = self._held
-            number = checked_number(group, held.groups, InvalidParameterError)
+            number = number_of(group, held.groups, InvalidParameterError)
             left = self._total() - held.group(number)
             return left.declare(held.classes)
 
@@ -471,7 +466,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             else:
                 check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
                 for group in to:
-                    new[checked_number(group, held.groups, InvalidParameterError)] = to[group]
+                    new[number_of(group, held.groups, InvalidParameterError)] = to[group]
             if not new:
                 return self.copy()
             labels = np.asarray(group_labels(new, what="new groups"))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import Any, Self
 
 import numpy as np
 
+from streamgda.errors import MergeError
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.rows.labels import join_labels
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
-
-_ROUNDING = 1e-9  # of counts that are sums of weights
 
 
 class SlidingWindow(Saved):
@@ -213,24 +212,10 @@ class SlidingWindow(Saved):
         if len(self) > self.n_blocks:
             raise ValueError(f"it holds {len(self)} blocks of {self.n_blocks}")
         reduce(join_labels, (moments.classes for moments in held))
-        sums, total = [_counts([sum_]) for sum_ in self._older], _counts([self._newer_total])
-        added = _counts(self._newer)
-        grown = all(
-            after.get(label, -1) >= n * (1 - _ROUNDING)
-            for before, after in pairwise(sums)
-            for label, n in before.items()
-        )
-        equal = added.keys() == total.keys() and all(
-            math.isclose(n, total[label], rel_tol=_ROUNDING) for label, n in added.items()
-        )
-        if not (grown and equal):
-            raise ValueError("its sums have other counts than its blocks")
-
-
-def _counts(parts: list[ClassMoments]) -> dict[Any, float]:
-    """Return the numbers of rows of all parts together, by class."""
-    counts: dict[Any, float] = {}
-    for part in parts:
-        for label, n in zip(part.classes.tolist(), part.class_count.tolist(), strict=True):
-            counts[label] = counts.get(label, 0) + n
-    return counts
+        total = reduce(add, self._newer, ClassMoments(self.covariance_type))
+        equal = [(total, self._newer_total), (self._newer_total, total)]
+        try:
+            for part, whole in (*pairwise(self._older), *equal):
+                whole._check_contains(part)
+        except MergeError:
+            raise ValueError("its sums have other counts than its blocks") from None
