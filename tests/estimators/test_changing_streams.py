@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import dask.array as da
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -134,23 +133,6 @@ def test_rows_that_are_refused_let_nothing_fade(name, half_life):
         with pytest.raises(ValueError, match=r"nan|features|inconsistent"):
             model.partial_fit(rows, labels, half_life=half_life)
         assert snapshot(model) == before
-
-
-@SOME_TYPES
-def test_fading_in_place(covariance_type):
-    X, y = blobs(200)
-    for rows in (X, bytes_of(X)):
-        moments = ClassMoments(covariance_type).update(rows, y)
-        faded, same = moments * 0.25, moments
-        moments *= 0.25
-        assert moments is same
-        assert_same_moments(moments, faded)
-        expected = ClassMoments(covariance_type).update(rows, y, np.full(200, 0.25))
-        assert_same_moments(moments, expected, 1e-13)
-    for gamma in (-1, np.nan):
-        with pytest.raises(InvalidParameterError, match="finite number >= 0"):
-            moments *= gamma
-    assert_same_moments(moments, faded)
 
 
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
@@ -386,15 +368,6 @@ def test_classes_that_cannot_be_retired():
         X,
         1e-10,
     )
-
-
-def test_dropping_classes_is_selecting_the_others():
-    moments = ClassMoments().update(*blobs())
-    assert_same_moments(moments.drop_classes([0]), moments.select_classes([1, 2]))
-    expected = naive.moments(*blobs())
-    np.testing.assert_allclose(moments.drop_classes([0]).means, expected.means[1:])
-    with pytest.raises(InvalidParameterError, match="not among the classes"):
-        ClassMoments().drop_classes([0])
 
 
 @pytest.mark.parametrize("make_state", [lambda: SlidingWindow(3, "diag"), PairwiseMoments])

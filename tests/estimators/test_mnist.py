@@ -10,17 +10,15 @@ import zarr
 from sklearn.metrics import log_loss
 
 from streamgda import (
-    ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     accumulate,
     open_store,
 )
 from streamgda.datasets import load_mnist
-from streamgda.errors import ConstantFeatureWarning, SingularCovarianceError
+from streamgda.errors import ConstantFeatureWarning
 from streamgda.storage.saved import state_of
 
 FOLDER = os.environ.get("STREAMGDA_MNIST")
@@ -105,21 +103,6 @@ def test_every_way_of_reading_gives_the_same_bits(store, moments):
     np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
 
 
-def test_moments_are_those_of_the_whole_array(images, moments):
-    X, y, *_ = images
-    whole = ClassMoments().update(X, y)
-    assert whole.class_count.tolist() == np.bincount(y).tolist()
-    one = X[y == 1].astype(np.float64)
-    np.testing.assert_allclose(whole.means[1], one.mean(axis=0), rtol=1e-13)
-    np.testing.assert_allclose(whole.covariance()[1], np.cov(one.T, ddof=0), atol=1e-9)
-    np.testing.assert_array_equal(whole.covariance(), (moments[0] + moments[1]).covariance())
-
-
-def test_classes_are_singular_without_regularisation(moments):
-    with pytest.raises(SingularCovarianceError, match=r"10 of 10 classes is singular: .* of 717"):
-        GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1])
-
-
 def test_black_margins_are_left_out_and_put_back(moments):
     with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
         gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
@@ -166,19 +149,3 @@ def test_model_choice_finds_nearly_the_best_setting(projected):
     losses = [log_loss(y_test, model.predict_proba(test)) for model in models]
     means = search.cv_results_["mean_test_neg_log_loss"]  # comes with accuracy
     assert losses[np.argmax(means)] <= min(losses) + 0.01
-
-
-@pytest.mark.slow
-def test_shrinkage_of_the_stream_is_that_of_the_images(store, images):
-    X, y, *_ = images
-    qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf").fit(
-        *open_store(store)
-    )
-    ones = X[y == 1].astype(float)
-    ones -= ones.mean(axis=0)
-    # As scikit-learn's ledoit_wolf_shrinkage, which would square the rows once more.
-    S = ones.T @ ones / len(ones)
-    squares, square = (S**2).sum(), S.trace() ** 2 / 784
-    fourth = (np.einsum("ij,ij->i", ones, ones) ** 2).mean()
-    expected = (fourth - squares) / len(ones) / (squares - square)
-    assert qda.shrinkage_[1] == pytest.approx(expected, rel=1e-9)

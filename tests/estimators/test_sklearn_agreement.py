@@ -68,17 +68,6 @@ def test_lda_predictions(name, solver, shrinkage):
 
 
 @EVERY_SET
-def test_lda_with_priors(name):
-    X, y = load(name)
-    priors = random_priors(np.unique(y).size)
-    theirs = discriminant_analysis.LinearDiscriminantAnalysis(priors=priors).fit(X, y)
-    ours = LinearDiscriminantAnalysis(priors=priors).fit(X, y)
-    assert_same_predictions(ours, theirs, X)
-    assert_close(ours.xbar_, theirs.xbar_)
-    assert_close(ours.priors_, theirs.priors_)
-
-
-@EVERY_SET
 def test_lda_attributes(name):
     X, y = load(name)
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
@@ -148,16 +137,6 @@ def test_qda(name, regularisation, with_priors):
         assert_close(rotation * scaling @ rotation.T, covariance, 1e-12)
 
 
-def test_digits_are_singular_to_both():
-    X, y = load("digits")
-    for qda in (
-        QuadraticDiscriminantAnalysis(),
-        discriminant_analysis.QuadraticDiscriminantAnalysis(tol=1e-12),
-    ):
-        with pytest.raises(np.linalg.LinAlgError):
-            qda.fit(X, y)
-
-
 # --- Gaussian naive Bayes ---------------------------------------------------------------------
 
 
@@ -177,16 +156,6 @@ def test_gaussian_nb(name, var_smoothing, with_priors):
     assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
     if name != "digits":  # their density includes the constant pixels
         assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X))
-
-
-def test_gaussian_nb_with_weights():
-    X, y = load("wine")
-    weights = np.random.default_rng(0).uniform(0, 2, len(y))
-    theirs = naive_bayes.GaussianNB(var_smoothing=0).fit(X, y, weights)
-    ours = GaussianNB(var_smoothing=0).fit(X, y, weights)
-    assert_same_predictions(ours, theirs, X)
-    for attribute in ("theta_", "var_", "class_prior_", "class_count_"):
-        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-12)
 
 
 # --- document 002 -----------------------------------------------------------------------------

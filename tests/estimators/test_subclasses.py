@@ -141,23 +141,6 @@ def test_subclasses_learn_with_their_parameters_and_are_constructed_once(kind, s
     assert type(estimator).made == 1
 
 
-def test_parameters_by_position():
-    class Diagonal(Counted, GaussianDiscriminantAnalysis):
-        def __init__(self, kind="diag"):
-            super().__init__(kind, reg_param=0.3)
-
-    class Shrunk(Counted, LinearDiscriminantAnalysis):
-        def __init__(self):
-            super().__init__("lsqr", 0.5, PRIORS)
-
-    diagonal = GaussianDiscriminantAnalysis("diag", reg_param=0.3)
-    shrunk = LinearDiscriminantAnalysis("lsqr", shrinkage=0.5, priors=PRIORS)
-    for estimator, expected in ((Diagonal(), diagonal), (Shrunk(), shrunk)):
-        proba = estimator.fit(X, Y).predict_proba(X)
-        np.testing.assert_array_equal(proba, expected.fit(X, Y).predict_proba(X))
-        assert type(estimator).made == 1
-
-
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_the_error_for_missing_labels_names_the_class_that_was_called(kind, method):
