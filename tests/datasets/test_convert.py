@@ -82,12 +82,10 @@ class TestSources:
         check(convert(group, tmp_path / "false", labels=False), X)
 
     def test_zarr_of_strings(self, tmp_path):
-        first = convert(X, tmp_path / "first.zip", labels=NAMES)
-        check(first, X, NAMES)
+        check(convert(X, tmp_path / "first.zip", labels=NAMES), X, NAMES)
         check(convert(tmp_path / "first.zip", tmp_path / "second", chunk_rows=5), X, NAMES, 5)
-
-    def test_zarr_of_strings_in_memory(self):
         check(convert(X, zarr.storage.MemoryStore(), labels=NAMES, chunk_rows=2), X, NAMES, 2)
+        check(convert(X[:2], tmp_path / "b", labels=np.array([b"a", b"bc"])), X[:2], ["a", "bc"])
 
     @pytest.mark.parametrize(
         "labels",
@@ -95,9 +93,6 @@ class TestSources:
     )
     def test_arrays(self, tmp_path, labels):
         check(convert(X, tmp_path / "out", labels=labels, chunk_rows=10), X, NAMES, 10)
-
-    def test_bytes_become_strings(self, tmp_path):
-        check(convert(X[:2], tmp_path / "out", labels=np.array([b"a", b"bc"])), X[:2], ["a", "bc"])
 
     def test_data_frame_and_dask(self, tmp_path):
         import dask.array as da
@@ -243,15 +238,12 @@ class TestErrors:
             ({"n_rows": -1}, "n_rows=-1; expected an integer >= 0"),
             ({"dtype": "complex64"}, "dtype must be"),
             ({"dtype": "nothing"}, "unknown dtype 'nothing'"),
+            ({"source": [X], "labels": Y}, "labels cannot be given with batches"),
         ],
     )
     def test_parameters(self, tmp_path, options, message):
         with pytest.raises(InvalidParameterError, match=message):
-            convert(X, tmp_path / "out", **options)
-
-    def test_labels_beside_batches(self, tmp_path):
-        with pytest.raises(InvalidParameterError, match="labels cannot be given with batches"):
-            convert([X], tmp_path / "out", labels=Y)
+            convert(**{"source": X, "store": tmp_path / "out"} | options)
 
     def test_casts(self, tmp_path):
         reals = np.array([[0.1, 1.0], [np.nan, np.inf]])

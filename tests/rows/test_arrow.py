@@ -23,7 +23,6 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.rows.table_files import Table
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -220,22 +219,6 @@ def test_labels(tmp_path: Path, kind: str) -> None:
     assert y[:1].tolist() == expected[:1]
 
 
-def test_text_tables(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("a;b;kind\n1;2;u\n0.5;NA;v\n;3;\n")
-    rows, y = open_store(path, label="kind")
-    np.testing.assert_array_equal(rows[:], [[1, 2], [0.5, np.nan], [np.nan, 3]])
-    assert y[:].tolist() == ["u", "v", None]
-    fractions = tmp_path / "fractions.tsv"
-    fractions.write_text("a\tb\n" + "1\t2\n" * (1 << 19) + "0.5\t2\n")  # beyond the first block
-    rows, _ = open_store(fractions, y=None)
-    assert rows[-1].tolist() == [0.5, 2]
-    path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
-    with pytest.raises(SourceError, match=r"'setosa' of labels, .* first line holds numbers"):
-        open_store(path, label="setosa")
-    assert open_store(path, label=-1)[1][:].tolist() == ["setosa"] * 2
-
-
 def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -328,20 +311,6 @@ def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "1,2,oops,4\n")
     with pytest.raises(ReadError, match=r"rows.csv: line 1002: column 'c' is not a number: 'oops'"):
         accumulate(rows, y)
-
-
-def test_rows_are_reached_from_their_row_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    origins: list[int] = []
-    batches_of = Table.batches
-    monkeypatch.setattr(
-        Table, "batches", lambda *given: origins.append(given[1]) or batches_of(*given)
-    )
-    rows, _ = open_store(uneven(tmp_path / "rows.parquet"))
-    for part in (slice(700, 800), slice(950, 951), slice(399, 402)):
-        np.testing.assert_array_equal(rows[part], X[part])
-    assert origins == [417, 1]
 
 
 def test_a_pass_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

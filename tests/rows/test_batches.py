@@ -16,7 +16,6 @@ from sklearn.utils import gen_batches
 
 from streamgda import GaussianNB, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.plots import plot_learning_curve
 
 X, y = blobs()
 WEIGHTS = 1.0 + np.arange(len(y)) % 2
@@ -243,14 +242,6 @@ def test_checkpoints_of_tensors(tmp_path):
     with pytest.raises(InvalidDataError, match=r"^batch 3: "):
         accumulate(batches(3), checkpoint_every=0, **options)
     assert_same(accumulate(batches(), **options), accumulate(X, y))
-
-
-def test_learning_curve():
-    from matplotlib.figure import Figure
-
-    batches = [[Torch(X[part]), Torch(y[part])] for part in PARTS]
-    ax = plot_learning_curve(GaussianNB(), batches, X, y, Figure().subplots())
-    assert ax.lines[0].get_xdata()[-1] == len(y)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamgda import accumulate
 from streamgda.errors import ReadError
 from streamgda.rows import Rows
 from streamgda.rows.forward import ForwardRows
@@ -80,17 +79,6 @@ def test_an_open_scan_is_pickled_as_one_that_is_not_open() -> None:
     assert (rows.starts, again.starts) == ([0], [0, 2])
 
 
-def test_strings_of_several_widths_are_joined() -> None:
-    names = np.array([["a"], ["bcd"]], "U3")[:, 0]
-
-    @dataclass(frozen=True)
-    class Names(ForwardRows):
-        def _blocks(self, start: int) -> Iterator[np.ndarray]:
-            yield from (np.array([name]) for name in self.values[start:].tolist())
-
-    assert Names(names, (2,), names.dtype, "y").whole().tolist() == ["a", "bcd"]
-
-
 def test_rows_that_end_early_or_fail_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ReadError, match="X ends after 13 rows; at least 15 were expected"):
         scan(n_rows=15).read(10, 15)
@@ -115,17 +103,6 @@ def test_rows_that_end_early_or_fail_are_named(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ReadError, match="X: rows 5 to 7 cannot be read: ValueError: bad page"):
         rows.read(5, 8)
     assert rows.starts[-1] == "closed"
-
-
-def test_moments_of_a_scan_are_those_of_the_array() -> None:
-    y = np.arange(13) % 2
-    rows, labels = scan(), scan(y, "y")
-    moments = accumulate(rows, labels)
-    whole = accumulate(ROWS, y)
-    np.testing.assert_array_equal(moments.means, whole.means)
-    np.testing.assert_array_equal(moments.covariance(), whole.covariance())
-    assert rows.starts == [0, "closed"]
-    assert labels.starts[-1] == "closed"
 
 
 def test_rows_within_a_file_are_reached_from_its_start() -> None:

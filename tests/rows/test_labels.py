@@ -43,6 +43,49 @@ def check_encoding(y, classes=NONE):
 # --- kinds of labels --------------------------------------------------------------------------
 
 
+BIG = 2**62
+TEXTS = ["b", "ab", "", "ä", "b"]
+DATES = [datetime.date(2021, 3, 1), datetime.date(2020, 1, 1)]
+KINDS = {
+    "negative": (np.array([-5, 3, -128, 3], np.int8), "i1"),
+    "big-endian": (np.array([300, 2, 300], ">i4"), ">i4"),
+    "far apart": ([0, 10**12, -(10**15), 0], "i8"),
+    # Neighbours that float64 cannot tell apart.
+    "large": ([BIG, BIG + 1, -BIG, 0], "i8"),
+    "unsigned": (np.array([2**64 - 1, 2**64 - 2, 0], np.uint64), "u8"),
+    "beyond 63 bits": ([2**63, 2**63 + 1, 1], "u8"),
+    "beyond 63 bits, objects": (np.array([2**63, 2**63 + 1, 1], object), "u8"),
+    "beyond 53 bits": ([2.0**53, 2**53 + 1], "i8"),
+    "list of texts": (TEXTS, "<U2"),
+    "texts": (np.array(TEXTS, "<U9"), "<U9"),
+    "objects": (np.array(TEXTS, object), "<U2"),
+    "StringDType": (np.array(TEXTS, np.dtypes.StringDType()), "<U2"),
+    "StringDType, nan": (np.array(TEXTS, np.dtypes.StringDType(na_object=np.nan)), "<U2"),
+    "bytes": ([b"b", b"ab"], "S2"),
+    "bytes, objects": (np.array([b"b", b"ab"], object), "S2"),
+    "booleans": ([True, False, True], "?"),
+    "booleans, objects": (np.array([True, False, True], object), "?"),
+    "years": (np.array(["2021", "2020", "2021"], "M8[Y]"), "M8[Y]"),
+    "dates": (np.array(["2021", "2020", "2021"], "M8[ns]"), "M8[ns]"),
+    "dates, objects": (DATES, "M8[D]"),
+    "durations": (np.array([3, 1, 3], "m8[s]"), "m8[s]"),
+    "halves": (np.array([2.0, -1.0, 2.0, 1024.0], np.float16), "f2"),
+    "singles": (np.array([2.0, -1.0, 2.0, 1024.0], np.float32), "f4"),
+    "long doubles": (np.array([2.0, -1.0, 2.0, 1024.0], np.longdouble), "f8"),  # can be saved
+    "mixed numbers": (np.array([1, 2.0, np.float32(3)], object), "f8"),
+    "mixed integers": (np.array([np.int8(1), np.uint64(7)], object), "f8"),
+    "series": (pd.Series(["b", "a", "b"]), "<U1"),
+    "categories": (pd.Series(["b", "a", "b"], dtype="category"), "<U1"),
+    "nullable": (pd.Series([2, 1, 2], dtype="Int64"), "i8"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind):
+    y, dtype = KINDS[kind]
+    assert check_encoding(y).dtype == dtype
+
+
 @pytest.mark.parametrize("table", [True, False])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(dtype, table, monkeypatch):
@@ -52,22 +95,11 @@ def test_integers(dtype, table, monkeypatch):
     assert check_encoding(y).dtype == dtype
     assert check_encoding(y[:1]).tolist() == [3]
     assert check_encoding(y, np.array([1, 2, 50])).tolist() == [0, 1, 2, 3, 50, 100]
-
-
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_at_both_ends_of_their_range(dtype):
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    assert check_encoding(np.array([high, low, high], dtype)).tolist() == [low, high]
     top = check_encoding(np.array([high, high - 1, high], dtype))
-    assert top.tolist() == [high - 1, high]
     assert top.dtype == dtype
     bottom = np.array([low, low + 2], dtype)
     assert check_encoding(bottom, top).tolist() == [low, low + 2, high - 1, high]
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
-def test_negative_integers(dtype):
-    assert check_encoding(np.array([-5, 3, -128, 3], dtype)).tolist() == [-128, -5, 3]
 
 
 @pytest.mark.parametrize("low", [0, -3, 7])
@@ -86,96 +118,24 @@ def test_consecutive_integers(low, part, monkeypatch):
     assert (y == held).all()
 
 
-def test_integers_far_apart():
-    assert check_encoding([0, 10**12, -(10**15), 0]).tolist() == [-(10**15), 0, 10**12]
-    # Neighbours that float64 cannot tell apart.
-    big = 2**62
-    assert check_encoding([big, big + 1, -big, 0]).tolist() == [-big, 0, big, big + 1]
-    unsigned = np.array([2**64 - 1, 2**64 - 2, 0], np.uint64)
-    assert check_encoding(unsigned).tolist() == [0, 2**64 - 2, 2**64 - 1]
-
-
-def test_signed_and_unsigned_integers_are_joined_without_rounding():
-    signed = as_labels(np.array([2**60 + 1, 5, 7]))
+def test_numbers_are_joined_without_rounding():
     unsigned = as_labels(np.array([2**60, 2**60 + 1, 5], np.uint64))
-    concatenated = check_encoding(unsigned, np.unique(signed))
-    assert concatenated.tolist() == [5, 7, 2**60, 2**60 + 1]
-    assert concatenated.dtype == np.int64
-    huge = np.array([2**64 - 1, 0], np.uint64)
-    assert join_labels(np.array([1, 2]), np.sort(huge)).tolist() == [0, 1, 2, 2**64 - 1]
+    joined = check_encoding(unsigned, np.array([5, 7, 2**60 + 1]))
+    assert (joined.tolist(), joined.dtype) == ([5, 7, 2**60, 2**60 + 1], np.int64)
+    huge = np.array([0, 2**64 - 1], np.uint64)
+    assert join_labels(np.array([1, 2]), huge).tolist() == [0, 1, 2, 2**64 - 1]
     with pytest.raises(InvalidDataError, match=r"from -1 to 18446744073709551615 .*no common type"):
-        join_labels(np.array([-1, 2]), np.sort(huge))
-
-
-def test_integers_beyond_63_bits_are_not_merged():
-    big = 2**63
-    for y in ([big, big + 1, 1], np.array([big, big + 1, 1], object)):
-        assert check_encoding(y).tolist() == [1, big, big + 1]
-        assert as_labels(y).dtype == np.uint64
-    assert check_encoding([2.0**53, 2**53 + 1]).tolist() == [2**53, 2**53 + 1]
-    for y in ([big + 1, -1], [2**64 + 1, 1], [10**400, 1]):
+        join_labels(np.array([-1, 2]), huge)
+    for y in ([2**63 + 1, -1], [2**64 + 1, 1], [10**400, 1]):
         with pytest.raises(InvalidDataError, match="y holds numbers that have no common 64-bit"):
             as_labels(y)
-
-
-def test_large_integers_and_floats_are_joined_without_rounding():
     large = np.array([2**53, 2**53 + 1])
     assert join_labels(np.array([1.0, 2.0]), large).tolist() == [1, 2, 2**53, 2**53 + 1]
     assert find(large, np.array([2.0**53])).tolist() == [0, -1]
     with pytest.raises(InvalidDataError, match="no common type"):
         join_labels(np.array([1e20]), large)
-
-
-def test_big_endian_integers():
-    assert check_encoding(np.array([300, 2, 300], ">i4")).tolist() == [2, 300]
-
-
-@pytest.mark.parametrize(
-    "y",
-    [
-        ["b", "ab", "", "ä", "b"],
-        np.array(["b", "ab", "", "ä", "b"]),
-        np.array(["b", "ab", "", "ä", "b"], "<U9"),
-        np.array(["b", "ab", "", "ä", "b"], object),
-        np.array(["b", "ab", "", "ä", "b"], np.dtypes.StringDType()),
-        np.array(["b", "ab", "", "ä", "b"], np.dtypes.StringDType(na_object=np.nan)),
-    ],
-    ids=["list", "U", "U9", "object", "StringDType", "StringDType-nan"],
-)
-def test_strings(y):
-    classes = check_encoding(y)
-    assert classes.tolist() == ["", "ab", "b", "ä"]
-    assert classes.dtype.kind == "U"
-
-
-@pytest.mark.parametrize(
-    "y", [[b"b", b"ab"], np.array([b"b", b"ab"], object), np.array([b"b", b"ab"])]
-)
-def test_bytes(y):
-    assert check_encoding(y).tolist() == [b"ab", b"b"]
-
-
-@pytest.mark.parametrize("y", [[True, False, True], np.array([True, False, True], object)])
-def test_booleans(y):
-    classes = check_encoding(y)
-    assert classes.dtype == bool
-    assert classes.tolist() == [False, True]
-
-
-def test_booleans_count_as_numbers():
     assert check_encoding([0, 2], np.array([False, True])).tolist() == [0, 1, 2]
     assert check_encoding([True, False], np.array([0, 1, 2])).dtype == np.int64
-
-
-@pytest.mark.parametrize("unit", ["Y", "D", "s", "ns"])
-def test_dates(unit):
-    y = np.array(["2021", "2020", "2021"], f"M8[{unit}]")
-    assert check_encoding(y).dtype == y.dtype
-
-
-def test_dates_as_objects():
-    y = [datetime.date(2021, 3, 1), datetime.date(2020, 1, 1)]
-    assert (check_encoding(y) == np.array(["2020-01-01", "2021-03-01"], "M8[D]")).all()
 
 
 def test_dates_of_different_units_are_the_same_dates():
@@ -183,33 +143,6 @@ def test_dates_of_different_units_are_the_same_dates():
     codes, classes = encode(days[::-1].astype("M8[ns]"), days)
     assert codes.tolist() == [1, 0]
     assert classes is days
-
-
-def test_durations():
-    y = np.array([3, 1, 3], "m8[s]")
-    assert check_encoding(y).dtype == y.dtype
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
-def test_whole_floats(dtype):
-    classes = check_encoding(np.array([2.0, -1.0, 2.0, 1024.0], dtype))
-    assert classes.tolist() == [-1, 2, 1024]
-    assert classes.dtype.itemsize <= 8  # what can be saved
-
-
-@pytest.mark.parametrize("y", [[1, 2.0, np.float32(3)], [True, 5], [np.int8(1), np.uint64(7)]])
-def test_numbers_of_mixed_types_as_objects(y):
-    assert check_encoding(np.array(y, object)).tolist() == sorted(y)
-
-
-def test_pandas_series():
-    pd = pytest.importorskip("pandas")
-    assert check_encoding(pd.Series(["b", "a", "b"])).tolist() == ["a", "b"]
-    assert check_encoding(pd.Series(["b", "a", "b"], dtype="category")).tolist() == ["a", "b"]
-    assert check_encoding(pd.Series([2, 1, 2], dtype="Int64")).tolist() == [1, 2]
-    for missing in (pd.Series(["b", None]), pd.Series([1, None], dtype="Int64")):
-        with pytest.raises(InvalidDataError, match=r"is .+, and every label is needed"):
-            as_labels(missing)
 
 
 # --- refused ----------------------------------------------------------------------------------
@@ -243,6 +176,10 @@ def test_pandas_series():
         (np.array(["2020", "NaT"], "M8[D]"), r"y\[1\] is NaT"),
         (np.array(["NaT"], "m8[s]"), r"y\[0\] is NaT"),
         (np.zeros(2, "i4,i4"), r"y has dtype"),
+        (pd.Series(["b", None]), r"is .+, and every label is needed"),
+        (pd.Series([1, None], dtype="Int64"), r"is .+, and every label is needed"),
+        (np.array([DATES[0], pd.NaT], object), r"y\[1\] is NaT"),
+        (np.array([DATES[0], decimal.Decimal("NaN")], object), r"y\[1\] is NaN"),
     ],
 )
 def test_refused(y, message):
@@ -303,24 +240,22 @@ def test_new_labels_in_later_batches():
     assert moments.means[3].tolist() == [2.0, 3.0]
 
 
-def test_strings_grow_wider():
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (np.array(["abc", "b"]), np.array(["abc", "abcdefghi"])),
+        (np.array([100, 5], np.int8), np.array([100, 1000], np.int16)),
+    ],
+)
+def test_types_grow_wider(narrow, wide):
     rows = np.ones((2, 1))
-    moments = ClassMoments().update(rows, np.array(["abc", "b"], "<U3"))
-    assert moments.classes.dtype == "<U3"
-    moments.update(rows, np.array(["abc", "abcdefghi"], "<U9"))
-    assert moments.classes.dtype == "<U9"
-    assert moments.classes.tolist() == ["abc", "abcdefghi", "b"]
-    assert moments.class_count.tolist() == [2, 1, 1]
-    moments.update(rows, np.array(["b", "b"], "<U1"))
-    assert moments.class_count.tolist() == [2, 1, 3]
-
-
-def test_integers_grow_wider():
-    rows = np.ones((2, 1))
-    moments = ClassMoments().update(rows, np.array([100, 5], np.int8))
-    moments.update(rows, np.array([100, 1000], np.int16))
-    assert moments.classes.dtype == np.int16
-    assert moments.classes.tolist() == [5, 100, 1000]
+    moments = (
+        ClassMoments().update(rows, narrow).update(rows, wide).update(rows, narrow[:1].repeat(2))
+    )
+    assert moments.classes.dtype == wide.dtype
+    counts = {narrow[0]: 4, narrow[1]: 1, wide[1]: 1}
+    assert dict(zip(moments.classes, moments.class_count, strict=True)) == counts
+    assert moments.classes.tolist() == sorted(moments.classes.tolist())
 
 
 def test_find():
@@ -430,6 +365,9 @@ def test_coded_labels_are_like_an_array():
     assert (type(both), both.tolist()) == (CodedLabels, ["b", "a", "a", "b"])
     assert concatenated([labels, np.array(["c"])]).tolist() == ["b", "a", "a", "c"]
     assert distinct(np.empty(0, "U3")).tolist() == []
+    copy = labels.copy()
+    copy.codes[:] = 0
+    assert labels.tolist() == ["b", "a", "a"]
 
 
 def test_labels_by_codes_have_the_fingerprint_of_the_array():
@@ -477,19 +415,3 @@ def test_a_label_that_is_missing_or_no_text_is_named_among_many_in_a_list():
     y[1100] = None
     fitted = GaussianNB().fit(np.arange(1200.0)[:, None], y, on_invalid="skip")
     assert (fitted.classes_.size, fitted.moments_.n_skipped) == (3, 1)
-
-
-def test_missing_dates_and_decimals_among_objects_are_missing():
-    for missing in (pd.NaT, decimal.Decimal("NaN")):
-        with pytest.raises(InvalidDataError, match=r"y\[1\] is Na"):
-            as_labels(np.array([datetime.date(2020, 1, 1), missing], object))
-
-
-def test_labels_by_codes_are_copied_as_arrays_are():
-    labels = coded_labels(np.array(["ant", "bee"] * 400))
-    assert type(labels) is CodedLabels
-    part = labels[1::200]
-    copy = part.copy()
-    copy.codes[:] = copy.codes[0]
-    assert part.tolist() == ["bee"] * 4
-    assert np.concatenate([part, part.copy()]).tolist() == ["bee"] * 8

@@ -264,11 +264,6 @@ def test_values_that_do_not_fit_are_refused(tmp_path, dtype, text):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_pixels(tmp_path):
-    path = write_csv(tmp_path / "data.csv", np.column_stack([X, Y]).tolist())
-    check(convert(path, tmp_path / "out", dtype="uint8"), X, Y.astype(np.int64))
-
-
 @given(
     values=hnp.arrays(float, hnp.array_shapes(min_dims=2, max_dims=2, max_side=6)),
     data=st.data(),
