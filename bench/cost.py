@@ -21,7 +21,7 @@ from typing import Any
 import streamgda
 from bench import data, report
 from streamgda.datasets import convert
-from streamgda.engine.dask.cuts import part_bytes
+from streamgda.engine.dask.parts import part_bytes
 from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable

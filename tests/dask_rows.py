@@ -8,7 +8,7 @@ import zarr
 from samples import blobs
 
 from streamgda import accumulate
-from streamgda.engine.dask import cuts
+from streamgda.engine.dask import parts
 
 N_ROWS = 300
 CHUNK_ROWS = 13  # 24 parts, the last of one row
@@ -26,9 +26,9 @@ EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
 
 
 def use_parts_of(monkeypatch, n_bytes):
-    monkeypatch.setattr(cuts, "PART_BYTES", n_bytes)
-    monkeypatch.setattr(cuts, "PART_STATES", (0, 0))
-    monkeypatch.setattr(cuts, "SCORED_BYTES", n_bytes)
+    monkeypatch.setattr(parts, "PART_BYTES", n_bytes)
+    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
+    monkeypatch.setattr(parts, "SCORED_BYTES", n_bytes)
 
 
 def in_blocks(chunks, *arrays):

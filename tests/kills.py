@@ -42,7 +42,7 @@ from distributed import Client
 from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate, storage
 from streamgda.datasets import convert
 from streamgda.engine import outputs, plan
-from streamgda.engine.dask import cuts
+from streamgda.engine.dask import parts
 from streamgda.engine.journal import KIND
 from streamgda.runtime import threads
 from streamgda.storage import replacing
@@ -203,8 +203,8 @@ WORKS = {
 
 def store(folder):
     """Rows and labels whose chunks are the parts."""
-    cuts.PART_BYTES = cuts.SCORED_BYTES = 1
-    cuts.PART_STATES = (0, 0)
+    parts.PART_BYTES = parts.SCORED_BYTES = 1
+    parts.PART_STATES = (0, 0)
     plan._SLAB_BYTES = 1
     group = zarr.create_group(folder.parent / "store", overwrite=True)
     group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs
@@ -45,10 +46,12 @@ def in_process(rows: Rows, at_once: bool = False) -> Rows:
     rows = rows.opened()
     if rows.executor != "dask":
         return rows.checked()
-    arrays = on_dask().aligned(*rows.sources)
-    arrays = on_dask().compute(arrays) if at_once else on_dask().sized(*arrays)
-    read = iter([as_source(a, s.name) for a, s in zip(arrays, rows.sources, strict=True)])
-    rows = rows.each(lambda _: next(read))
+    arrays = on_dask().aligned(rows)
+    values = [*arrays.values()]
+    values = on_dask().compute(values) if at_once else [*map(on_dask().sized, values)]
+    named = zip(arrays, values, rows.sources, strict=True)
+    read: Any = {field: as_source(value, source.name) for field, value, source in named}
+    rows = replace(rows, **read)
     check_lengths(rows.X, *rows.beside)
     return rows
 

@@ -15,7 +15,7 @@ from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import accumulation, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
-from streamgda.engine.dask import tasks
+from streamgda.engine.dask import parts as dask_parts
 from streamgda.errors import InvalidDataError
 from streamgda.storage.saved import state_of
 
@@ -147,8 +147,8 @@ def test_workers_write_each_chunk_once(stored, tmp_path, monkeypatch, out_chunks
     expected = fitted.predict_proba(X)
     unit = out_chunks.get("shards", out_chunks["chunks"])[0]
     ranges = []
-    window = tasks.window
-    monkeypatch.setattr(tasks, "window", lambda *w: ranges.append(w[1:]) or window(*w))
+    windows = dask_parts.windows
+    monkeypatch.setattr(dask_parts, "windows", lambda *w: ranges.append(w[1:]) or windows(*w))
     for rows in (group["X"], da.from_zarr(group["X"])):
         out = zarr.create_array(
             tmp_path / type(rows).__module__, shape=expected.shape, dtype="f8", **out_chunks

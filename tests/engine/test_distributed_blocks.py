@@ -18,8 +18,14 @@ from samples import (
 )
 
 from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis, accumulate
-from streamgda.engine.dask import cuts, tasks
-from streamgda.engine.dask.blocks import blocks_of
+from streamgda.engine.dask.parts import (
+    PartMoments,
+    blocks_of,
+    cut_blocks,
+    cut_rows,
+    merge,
+    part_bytes,
+)
 from streamgda.errors import InvalidDataError
 from streamgda.storage.saved import state_of
 
@@ -122,7 +128,7 @@ def test_parts_are_not_changed_when_they_are_merged():
     parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
     before = [state_of(part)[1] for part in parts]
     copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
-    first, second = (tasks.merge(*map(tasks.PartMoments, parts)).moments for _ in range(2))
+    first, second = (merge(*map(PartMoments, parts)).moments for _ in range(2))
     for arrays, copied in zip(before, copies, strict=True):
         assert_same_bits(arrays, copied)
     assert_same_bits(state_of(first)[1], state_of(second)[1])
@@ -242,13 +248,13 @@ def test_blocks_are_made_in_the_task_that_takes_them_in():
 
 def test_small_blocks_are_put_together_and_large_ones_are_not():
     mib = 1 << 20
-    assert cuts.cut_blocks([mib] * 100, 0) == [(0, 64), (64, 100)]
-    assert cuts.cut_blocks([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
-    assert cuts.part_bytes(mib, 49 * mib) == 2 * 49 * mib
-    assert cuts.part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
-    assert cuts.part_bytes(1 << 50, 49 * mib) == 1 << 37
-    assert cuts.cut_rows(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
-    assert cuts.cut_rows(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
+    assert cut_blocks([mib] * 100, 0) == [(0, 64), (64, 100)]
+    assert cut_blocks([100 * mib] * 3, 0) == [(0, 1), (1, 2), (2, 3)]
+    assert part_bytes(mib, 49 * mib) == 2 * 49 * mib
+    assert part_bytes(1 << 40, 49 * mib) == 8 * 49 * mib
+    assert part_bytes(1 << 50, 49 * mib) == 1 << 37
+    assert cut_rows(95, 10, 35) == [(0, 20), (20, 50), (50, 70), (70, 95)]
+    assert cut_rows(95, 10, 5) == [(n, min(n + 10, 95)) for n in range(0, 95, 10)]
 
 
 def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):

@@ -14,7 +14,7 @@ from samples import assert_same_bits, make
 
 from streamgda import GaussianNB, accumulate, storage
 from streamgda.engine import plan
-from streamgda.engine.dask import tasks
+from streamgda.engine.dask import parts as dask_parts
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
 from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
@@ -198,8 +198,8 @@ def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
         fitted.predict_proba(group["X"], out=half)
     group["X"][0] = X[0]
     starts = []
-    window = tasks.window
-    monkeypatch.setattr(tasks, "window", lambda *w: starts.append(w[1]) or window(*w))
+    windows = dask_parts.windows
+    monkeypatch.setattr(dask_parts, "windows", lambda *w: starts.append(w[1]) or windows(*w))
     with dask.config.set(scheduler="synchronous" if chunks == (64, 2) else None):
         written = fitted.predict_proba(group["X"], out=path if chunks is None else half)
     assert not starts or min(starts) > done - 64

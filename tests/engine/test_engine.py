@@ -257,7 +257,7 @@ def test_a_pass_without_a_checkpoint_builds_no_journal_and_no_fingerprints(
     X, y = blobs(FEW_ROWS, 6)
     rows = held(X, kind, 64) if kind in ("numpy", "frame", "zarr", "dask") else None
     batches = [(X[:90], y[:90]), (X[90:], y[90:])]
-    monkeypatch.setattr(journal.Journal, "__init__", refuse)
+    monkeypatch.setattr(journal, "as_file", refuse)
     monkeypatch.setattr(fingerprints, "checksum", refuse)
     for seen in (fingerprints.SeenSlabs, fingerprints.SeenBatches):
         monkeypatch.setattr(seen, "__init__", refuse)

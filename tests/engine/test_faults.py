@@ -21,7 +21,7 @@ from samples import assert_same_bits, blobs, bytes_of, make
 
 from streamgda import accumulate
 from streamgda.engine import plan
-from streamgda.engine.dask import cuts, merge_tree
+from streamgda.engine.dask import merge_tree, parts
 from streamgda.errors import ClusterError
 from streamgda.storage.saved import state_of
 
@@ -53,9 +53,9 @@ def client(cluster):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(cuts, "PART_BYTES", 1)
-    monkeypatch.setattr(cuts, "PART_STATES", (0, 0))
-    monkeypatch.setattr(cuts, "SCORED_BYTES", 1)
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
+    monkeypatch.setattr(parts, "SCORED_BYTES", 1)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 60 * 32)
 
 
@@ -239,7 +239,7 @@ def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, w
 def test_no_result_is_held_by_the_traceback_of_an_interruption(
     cluster, stored, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(cuts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
 
     def stop(*_):
         monkeypatch.undo()
@@ -271,7 +271,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     ended = json.loads(done.stdout)
     for name in ("PART_BYTES", "SCORED_BYTES", "PART_STATES"):
-        monkeypatch.setattr(cuts, name, getattr(cuts, name))
+        monkeypatch.setattr(parts, name, getattr(parts, name))
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     kills.store(tmp_path / "life")
     group = zarr.open_group(tmp_path / "store", mode="r")

@@ -375,10 +375,10 @@ def test_remote_files(tmp_path: Path) -> None:
 
 
 def test_workers_read_tables(tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamgda.engine.dask import cuts
+    from streamgda.engine.dask import parts
 
-    monkeypatch.setattr(cuts, "PART_BYTES", 24 * 300)
-    monkeypatch.setattr(cuts, "PART_STATES", (0, 0))
+    monkeypatch.setattr(parts, "PART_BYTES", 24 * 300)
+    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
     rows, y = open_store(folder(tmp_path / "rows"))
     assert rows.shareable
     found, expected = accumulate(rows, y), accumulate(X, Y)

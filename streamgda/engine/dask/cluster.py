@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import sys
 import traceback
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +16,9 @@ from streamgda.errors import ClusterError
 
 _LARGE_BYTES = 10_000_000  # distributed warns of larger graphs
 
+# Called with the key of a task that has ended, and a function that fetches its result.
+Ended = Callable[[str, Callable[[], Any]], Iterable[str]]
+
 
 def active_client() -> Any:
     """Return the `distributed.Client` on which dask would compute, or None.
@@ -26,24 +27,14 @@ def active_client() -> Any:
     """
     if "distributed" not in sys.modules:
         return None
-    from distributed import Client  # noqa: PLC0415
-
-    if _worker() is not None:
-        return None
-    owner = getattr(dask.base.get_scheduler(), "__self__", None)
-    return owner if isinstance(owner, Client) else None
-
-
-def _worker() -> Any:
-    """Return the worker that runs this task, or None."""
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import get_worker  # noqa: PLC0415
+    from distributed import Client, get_worker  # noqa: PLC0415
 
     try:
-        return get_worker()
-    except ValueError:
-        return None
+        get_worker()
+    except ValueError:  # not inside of a task
+        owner = getattr(dask.base.get_scheduler(), "__self__", None)
+        return owner if isinstance(owner, Client) else None
+    return None
 
 
 # --- stores and functions that are sent ---------------------------------------------------------
@@ -96,36 +87,17 @@ def _large_graphs() -> Iterator[None]:
 # --- computing ----------------------------------------------------------------------------------
 
 
-def new_topic() -> str:
-    """Return a topic on which the tasks of one computation report progress."""
-    return f"streamgda-{uuid.uuid4().hex}"
-
-
-def compute(
-    delayed: Sequence[Any],
-    rows: Mapping[str, int] | None = None,
-    topic: str = "",
-    report: Callable[[int], None] | None = None,
-    *,
-    inner: Sequence[Any] = (),
-    ended: Callable[[str, Callable[[], Any]], Iterable[str]] | None = None,
-) -> list[Any]:
-    """Compute on the active scheduler or client.
+def compute(tasks: Sequence[Any], ended: Ended | None = None, inner: Sequence[Any] = ()) -> Any:
+    """Return the results of tasks on the active scheduler or client.
 
     Parameters
     ----------
-    delayed : list of Delayed
-    rows : dict of str to int
-        Keys of the tasks that process rows, and the number of rows of each.
-    topic : str
-        Topic on which these tasks report progress; empty if they do not.
-    report : callable
-        Called with the rows done so far.
-    inner : list of Delayed
-        Tasks that lead to these and are held until they have ended, too.
-    ended : callable
+    tasks : list of Delayed, or of other collections
+    ended : callable, optional
         Called with the key of each task that has ended and a function that fetches its result;
         returns the keys of tasks that need not be held any longer.
+    inner : list of Delayed
+        Tasks that lead to these, whose ends are reported, too; results are held until then.
 
     Raises
     ------
@@ -134,59 +106,51 @@ def compute(
     """
     client = active_client()
     if client is None:
-        keys = {task.key for task in (*delayed, *inner)} if ended else ()
-        with _Counting(rows or {}, report, keys, ended):
-            return list(dask.compute(*delayed))
-    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    tasks = [*delayed, *inner]
-    results: list[Any] = [None] * len(delayed)
-    pending = set(range(len(delayed)))
-    done: dict[int, int] = {}
-    with (
-        _failures(),
-        _reported(client, topic, events),
-        _large_graphs(),
-        _held(client, tasks) as futures,
-    ):
-        numbers = {future.key: number for number, future in futures.items()}
+        keys = {task.key for task in (*tasks, *inner)} if ended else ()
+        with _Watching(keys, ended):
+            return list(dask.compute(*tasks))
+    from distributed import as_completed  # noqa: PLC0415
+
+    results: dict[str, Any] = {}
+    with _failures(), _large_graphs(), _held(client, [*tasks, *inner]) as (futures, order):
+        wanted = order[: len(tasks)]
+        pending = {*wanted}
         future = fetch = None
         try:
-            for number, future in futures.items():
-                future.add_done_callback(lambda _, number=number: events.put((number, None)))
+            done = iter(as_completed([*futures.values()], loop=client.loop))
             while pending:
-                number, n_rows = events.get()
-                if n_rows is not None:
-                    # A part whose worker has died starts again.
-                    done[number] = max(n_rows, done.get(number, 0))
-                    if report:
-                        report(sum(done.values()))
-                elif number in futures:
-                    # Released at once: results that are not held are not recomputed when a worker
-                    # dies.
-                    future = futures.pop(number)
-                    fetch = partial(_fetched, future)
-                    if number in pending or future.status == "error":
-                        fetch = partial(_same, future.result())
-                    if number in pending:
-                        pending.remove(number)
-                        results[number] = fetch()
-                    for key in ended(future.key, fetch) if ended else ():
-                        futures.pop(numbers[key], None)
-                    future = fetch = None
+                future = next(done)
+                key = future.key
+                # Released at once: results that are not held are not recomputed when a worker
+                # dies.
+                futures.pop(key, None)
+                fetch = partial(_fetched, future)
+                if key in pending or future.status == "error":
+                    fetch = partial(_same, future.result())
+                    results[key] = fetch()
+                    pending.discard(key)
+                for released in ended(key, fetch) if ended else ():
+                    futures.pop(released, None)
+                future = fetch = None
         finally:
             future = fetch = None  # or the traceback of an error would hold them
             if ended and pending:  # tasks whose end has not been processed
-                for number in [n for n in futures if futures[n].status == "finished"]:
-                    ended(futures[number].key, partial(_fetched, futures.pop(number)))
-    return results
+                for key in [key for key, held in futures.items() if held.status == "finished"]:
+                    ended(key, partial(_fetched, futures.pop(key)))
+    return [results[key] for key in wanted]
 
 
 @contextlib.contextmanager
-def _held(client: Any, tasks: Sequence[Any]) -> Iterator[dict[int, Any]]:
-    """Compute tasks; cancel those that are left in the dictionary of their futures at the end."""
-    futures = dict(enumerate(client.compute(tasks)))
+def _held(client: Any, tasks: Sequence[Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Compute tasks; provide their futures by their keys, and these in order.
+
+    Tasks that are left in the dictionary at the end are cancelled.
+    """
+    found = client.compute(tasks)
+    keys, futures = [future.key for future in found], {future.key: future for future in found}
+    del found
     try:
-        yield futures
+        yield futures, keys
     except BaseException as error:
         # Results would be held by the variables of a traceback that somebody keeps.
         traceback.clear_frames(error.__traceback__)
@@ -201,46 +165,14 @@ def _fetched(future: Any) -> Any:
         return future.result()
 
 
-@contextlib.contextmanager
-def _reported(client: Any, topic: str, events: queue.SimpleQueue[Any]) -> Iterator[None]:
-    """Put the reports of tasks on a topic into a queue."""
-    if not topic:
-        yield
-        return
-    client.subscribe_topic(topic, lambda event: events.put(event[1]))
-    try:
-        yield
-    finally:
-        if client.status == "running":
-            client.unsubscribe_topic(topic)
+class _Watching(Callback):
+    """Calls `ended` for tasks that end on the schedulers of dask itself."""
 
-
-def report(topic: str, part: int, n_rows: int) -> None:
-    """Report, inside of a task, how many rows of a part are done."""
-    worker = _worker()
-    if worker is not None:
-        worker.log_event(topic, (part, n_rows))
-
-
-class _Counting(Callback):
-    """Reports rows that are done, and tasks that have ended, on the schedulers of dask itself."""
-
-    def __init__(
-        self,
-        rows: Mapping[str, int],
-        report: Callable[[int], None] | None,
-        keys: Collection[str],
-        ended: Callable[[str, Callable[[], Any]], Any] | None,
-    ) -> None:
+    def __init__(self, keys: Collection[str], ended: Ended | None) -> None:
         super().__init__()
-        self.rows, self.report, self.done = rows, report, 0
         self.keys, self.ended = keys, ended
 
     def _posttask(self, key: str, value: Any, *_: Any) -> None:
-        if self.report and key in self.rows:
-            # Blocks of unknown size report the rows that were counted.
-            self.done += self.rows[key] or int(value.moments.class_count.sum())
-            self.report(self.done)
         if self.ended and key in self.keys:
             self.ended(key, partial(_same, value))
 

@@ -1,24 +1,29 @@
-"""Rows, labels and weights as dask arrays with the same row blocks."""
+"""Rows, labels, groups and weights as dask arrays with the same row blocks; rows transformed."""
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
 import numpy as np
 
-from streamgda.engine.dask.scoring import map_blocks
+from streamgda.engine.dask import cluster
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source
+from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Transformation
+from streamgda.runtime import threads
 
 
-def aligned(rows: RowSource, *companions: RowSource) -> list[Any]:
-    """Return rows, labels and weights as dask arrays with the row blocks of the rows."""
-    X = as_rows(rows)
-    return [X, *(beside(X, companion) for companion in companions)]
+def aligned(rows: Rows) -> dict[str, Any]:
+    """Return sources as dask arrays with the row blocks of the rows, by the fields of `Rows`."""
+    X = as_rows(rows.X)
+    given = {name: getattr(rows, name) for name in FIELDS if getattr(rows, name) is not None}
+    return {name: X if name == "X" else beside(X, source) for name, source in given.items()}
 
 
 def as_rows(source: RowSource) -> Any:
@@ -70,9 +75,9 @@ def beside(X: Any, source: RowSource) -> Any:
     return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
 
 
-def sized(*arrays: Any) -> list[Any]:
-    """Return the arrays with chunks of known size, which are counted if they are not known."""
-    return [a.copy().compute_chunk_sizes() if np.isnan(a.shape[0]) else a for a in arrays]
+def sized(array: Any) -> Any:
+    """Return an array with chunks of known size, which are counted if they are not known."""
+    return array.copy().compute_chunk_sizes() if np.isnan(array.shape[0]) else array
 
 
 def _whole(source: RowSource) -> np.ndarray:
@@ -91,3 +96,64 @@ def _as_array(source: RowSource) -> Any:
         # Labels that are strings become objects, which are accepted as labels.
         warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
         return values.to_dask_array()
+
+
+# --- rows that are transformed ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OneThread:
+    """A function that scores rows on one thread.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)``.
+    nbytes : int
+        Size of the function with all that it holds, most often a model.
+    """
+
+    function: Callable[..., np.ndarray]
+    nbytes: int
+
+    def __call__(self, X: np.ndarray, first_row: int) -> np.ndarray:
+        """Return the scores of a block."""
+        with threads.limit(1):
+            return self.function(X, first_row)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+def held(function: Callable[..., np.ndarray]) -> Any:
+    """Return a function that scores rows as one node of a graph."""
+    n_bytes = len(pickle.dumps(function))
+    return cluster.hold(OneThread(function, n_bytes), n_bytes)
+
+
+def map_blocks(mapping: Transformation, X: Any) -> Any:
+    """Transform the rows of a dask array lazily, block by block.
+
+    Returns
+    -------
+    dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
+    """
+    function, dtype, columns = mapping
+    shape = (0,) if columns is None else (0, columns)
+    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
+    if columns is None:
+        return da.map_blocks(_apply, X, held(function), drop_axis=1, **options)
+    return da.map_blocks(_apply, X, held(function), chunks=(X.chunks[0], (columns,)), **options)
+
+
+def _apply(
+    X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
+) -> np.ndarray:
+    first_row, number = (block_info[0][which][0] for which in ("array-location", "chunk-location"))
+    first_row = first_row[0]
+    try:
+        return function(X, 0 if np.isnan(first_row) else int(first_row))
+    except InvalidDataError as error:
+        counted = " (rows counted from its first)" if np.isnan(first_row) else ""
+        error.place(f"block {number}{counted}")
+        raise

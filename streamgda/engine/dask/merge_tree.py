@@ -1,4 +1,4 @@
-"""The tree in which parts are merged, and the checkpoint of its completed branches.
+"""Rows to moments on dask: each part is a task, and parts are merged in a fixed tree.
 
 Parts are merged in pairs, pairs in pairs, and so on: a range of parts is halved at the largest
 power of two below their number. So few states are held, few are waited for, and the order depends
@@ -7,18 +7,212 @@ on the number of parts only. The checkpoint keeps the largest ranges that are co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
+import dask
 import numpy as np
+from dask.delayed import delayed
 
-from streamgda.engine.dask.cuts import Range
-from streamgda.engine.dask.tasks import PartMoments, merge
-from streamgda.engine.fingerprints import REMEDY, PartFingerprint, checksum, refuse_others
+from streamgda.engine.accumulation import Accumulation
+from streamgda.engine.dask import cluster
+from streamgda.engine.dask.collections import aligned
+from streamgda.engine.dask.parts import (
+    PartMoments,
+    Parts,
+    Range,
+    accumulate_part,
+    block_parts,
+    fingerprint_of,
+    merge,
+    stored_parts,
+)
+from streamgda.engine.fingerprints import (
+    REMEDY,
+    PartFingerprint,
+    checksum,
+    describe,
+    refuse_others,
+)
 from streamgda.engine.journal import Journal
-from streamgda.errors import CheckpointError
+from streamgda.engine.progress import reporter
+from streamgda.engine.reading import resumed
+from streamgda.errors import CheckpointError, InvalidDataError
+from streamgda.moments import Moments
+from streamgda.rows import Rows
 
 Value = TypeVar("Value")
+
+_CLASSES_EXPECTED = 10
+_NAMED = "{}, by the name that dask gives it"
+
+
+def accumulate(asked: Accumulation, rows: Rows) -> Moments:
+    """Accumulate dask collections on the active scheduler or client.
+
+    Parameters
+    ----------
+    asked : Accumulation
+    rows : Rows
+        Sources, at least one a dask collection. If chunk sizes are unknown, all are collections
+        with the same blocks.
+
+    Returns
+    -------
+    Moments
+
+    Raises
+    ------
+    InvalidDataError
+        If shapes or blocks do not fit each other.
+    ClusterError
+        If the cluster fails.
+    """
+    columns, described = aligned(rows), {}
+    for source, column in zip(rows.sources, columns.values(), strict=True):
+        described[source.name] = f"shape {column.shape}, {column.dtype}"
+        described[_NAMED.format(source.name)] = column.name
+    X = columns["X"]
+    row_bytes = X.shape[1] * X.dtype.itemsize
+    state = _state_bytes(asked, X.shape[1])
+    parts = block_parts("block", columns, X.chunks[0], row_bytes, state)
+    return _accumulated(asked, parts, _journal(asked, "dask", described), rows.weight is not None)
+
+
+def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments:
+    """Accumulate delayed objects, each of which evaluates to ``(X, y)`` or ``(X, y, weight)``.
+
+    Parameters, results and errors are those of `accumulate`.
+    """
+    described = {}
+    if asked.checkpoint is not None:
+        keys = np.array([str(partition.key) for partition in partitions])
+        described[_NAMED.format("X")] = f"checksum {checksum(keys)}"
+    parts = block_parts("partition", partitions, [math.nan] * len(partitions), 0, 0)
+    return _accumulated(asked, parts, _journal(asked, "dask", described), False)
+
+
+def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
+    """Accumulate rows in a store that workers read themselves, slab by slab.
+
+    Parameters
+    ----------
+    asked : Accumulation
+    slab_rows : int
+        Rows that a task reads at a time.
+    rows : Rows
+        Sources; other processes can open that of `X`. Others that only this process can read are
+        sent.
+
+    Returns
+    -------
+    Moments
+
+    Raises
+    ------
+    ClusterError
+        If the cluster fails, or a worker cannot open the store.
+    """
+    described = {source.name: describe(source) for source in rows.sources}
+    journal = _journal(asked, "workers", described)
+    if journal.kept is not None:
+        slab_rows = resumed(journal.slab_rows, slab_rows)
+    parts = stored_parts(rows, slab_rows, _state_bytes(asked, rows.X.shape[1]))
+    return _accumulated(asked, parts, journal, True, slab_rows=slab_rows)
+
+
+def _state_bytes(asked: Accumulation, n_features: int) -> int:
+    return asked.empty()._bytes(_CLASSES_EXPECTED, n_features)[0]
+
+
+def _journal(asked: Accumulation, reader: str, rows: Mapping[str, str]) -> TreeJournal:
+    """Return the journal of a pass, with what its file holds."""
+    description = asked.description(**{"read by": reader}, **rows)
+    journal = TreeJournal(asked.checkpoint, asked.checkpoint_every, description)
+    journal.name_features(asked.feature_names)
+    if asked.rule.action == "raise":
+        journal.refuse_skipped()
+    return journal
+
+
+def _accumulated(
+    asked: Accumulation, parts: Parts, journal: TreeJournal, may_be_empty: bool, **details: Any
+) -> Moments:
+    """Return the moments of all parts, merged in a tree that the scheduler does not affect."""
+    journal.begin(parts.cuts, details)
+    _compare(journal, parts)
+    work = replace(asked, progress=False, checkpoint=None)
+    merging = delayed(merge, pure=False)
+    nodes: dict[Range, Any] = {}
+
+    def node(span: Range) -> Any:
+        start, stop = span
+        halved = [*map(node, halves(span))] if stop - start > 1 else []
+        # Of the tasks that can run, the first parts do: dask would start in the middle.
+        with dask.annotate(priority=-start):
+            if halved:
+                nodes[span] = merging(*halved)
+            else:
+                nodes[span] = parts.task(accumulate_part, start, work, journal.keeps)
+        return nodes[span]
+
+    wanted = missing(journal.whole, journal.values)
+    roots = [node(span) for span in wanted]
+    if wanted:
+        journal.try_place()
+    spans = {task.key: span for span, task in nodes.items()}
+    leaves = {(n, n + 1) for n in range(len(parts.cuts))} & nodes.keys()
+    done = sum(parts.rows) - sum(parts.rows[n] for n, _ in leaves)
+    counters: list[Any] = []  # of rows whose number is not known beforehand
+    if parts.total is None:
+        done = sum(map(_counted, journal.values.values()))
+        counting = delayed(_counted, pure=False)
+        counters = [counting(nodes[leaf]) for leaf in leaves if asked.progress]
+    with reporter(asked.progress, parts.total, "accumulating", first=done) as report, journal:
+
+        def ended(key: str, fetch: Callable[[], Any]) -> Iterable[str]:
+            nonlocal done
+            span = spans.get(key)
+            n_rows = fetch() if span is None else parts.rows[span[0]]
+            if span is None or (n_rows and span in leaves):
+                done += n_rows
+                report(done)
+            halved = () if span is None else journal.ended(span, fetch)
+            return [nodes[half].key for half in halved]
+
+        watched = [*nodes] if journal.keeps else leaves if asked.progress else []
+        inner = [nodes[span] for span in watched if span not in wanted]
+        found = cluster.compute([*roots, *counters], ended if watched else None, inner)
+        journal.values.update(zip(wanted, found, strict=False))
+    merged = joined(journal.whole, journal.values, merge)[journal.whole].moments
+    # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
+    if merged.n_features is None and not may_be_empty and not asked.rule.selects:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
+    return merged
+
+
+def _counted(part: PartMoments) -> int:
+    return int(part.moments.class_count.sum())
+
+
+def _compare(journal: TreeJournal, parts: Parts) -> None:
+    """Compare completed parts with their fingerprints; raise CheckpointError if they differ."""
+    held = journal.fingerprints
+    compared = parts.compared([*held])
+    tasks = [parts.task(fingerprint_of, *sampled) for sampled in compared.items()]
+    found = cluster.compute(tasks) if tasks else []
+    for number, (labels, rows) in zip(compared, found, strict=True):
+        start, stop = parts.cuts[number]
+        where = f"those of {parts.what} {start} to {stop - 1} have changed. {REMEDY}"
+        if labels != held[number][0]:
+            raise CheckpointError(f"{journal} was started with other labels or weights: {where}")
+        if rows not in (0, held[number][1]):
+            raise CheckpointError(f"{journal} was started with other rows: {where}")
+
+
+# --- the tree -------------------------------------------------------------------------------------
 
 
 def halves(parts: Range) -> tuple[Range, Range]:
@@ -127,7 +321,7 @@ class TreeJournal(Journal):
             return slab_rows
         raise CheckpointError(f"{self} is damaged: its slabs have {slab_rows} rows. {REMEDY}")
 
-    def begin(self, cuts: Sequence[Range], details: Mapping[str, Any]) -> None:
+    def begin(self, cuts: list[Range], details: Mapping[str, Any]) -> None:
         """Resume with the content of the file, or start.
 
         Parameters
@@ -143,6 +337,8 @@ class TreeJournal(Journal):
             If the parts were cut differently, or the file is damaged.
         """
         self.whole = 0, len(cuts)
+        if not self.keeps:
+            return
         self.kind = f"{{:,}} of {len(cuts):,} parts"
         parts = f"{len(cuts)}, with the checksum {checksum(np.array(cuts))}"
         self._cut = {"parts": parts, **details}
@@ -165,6 +361,8 @@ class TreeJournal(Journal):
 
     def ended(self, parts: Range, fetch: Callable[[], PartMoments]) -> Iterable[Range]:
         """Note that a range can be fetched; return the ranges that need not be held any longer."""
+        if not self.keeps:
+            return ()
         self._fetches[parts] = fetch
         merged = halves(parts) if parts[1] - parts[0] > 1 else ()
         for half in merged:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
@@ -14,46 +13,24 @@ import dask.array as da
 import numpy as np
 from dask.delayed import delayed
 
-from streamgda.engine.dask import cluster, tasks
-from streamgda.engine.dask.cuts import cut_rows, scored_rows
+from streamgda.engine.dask import cluster, parts
+from streamgda.engine.dask.collections import OneThread, as_rows, held
+from streamgda.engine.fingerprints import fingerprint_rows
 from streamgda.engine.outputs import Output, Scoring, grid_of
 from streamgda.engine.progress import reporter
 from streamgda.errors import InvalidDataError
-from streamgda.rows.grids import in_type_of
-from streamgda.rows.sources import RowSource, Transformation
+from streamgda.rows import Rows
+from streamgda.rows.grids import Grid, in_type_of
+from streamgda.rows.sources import RowSource
 
 
-def map_blocks(mapping: Transformation, X: Any) -> Any:
-    """Transform the rows of a dask array lazily, block by block.
-
-    Returns
-    -------
-    dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
-    """
-    function, dtype, columns = mapping
-    shape = (0,) if columns is None else (0, columns)
-    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
-    if columns is None:
-        return da.map_blocks(_apply, X, _hold(function), drop_axis=1, **options)
-    return da.map_blocks(_apply, X, _hold(function), chunks=(X.chunks[0], (columns,)), **options)
-
-
-def _apply(
-    X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
-) -> np.ndarray:
-    first_row, number = (block_info[0][which][0] for which in ("array-location", "chunk-location"))
-    first_row = first_row[0]
-    try:
-        return function(X, 0 if np.isnan(first_row) else int(first_row))
-    except InvalidDataError as error:
-        counted = " (rows counted from its first)" if np.isnan(first_row) else ""
-        error.place(f"block {number}{counted}")
-        raise
-
-
-def _hold(function: Callable[..., np.ndarray]) -> Any:
-    n_bytes = len(pickle.dumps(function))
-    return cluster.hold(tasks.OneThread(function, n_bytes), n_bytes)
+def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
+    """Score a dask collection lazily, block by block; with `out`, compute the scores into it."""
+    mapped = rows.map(asked.function, asked.dtype, asked.columns)
+    scores = rows.gridded(as_rows(mapped))
+    if out is None:
+        return rows.wrapped(scores, asked.name, asked.classes, asked.fill)
+    return store(scores, Output(out, rows, asked))
 
 
 def store(scores: Any, output: Output) -> Any:
@@ -142,41 +119,66 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
     if first == rows.n_rows:
         return out
     unit = aligned if aligned <= most else written
-    cuts = [(first + a, first + b) for a, b in cut_rows(rows.n_rows - first, unit, most)]
+    cuts = [(first + a, first + b) for a, b in parts.cut_rows(rows.n_rows - first, unit, most)]
     if written <= slab_rows:
         slab_rows -= slab_rows % written
-    topic = cluster.new_topic() if asked.progress else ""
-    held = _hold(asked.function)
-    parts, sizes = [], {}
+    function, tasks = held(asked.function), []
     for number, (start, stop) in enumerate(cuts):
-        part, window = tasks.Part(number, topic), tasks.window(rows, start, stop)
-        work = partial(
-            tasks.score_rows,
-            *(part, start, slab_rows, written, window, output.grid, out, output.marked),
-        )
+        part = parts.StoredPart(parts.windows(Rows(rows), start, stop), start, slab_rows)
+        work = partial(score_part, part, written, output.grid, out, output.marked)
         with dask.annotate(priority=-number):  # the first rows are the ones that can be kept
-            parts.append(delayed(work, pure=False)(held))
-        sizes[parts[-1].key] = stop - start
-    ended = None if out is None else _advance_in_order(output, [p.key for p in parts], cuts)
+            tasks.append(delayed(work, pure=False)(function))
+    number_of = {task.key: number for number, task in enumerate(tasks)}
+    fetches: dict[int, Callable[[], Any]] = {}
+    waiting = [*range(len(cuts))][::-1]
+    done = first
+
     with reporter(asked.progress, rows.n_rows, "scoring", first=first) as report, output:
-        scores = cluster.compute(
-            parts, sizes, topic, lambda done: report(first + done), ended=ended
-        )
+
+        def ended(key: str, fetch: Callable[[], Any]) -> Sequence[str]:
+            """Report a part, and record parts as written once all earlier ones are."""
+            nonlocal done
+            number = number_of[key]
+            done += cuts[number][1] - cuts[number][0]
+            report(done)
+            if out is not None:
+                fetches[number] = fetch
+            while waiting and waiting[-1] in fetches:
+                start, stop = cuts[waiting[-1]]
+                output.advance(stop, start, *fetches.pop(waiting.pop())())
+            return ()
+
+        scores = cluster.compute(tasks, ended)
     return rows.grid.shaped(np.concatenate(scores)) if out is None else out
 
 
-def _advance_in_order(
-    output: Output, keys: list[str], cuts: list[tuple[int, int]]
-) -> Callable[[str, Callable[[], Any]], Sequence[str]]:
-    """Return a callback that records parts as written once all earlier ones are."""
-    waiting = list(zip(keys, cuts, strict=True))[::-1]
-    fetches: dict[str, Callable[[], Any]] = {}
+def scored_rows(rows: RowSource) -> int:
+    """Return the rows of a store that are worth a task that scores them: whole chunks."""
+    total = rows.n_rows * rows.row_bytes
+    most = max(parts.SCORED_BYTES, total // parts.MOST_PARTS) // rows.row_bytes
+    return max(1, most // rows.unit) * rows.unit
 
-    def ended(key: str, fetch: Callable[[], Any]) -> Sequence[str]:
-        fetches[key] = fetch
-        while waiting and waiting[-1][0] in fetches:
-            done, (start, stop) = waiting.pop()
-            output.advance(stop, start, *fetches.pop(done)())
-        return ()
 
-    return ended
+@parts.sendable
+def score_part(
+    part: parts.StoredPart, unit: int, grid: Grid, out: Any, marked: bool, function: OneThread
+) -> Any:
+    """Score a part of a store; return the scores, or write them to `out`.
+
+    Each `unit` rows of `out` are written at once, for another task may write the same ones: one
+    that a lost client has left behind. The result is then the end of the first slab and, if `out`
+    is `marked`, the fingerprint of its rows.
+    """
+    if out is not None:
+        cluster.check_opens(out)
+    scores: list[np.ndarray] = []
+    first = start = part.first_row
+    end, first_slab = first + part.rows.X.n_rows, None
+    for _, (X, *_, at) in part.slabs(()):
+        scores.append(function(X, at))
+        stop = at + len(X)
+        if out is not None and ((stop - first) % unit == 0 or stop == end):
+            grid.write(out, start, np.concatenate(scores))
+            start, scores = stop, []
+        first_slab = first_slab or (stop, fingerprint_rows(X) if marked else 0)
+    return np.concatenate(scores) if out is None else first_slab
