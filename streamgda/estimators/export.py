@@ -9,8 +9,8 @@ import numpy as np
 
 from streamgda.errors import UnsupportedError
 from streamgda.models.bernoulli import BernoulliModel
+from streamgda.models.discriminants import about_zero
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.linear import about_zero
 
 _NO_DENSITY = 1 / (2 * np.pi)  # variance of a Gaussian whose log-density at its mean is zero
 

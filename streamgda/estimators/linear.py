@@ -19,10 +19,10 @@ from streamgda.estimators import export
 from streamgda.estimators.discriminant import DiscriminantAnalysis, GivenCovariances
 from streamgda.estimators.moment_classifier import fitted
 from streamgda.estimators.row_classifier import Scorer, Scoring, calls_within, takes
-from streamgda.models import linear
+from streamgda.models import discriminants
 from streamgda.models.covariance import Covariances, Regularisation, average
+from streamgda.models.discriminants import LinearModel, LinearScores
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.linear import LinearModel, LinearScores
 from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
@@ -113,7 +113,7 @@ class LinearDiscriminantAnalysis(
     """
 
     _model_type = LinearModel
-    _SOLVERS = linear.SOLVERS
+    _SOLVERS = discriminants.SOLVERS
     _NOT_WITH_SVD = "covariance estimator is not supported with svd solver"
 
     def __init__(
@@ -226,7 +226,7 @@ class LinearDiscriminantAnalysis(
         if weighted and self.priors is not None and moments.covariance_type == "full":
             weights = self._priors_of(moments)
         how = self._regularisation()
-        return linear.estimate_pooled(moments, how, weights, **options)
+        return discriminants.estimate_pooled(moments, how, weights, **options)
 
     def _check_removable(self) -> None:
         super()._check_removable()
@@ -356,7 +356,7 @@ class LinearDiscriminantAnalysis(
         model = self.model_
         if isinstance(model, LinearScores):
             return model.about_zero
-        return linear.about_zero(model, *model.discriminants)
+        return discriminants.about_zero(model, *model.discriminants)
 
     @fitted
     def coef_(self) -> np.ndarray:
@@ -390,8 +390,8 @@ class LinearDiscriminantAnalysis(
         if self._beside is not None:
             total = self._beside.total
         else:
-            total = linear.total_covariance(self.moments_, how, float(within.shrinkage[0]))
-        return linear.eigen_directions(within, total, how)
+            total = discriminants.total_covariance(self.moments_, how, float(within.shrinkage[0]))
+        return discriminants.eigen_directions(within, total, how)
 
     @fitted
     def scalings_(self) -> np.ndarray:

@@ -174,7 +174,7 @@ def _compare_covariances(moments: ClassMoments, structure: Structure, tol: float
     effect_size = statistic / (2 * df.sum())
     one_variance = structure.one_variance  # of d times as many values
     features, copies = None, 1
-    if structure.kind == "diag":
+    if not structure.matrix and not one_variance:
         features, copies = bartlett(both.values, each.values[seen], df), d
     approximations = box_approximations(statistic, df * d if one_variance else df, size, copies)
     n_rows = float(each.count.sum())

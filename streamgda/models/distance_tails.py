@@ -9,6 +9,8 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import CubicSpline
 
+from streamgda.moments.covariance_types import Structure
+
 _LEAST = 1e-10  # probability down to which sums are computed; below, their tail is a power
 
 
@@ -120,14 +122,13 @@ class SumOfF:
 
 
 @lru_cache(4096)
-def tail_of(kind: str, d: int, nu: float) -> Tail | None:
+def tail_of(structure: Structure, d: int, nu: float) -> Tail | None:
     """Return the distribution of the distances of fresh rows, in units of an unbiased covariance.
 
     Parameters
     ----------
-    kind : str
-        Kind of the covariance: a matrix (``"full"``), variances (``"diag"``) or one variance
-        (``"spherical"``).
+    structure : Structure
+        Structure of the covariance.
     d : int
         Number of directions.
     nu : float
@@ -140,16 +141,17 @@ def tail_of(kind: str, d: int, nu: float) -> Tail | None:
 
     Examples
     --------
-    >>> tail_of("full", 30, 99.0)  # Hotelling's T squared
+    >>> from streamgda.moments.covariance_types import structure_of
+    >>> tail_of(structure_of("full"), 30, 99.0)  # Hotelling's T squared
     ScaledF(scale=42.42857142857143, d1=30, d2=70.0)
-    >>> tail_of("full", 30, 20.0)
+    >>> tail_of(structure_of("full"), 30, 20.0)
     """
     if np.isinf(nu):
         return ChiSquare(d)
-    if nu < (d if kind == "full" else 1):
+    if nu < (d if structure.matrix else 1):
         return None
-    if kind == "spherical":
+    if structure.one_variance:
         return ScaledF(d, d, nu * d)
-    if kind == "full" or d == 1:
+    if structure.matrix or d == 1:
         return ScaledF(d * nu / (nu - d + 1), d, nu - d + 1)
     return SumOfF(d, nu)

@@ -366,12 +366,11 @@ class GaussianModel(Model):
 
         The distribution is None with too few degrees of freedom.
         """
-        if self.degrees is None or self.unbiased is None:
-            known = tail_of(self.structure.kind, self.rank, np.inf)
-            return [(known, 1.0)] * self.classes.size
-        of_classes = zip(self.degrees.tolist(), self.unbiased.tolist(), strict=True)
-        kind = self.structure.kind
-        return [(tail_of(kind, self.rank, degrees), factor) for degrees, factor in of_classes]
+        degrees, factors = np.full(self.classes.size, np.inf), np.ones(self.classes.size)
+        if self.degrees is not None and self.unbiased is not None:
+            degrees, factors = self.degrees, self.unbiased
+        tails = (tail_of(self.structure, self.rank, nu) for nu in degrees.tolist())
+        return list(zip(tails, factors.tolist(), strict=True))
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 

@@ -427,7 +427,7 @@ class Matrix(Structure):
     def packed(
         self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
     ) -> roots_of.Distances:
-        kind: Any = roots_of.NarrowDistances
+        kind: Any = roots_of.DirectDistances
         if features.size > scoring.PANEL_FEATURES:
             pooled = len(roots) < len(centres)
             kind = roots_of.PooledDistances if pooled else roots_of.MatrixDistances

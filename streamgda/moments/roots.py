@@ -5,6 +5,7 @@ Scores are class by class: shape (n_classes, n_rows).
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -361,39 +362,11 @@ class Distances(ABC):
         scoring.largest(self.scores(X, scale, offsets, 0.0), out)
 
 
-class DiagonalDistances(Distances):
-    """Distances by variances, in float64 whatever the rows are.
+class DirectDistances(Distances):
+    """Distances by matrices of few features, by a kernel that finds the closest centres, too."""
 
-    For so little work, float32 would save nothing.
-    """
-
-    _sparse: SparseTerms | None = None
-
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
-        if type(X) is CompressedRows:
-            if self._sparse is None:
-                terms = self._centres, self._roots, None, self._roots
-                self._sparse = SparseTerms(self._features, X.shape[1], *terms)
-            return self._sparse.scores(X, scale, offsets)
-        out = np.empty((offsets.size, len(X)))
-        self._compute(X, scale, offsets, out, NO_LABELS)
-        return out
-
-    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
-        if type(X) is CompressedRows:
-            super().closest(X, scale, offsets, out)
-        else:
-            self._compute(X, scale, offsets, NO_SCORES, out)
-
-    def _compute(self, X: Any, scale: float, offsets: np.ndarray, *out: np.ndarray) -> None:
-        given = self._features, self._centres, self._roots, scale, offsets
-        scoring.diagonal_scores(X, *given, *out)
-
-
-class NarrowDistances(Distances):
-    """Distances by matrices of few features."""
+    _kernel = staticmethod(scoring.narrow_matrix_scores)
+    _most_in_float64 = FLOAT64_FEATURES  # features of float32 rows that are multiplied in float64
 
     def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
         super().__init__(roots, features, centres)
@@ -419,14 +392,39 @@ class NarrowDistances(Distances):
 
     def _floating(self, X: np.ndarray) -> np.dtype:
         """Return the type in which rows are multiplied."""
-        narrow = self._features.size <= FLOAT64_FEATURES
+        narrow = self._features.size <= self._most_in_float64
         return _FLOAT64 if narrow else row_type(X.dtype).floating
 
     def _compute(
         self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, *out: np.ndarray
     ) -> None:
         given = self._features, self._centres, self._rounded[dtype], scale, offsets
-        scoring.narrow_matrix_scores(X, *given, *out)
+        self._kernel(X, *given, *out)
+
+
+class DiagonalDistances(DirectDistances):
+    """Distances by variances, in float64 whatever the rows are.
+
+    For so little work, float32 would save nothing.
+    """
+
+    _kernel = staticmethod(scoring.diagonal_scores)
+    _most_in_float64 = sys.maxsize
+    _sparse: SparseTerms | None = None
+
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
+        if type(X) is not CompressedRows:
+            return super().scores(X, scale, offsets, margin)
+        if self._sparse is None:
+            terms = self._centres, self._roots, None, self._roots
+            self._sparse = SparseTerms(self._features, X.shape[1], *terms)
+        return self._sparse.scores(X, scale, offsets)
+
+    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
+        kind = Distances if type(X) is CompressedRows else DirectDistances
+        kind.closest(self, X, scale, offsets, out)
 
 
 class PooledDistances(Distances):

@@ -32,7 +32,7 @@ _CLASSES = {
     "drift": "estimators.drift.DriftMonitor",
     "fourth moments": "moments.fourth.FourthMoments",
     "grouped": "moments.grouped.GroupedMoments",
-    "linear scores": "models.linear.LinearScores",
+    "linear scores": "models.discriminants.LinearScores",
     "model": "models.gaussian.GaussianModel",
     "moments": "moments.class_moments.ClassMoments",
     "pairwise": "moments.pairwise.PairwiseMoments",

@@ -8,8 +8,8 @@ from sklearn import datasets, discriminant_analysis
 from streamgda import ClassMoments, GaussianModel
 from streamgda.errors import FormatError, SingularCovarianceError
 from streamgda.models.covariance import Regularisation, estimate
+from streamgda.models.discriminants import LinearModel
 from streamgda.models.likelihood import joint_log_likelihood
-from streamgda.models.linear import LinearModel
 from streamgda.models.model import check_priors
 
 # scikit-learn divides by the deviations of its constant pixels.
