@@ -90,7 +90,7 @@ def test_offsets_that_cannot_be_kept(tmp_path):
 
 def test_a_checkpoint_of_a_pass_is_none_of_a_stream(tmp_path):
     stopped(tmp_path / "kept")
-    with pytest.raises(CheckpointError, match="it holds 'checkpoint'"):
+    with pytest.raises(CheckpointError, match="it is the checkpoint of a pass"):
         Checkpoint(tmp_path / "kept")
     (tmp_path / "text").write_text("notes")
     with pytest.raises(CheckpointError, match="not the checkpoint of a stream"):

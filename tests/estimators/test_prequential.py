@@ -18,19 +18,6 @@ from streamgda import (
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 
-def test_results_say_from_which_row_on_drift_is_watched():
-    """A model that is not fitted first learns ten windows; without a monitor nothing is watched."""
-    results = [*prequential(GaussianNB(), cut(X, Y, 50), drift=40)]
-    assert {each.can_alarm_from for each in results} == {440}
-    shown = ["not watched before row 440" in repr(each) for each in results]
-    assert shown == [each.n_rows < 440 for each in results]
-    monitor = DriftMonitor(REFERENCE, window=100)
-    monitor.update(X[:30], Y[:30])
-    (first, *_) = prequential(GaussianNB(), cut(X, Y, 50), drift=monitor)
-    assert first.can_alarm_from == 70
-    assert next(iter(prequential(GaussianNB(), cut(X, Y, 50)))).can_alarm_from is None
-
-
 def cut(X, y, size):
     return ((X[at : at + size], y[at : at + size]) for at in range(0, len(X), size))
 
@@ -70,7 +57,7 @@ def test_scores_are_those_of_predicting_before_learning():
     assert "accuracy 0." in repr(results[-1])
 
 
-def test_classes_that_a_model_does_not_know_count_as_wrong():
+def test_unknown_classes_count_as_wrong_and_rows_with_their_weights():
     model = GaussianNB().fit(X, Y)
     labels = np.append(Y[:9], "eel")
     (result,) = prequential(model, [(X[:10], labels)])
@@ -82,6 +69,13 @@ def test_classes_that_a_model_does_not_know_count_as_wrong():
         loss + 9 * log_loss(Y[:9], known.predict_proba(X[:9]), labels=known.classes_)
     )
     assert "eel" in model.classes_
+    weights, model = np.arange(20) % 3, GaussianNB().fit(X, Y)
+    expected = model.predict(X[:20]) == Y[:20]
+    (result,) = prequential(model, [(X[:20], Y[:20], weights)], faded_half_life=3)
+    assert result.accuracy == pytest.approx(np.average(expected, weights=weights))
+    faded = weights * 0.5 ** (np.arange(20)[::-1] / 3)
+    assert result.faded_accuracy == pytest.approx(np.average(expected, weights=faded))
+    assert model.class_count_.sum() == 700 + weights.sum()
 
 
 def test_rows_without_labels_are_only_predicted():
@@ -98,17 +92,6 @@ def test_rows_without_labels_are_only_predicted():
     assert model.class_count_.sum() == 710
     (result,) = prequential(GaussianNB(), [(X[:20], None)])
     assert result.predictions is None
-
-
-def test_weights_are_those_of_the_scores():
-    model = GaussianNB().fit(X, Y)
-    weights = np.arange(20) % 3
-    (result,) = prequential(model, [(X[:20], Y[:20], weights)], faded_half_life=3)
-    expected = GaussianNB().fit(X, Y).predict(X[:20]) == Y[:20]
-    assert result.accuracy == pytest.approx(np.average(expected, weights=weights))
-    faded = weights * 0.5 ** (np.arange(20)[::-1] / 3)
-    assert result.faded_accuracy == pytest.approx(np.average(expected, weights=faded))
-    assert model.class_count_.sum() == 700 + weights.sum()
 
 
 @pytest.mark.parametrize("kind", ["GaussianNB", "BernoulliNB", "GaussianDiscriminantAnalysis"])
@@ -135,6 +118,14 @@ def test_batches_of_frames_and_tables():
 
 
 def test_drift_is_reported_by_a_given_monitor_or_a_new_one():
+    results = [*prequential(GaussianNB(), cut(X, Y, 50), drift=40)]
+    assert {each.can_alarm_from for each in results} == {440}  # after ten windows of a reference
+    shown = ["not watched before row 440" in repr(each) for each in results]
+    assert shown == [each.n_rows < 440 for each in results]
+    assert next(prequential(GaussianNB(), cut(X, Y, 50))).can_alarm_from is None
+    monitor = DriftMonitor(REFERENCE, window=100)
+    monitor.update(X[:30], Y[:30])
+    assert next(prequential(GaussianNB(), cut(X, Y, 50), drift=monitor)).can_alarm_from == 70
     monitor = DriftMonitor(REFERENCE, window=100)
     results = [*prequential(GaussianNB(), cut(X, Y, 70), drift=monitor)]
     assert [each.start for result in results for each in result.drift] == [*range(0, 700, 100)]

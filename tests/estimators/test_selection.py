@@ -140,11 +140,6 @@ def test_three_hundred_groups_take_two_passes_and_few_sums(monkeypatch, passes):
     assert 300 < len(sums) <= 300 * 9  # about 300 * log2(300)
 
 
-def test_joint_log_likelihood_of_nothing_known():
-    model = GaussianDiscriminantAnalysis().fit(X, Y).model_
-    assert joint_log_likelihood(model, ClassMoments().update(X, Y + 5)) == (0, 0)
-
-
 @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
@@ -170,6 +165,8 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
         total, weight = joint_log_likelihood(gda.model_, moments)
         assert weight == pytest.approx(w.sum(), rel=1e-12)
         assert total == pytest.approx(w @ joint, rel=1e-11)
+        unknown = ClassMoments(kind).update(others, labels + 5)
+        assert joint_log_likelihood(gda.model_, unknown) == (0, 0)
 
 
 # --- against scikit-learn's search ------------------------------------------------------------
@@ -217,10 +214,8 @@ def test_scores_of_splitters(name, scoring):
     names = np.array(["x", "yy", "zzz"])[Y]
     groups = GROUPS if "roup" in name else None
     assert_alike(SPLITTERS[name], scoring, labels=names, groups=groups)
-
-
-def test_leave_one_out():
-    assert_alike(LeaveOneOut(), "accuracy", X[:40], Y[:40])
+    if name == "KFold" and scoring == "accuracy":
+        assert_alike(LeaveOneOut(), scoring, X[:40], Y[:40])
 
 
 @pytest.mark.parametrize("make", [list, np.asarray, lambda f: held(f, "zarr")])
@@ -266,8 +261,9 @@ def test_other_scores_of_the_same_pass_are_in_the_table_too():
 
 
 @EVERY_SCORING
-def test_weights(scoring):
-    weights = np.random.default_rng(0).integers(0, 4, N).astype(float)
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+def test_weights(scoring, dtype):
+    weights = np.random.default_rng(0).integers(0, 4, N).astype(dtype)
     search = GaussianDiscriminantCV({"reg_param": [0.1]}, cv=3, scoring=scoring)
     search.fit(X, Y, weights)
     of = fold_of(0, N, 3, 0)
@@ -287,16 +283,6 @@ def test_weights(scoring):
         assert search.cv_results_[f"split{f}_test_score"][0] == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [bool, "u1", "i1", "f4"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_of_any_type_are_summed_in_float64(dtype, kind):
-    weights = np.full(N, 100).astype(dtype)
-    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
-    expected = search.fit(X, Y).best_score_
-    found = search.fit(held(X, kind), held(Y, kind), held(weights, kind)).best_score_
-    assert found == pytest.approx(expected, rel=1e-12)
-
-
 def test_rows_of_weight_zero_may_hold_anything():
     search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
     weights = (np.arange(N) != 7) * 1.0
@@ -310,19 +296,16 @@ def test_rows_of_weight_zero_may_hold_anything():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@EVERY_SCORING
-def test_every_kind_of_array_gives_the_same_bits(kind, scoring):
+def test_every_kind_of_array_gives_the_same_bits(kind):
     rows = bytes_of(X)
     grid = {"covariance_type": ["full", "tied_diag"], "shrinkage": [0.1]}
-    whole = GaussianDiscriminantCV(grid, scoring=scoring).fit(rows, Y)
-    found = GaussianDiscriminantCV(grid, scoring=scoring)
+    whole = GaussianDiscriminantCV(grid, scoring="balanced_accuracy").fit(rows, Y)
+    found = GaussianDiscriminantCV(grid, scoring="balanced_accuracy")
     found.fit(held(rows, kind, rows=37), held(Y, kind, rows=37))
     if kind == "frame":
         found.best_estimator_.__dict__.pop("feature_names_in_", None)
-    for f in range(5):
-        name = f"split{f}_test_score"
-        a, b = found.cv_results_[name], whole.cv_results_[name]
-        np.testing.assert_allclose(a, b, rtol=1e-14)
+    for name in (f"split{f}_test_{score}" for f in range(5) for score in SCORINGS):
+        np.testing.assert_allclose(found.cv_results_[name], whole.cv_results_[name], rtol=1e-14)
     assert_same_bits(results(found.best_estimator_, rows), results(whole.best_estimator_, rows))
 
 
@@ -367,6 +350,9 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch, passes, m
     whole = GaussianDiscriminantCV(grid, cv=2).fit(rows, y)
     assert passes == ["accumulating", "scoring"]
     passes.clear()
+    GaussianDiscriminantCV(grid, cv=2, scoring="joint_log_likelihood").fit(rows, y)
+    assert passes == ["accumulating"]
+    passes.clear()
     # Moments of the folds, and memory for the candidates' matrices for each class and fold.
     allowed = int(2 * ClassMoments().update(rows, y).nbytes * (8 + (models + 0.5) * 4))
     monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
@@ -376,11 +362,6 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch, passes, m
     for name, column in whole.cv_results_.items():
         if "test" in name:
             np.testing.assert_array_equal(found.cv_results_[name], column)
-
-
-def test_likelihoods_take_one_pass(passes):
-    GaussianDiscriminantCV(GRID, scoring="joint_log_likelihood").fit(X, Y)
-    assert passes == ["accumulating"]
 
 
 def test_max_memory():
@@ -648,24 +629,11 @@ def test_unusable_parameters(params, groups, match):
 # --- the default grid -------------------------------------------------------------------------
 
 
-@pytest.fixture
-def choice(monkeypatch):
+def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
-    return import_module("bench.choice")
-
-
-def test_accuracy_is_that_of_the_best_of_scikit_learn(choice):
-    found = choice.compare("wine", *load_wine(return_X_y=True), n_splits=2)
+    found = import_module("bench.choice").compare("wine", *load_wine(return_X_y=True), n_splits=2)
     assert found.candidates == 37
     assert found.ours >= found.theirs - 0.005
-
-
-def test_every_set_of_the_benchmark_has_rows_of_all_classes(choice):
-    for make in choice.SETS.values():
-        rows, y = make()
-        assert rows.shape == (len(y), rows.shape[1])
-        assert np.isfinite(rows).all()
-        assert np.bincount(y).min() >= 10
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
