@@ -148,7 +148,7 @@ def _pixels(
 
 def _draw_plane(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray) -> None:
     """Shade the plane by the posterior, and draw the boundaries."""
-    paper, ink = paper_and_ink(ax)
+    paper, _ = paper_and_ink(ax)
     pale = mixed(colours_of(log_posterior.shape[-1]), paper, 0.5)
     half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
     ax.imshow(
@@ -163,17 +163,23 @@ def _draw_plane(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.
         aspect=ax.get_aspect(),
         interpolation="bilinear",
     )
-    best = log_posterior.argmax(axis=-1)
-    shown = np.unique(best)
-    for k in shown if shown.size > 1 else []:  # a line where the class leads or follows by nothing
-        others = np.delete(log_posterior, k, axis=-1)
-        lead = np.clip(log_posterior[..., k], _LEAST, 0) - np.clip(others.max(axis=-1), _LEAST, 0)
-        lead = np.ma.masked_where(others.argmax(axis=-1) < k, lead)  # an earlier class has drawn it
-        if lead.count() and lead.min() < 0 < lead.max():
-            width = 1.2 if log_posterior.shape[-1] <= 10 else 0.8
-            style: dict[str, Any] = {"colors": [tuple(ink)], "linewidths": width}
-            ax.contour(across, up, lead, levels=[0], **style)
+    if log_posterior.shape[-1] > 1:
+        _draw_lines(ax, across, up, np.maximum(log_posterior, _LEAST))
     ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
+
+
+def _draw_lines(ax: Axes, across: np.ndarray, up: np.ndarray, posterior: np.ndarray) -> None:
+    """Draw a line where each class leads by nothing, unless an earlier one has drawn it."""
+    _, ink = paper_and_ink(ax)
+    second, first = np.moveaxis(np.argsort(posterior, axis=-1)[..., -2:], -1, 0)
+    width = 1.2 if posterior.shape[-1] <= 10 else 0.8
+    style: dict[str, Any] = {"levels": [0], "colors": [tuple(ink)], "linewidths": width}
+    for k in np.unique(first):
+        rival = np.where(first == k, second, first)
+        lead = posterior[..., k] - np.take_along_axis(posterior, rival[..., None], -1)[..., 0]
+        lead = np.ma.masked_where(rival < k, lead)
+        if lead.count() and lead.min() < 0 < lead.max():
+            ax.contour(across, up, lead, **style)
 
 
 def _draw_classes(ax: Axes, classes: Projection, deviations: np.ndarray) -> None:
