@@ -20,7 +20,6 @@ from samples import KINDS, assert_equal_to_rounding, blobs, held, make
 
 from streamgda import ClassMoments, accumulate
 from streamgda.errors import InvalidParameterError
-from streamgda.moments import centred as sums_module
 
 # --- rows of every kind -----------------------------------------------------------------------
 
@@ -108,14 +107,6 @@ def test_any_number_of_rows(covariance_type, dtype, n, monkeypatch):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
     take_path("large", monkeypatch)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
-def test_a_large_state_of_many_classes_and_few_features(dtype):
-    X, y = sample(3000, 20, 330, dtype=dtype)
-    moments = ClassMoments().update(X, y)
-    assert moments.nbytes > sums_module._SMALL_STATE
-    assert_moments(moments, X, y, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
 def test_lists_and_frames():
