@@ -8,10 +8,10 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import zarr
@@ -48,6 +48,7 @@ from streamgda.storage.opening import (
 )
 from streamgda.storage.replacing import exists, replacing
 
+_PATH = str | os.PathLike
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 
 _CHUNK_BYTES = 4 << 20
@@ -145,43 +146,52 @@ def convert(
     wanted = _number_type(dtype)
     if missing_labels not in ("raise", "keep"):
         raise refuse("missing_labels", missing_labels, "'raise' or 'keep'")
+    keep, own = missing_labels == "keep", labels is None
     options = {"label_column": label_column, "columns": columns, **table}
     given: Any = {name: value for name, value in options.items() if value is not None}
+    tabular = isinstance(source, _PATH) and ("format" in given or is_table(source))
     with contextlib.ExitStack() as stack:
-        if _is_path(source) and ("format" in given or is_table(source)):
-            rows = _of_table(source, labels, missing_labels == "keep", wanted, given, names, stack)
-        elif given:
+        if given and not tabular:
             raise InvalidParameterError(
                 f"{' and '.join(given)} given; expected only for tables: .csv, .tsv, .txt, .data, "
                 f".parquet, .arrow, or any name with format='csv'"
             )
-        elif _are_batches(source):
-            if labels is not None and labels is not False:
+        if not tabular and _are_batches(source):
+            if not own and labels is not False:
                 raise InvalidParameterError(
                     "labels cannot be given with batches; give batches of (X, y)"
                 )
-            rows = _of_batches(source, labels is None)
+            rows = _of_batches(source, own)
         else:
-            X, y = _opened(source, names, stack)
-            rows = _of_sources(X, y if labels is None else _labels(labels, names, stack))
-        n_rows = None if n_rows is None else as_integer("n_rows", n_rows, "an integer >= 0", 0)
-        if n_rows is not None and rows.n_rows not in (None, n_rows):
-            raise InvalidDataError(f"n_rows is {n_rows}, but the source has {rows.n_rows} rows")
-        rows = replace(rows, n_rows=rows.n_rows if n_rows is None else n_rows)
+            X, y = (
+                _columns(source, own, keep, wanted, **given)
+                if tabular
+                else _opened(source, names, stack)
+            )
+            if not own:
+                first, second = (None, None) if labels is False else _opened(labels, names, stack)
+                y = first if second is None else second
+            rows = _of_sources(X, y)
+        if n_rows is not None:
+            n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
+            if rows.n_rows not in (None, n_rows):
+                raise InvalidDataError(f"n_rows is {n_rows}, but the source has {rows.n_rows} rows")
+            rows = rows._replace(n_rows=n_rows)
         dtypes = _dtypes(rows, wanted)
         if chunk_rows is None:
             chunk_rows = max(1, _CHUNK_BYTES // (rows.n_features * dtypes[0].itemsize))
         chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
         with _created(store, overwrite, (source, labels)) as group:
             _write(rows, group, dtypes, min(chunk_rows, rows.n_rows or chunk_rows), progress, store)
+            if tabular and own and keep and dtypes[1].kind == "T":
+                group["y"].attrs["missing_label"] = ""
     return open_node(_local_path(store) or store)
 
 
 # --- sources --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Rows, with or without labels, that have not been read yet.
 
     Attributes
@@ -197,8 +207,6 @@ class _Rows:
         Names of the features.
     unit : int
         Number of rows of which a block should be a multiple, so that chunks are read once.
-    missing_label : str or None
-        Label that stands for a missing one; None if there is no such label.
     """
 
     n_rows: int | None
@@ -207,7 +215,6 @@ class _Rows:
     blocks: Callable[[int], Iterator[Block]]
     names: tuple[str, ...] | None = None
     unit: int = 1
-    missing_label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -226,37 +233,31 @@ class _IdxRows(ForwardRows):
         return self.values.blocks(max(1, _IDX_BYTES // max(1, self.row_bytes)))
 
 
-def _of_table(
+def _columns(
     path: Any,
-    labels: Any,
+    own: bool,
     keep: bool,
     dtype: np.dtype | None,
-    options: dict[str, Any],
-    names: tuple[str, str],
-    stack: contextlib.ExitStack,
-) -> _Rows:
-    """Return the rows of a table in files."""
-    own, drop = labels is None, options.get("drop")
-    label = options.pop("label_column", None)
-    if label is not None and not own:
+    label_column: str | int | None = None,
+    columns: ColumnNames | None = None,
+    **options: Any,
+) -> tuple[RowSource, RowSource | None]:
+    """Return the rows of a table, and its own labels or None."""
+    drop = options.get("drop")
+    if label_column is not None and not own:
         raise InvalidParameterError("label_column and labels were given; expected one of them")
 
     def last(names: list[str]) -> str | None:
         dropped = [] if drop is None else chosen(names, drop, "drop", str(path))
         return next((name for name in reversed(names) if name not in dropped), None)
 
-    found = last if own and label is None else label
-    options["features"] = options.pop("columns", None)
-    X, y = open_table(path, y=None, label=found, dtype=dtype, **options)
-    if not own:
-        return _of_sources(X, _labels(labels, names, stack))
-    assert y is not None
-    assert y.dtype is not None
+    label = last if own and label_column is None else label_column
+    X, y = open_table(path, y=None, label=label, features=columns, dtype=dtype, **options)
+    if y is None or y.dtype is None:
+        return X, None
     texts = y.dtype.kind not in _NUMBER_KINDS
     kind = _TEXT if texts else np.dtype(np.float64) if keep else y.dtype
-    stored = partial(_stored, texts=texts, keep=keep, title=y.title)
-    rows = _of_sources(X, y.map(stored, kind))
-    return replace(rows, missing_label="" if keep and texts else None)
+    return X, y.map(partial(_stored, texts=texts, keep=keep, title=y.title), kind)
 
 
 def _stored(labels: Any, first_row: int, texts: bool, keep: bool, title: str) -> np.ndarray:
@@ -275,14 +276,6 @@ def _stored(labels: Any, first_row: int, texts: bool, keep: bool, title: str) ->
     elif missing.any():
         values = np.where(absent, np.nan, values).astype(np.float64)
     return values[coded.codes]
-
-
-def _labels(labels: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> Any:
-    """Return labels that are not in the source of the rows; None if there are to be none."""
-    if labels is False:
-        return None
-    first, second = _opened(labels, names, stack)
-    return first if second is None else second
 
 
 def _of_sources(X: Any, y: Any) -> _Rows:
@@ -368,9 +361,11 @@ def _batch(batch: Any, labelled: bool, first: Block = ()) -> tuple[Block, Any]:
 
 def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> tuple[Any, Any]:
     """Return the rows of a source, and the labels beside them, or None."""
-    path = Path(source) if _is_path(source) and "://" not in str(source) else None
+    path = Path(source) if isinstance(source, _PATH) and "://" not in str(source) else None
     suffix = None if path is None else path.suffix.lower()
-    stored = isinstance(source, zarr.abc.store.Store) or (path is None and _is_path(source))
+    stored = isinstance(source, zarr.abc.store.Store) or (
+        path is None and isinstance(source, _PATH)
+    )
     if stored or suffix == ".zip" or (path is not None and path.is_dir()):
         opened = stack.enter_context(opened_node(source))
     elif path is None:
@@ -412,12 +407,8 @@ def _member(source: Any, opened: Any, name: str) -> Any:
 
 def _are_batches(source: Any) -> bool:
     stored = isinstance(source, zarr.Array | zarr.Group | zarr.abc.store.Store)
-    plain = not (stored or _is_path(source) or hasattr(source, "shape"))
+    plain = not (stored or isinstance(source, _PATH) or hasattr(source, "shape"))
     return plain and isinstance(source, Iterable)
-
-
-def _is_path(source: Any) -> bool:
-    return isinstance(source, str | os.PathLike)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -479,8 +470,6 @@ def _arrays(
     ]
     if rows.names is not None:
         arrays[0].attrs["feature_names"] = list(rows.names)
-    if rows.missing_label is not None:
-        arrays[1].attrs["missing_label"] = rows.missing_label
     return arrays
 
 
@@ -529,15 +518,13 @@ def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
 
 
 def _number_type(wanted: Any) -> np.dtype | None:
-    if wanted is None:
-        return None
     try:
-        dtype = np.dtype(wanted)
+        dtype = None if wanted is None else np.dtype(wanted).newbyteorder("=")
     except TypeError:
         raise InvalidParameterError(f"unknown dtype {wanted!r}") from None
-    if not _is_number_type(dtype):
+    if dtype is not None and not _is_number_type(dtype):
         raise InvalidParameterError(f"dtype must be bool, integer or floating, not {dtype}")
-    return dtype.newbyteorder("=")
+    return dtype
 
 
 def _is_number_type(dtype: np.dtype) -> bool:

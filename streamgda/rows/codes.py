@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -116,7 +116,7 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
     """
     labels = np.ascontiguousarray(labels)
-    memory, size = np.asarray(_Memory(labels)), labels.dtype.itemsize
+    memory, size = np.ndarray((labels.nbytes,), np.uint8, labels), labels.dtype.itemsize
     mask = np.frombuffer((b"\xff" * min(size, WORD)).ljust(WORD, b"\0"), np.uint64)[0]
     codes: Any = np.empty(labels.size, np.int32 if labels.size < 1 << 31 else np.int64)
 
@@ -124,6 +124,7 @@ def distinct(labels: np.ndarray) -> CodedLabels:
         entries = memory[start * size : stop * size]
         if size < WORD:
             entries = np.append(entries, np.zeros(WORD, np.uint8))
+        entries.flags.writeable = False  # as some labels are, so that one kernel serves all
         bits = int(stop - start).bit_length() + 1
         firsts = np.empty(stop - start, np.int64)
         table = np.zeros(1 << bits, np.int32)
@@ -137,19 +138,6 @@ def distinct(labels: np.ndarray) -> CodedLabels:
             codes[start:stop] += n_values
         n_values += first.size
     return CodedLabels(labels[np.concatenate(firsts)], codes)
-
-
-class _Memory:
-    """The bytes of a contiguous array of any type, which `numpy.asarray` converts to an array."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self._values = values  # referenced as long as the bytes are
-        self.__array_interface__ = {
-            "data": (values.__array_interface__["data"][0], False),
-            "shape": (values.nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:
@@ -198,12 +186,8 @@ def look_up(
         return found
 
     starts = ((start,) for start in range(0, labels.size, _PART))
-    return codes if _all(part, starts, labels.size) else None
-
-
-def _all(function: Callable[[int], bool], starts: Any, n: int) -> bool:
-    """Return True if the function does for all parts of n labels."""
-    return function(0) if n <= _PART else all(threads.run(function, starts))
+    found = part(0) if labels.size <= _PART else all(threads.run(part, starts))
+    return codes if found else None
 
 
 @lru_cache(16)

@@ -451,7 +451,8 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if y.dtype.kind in "biu" and y.dtype != np.uint64:
             # In most cases all labels are classes already, or are among the first.
             known = classes if classes.size else np.unique(y[:_FIRST])
-            codes = _integer_codes(y, known)
+            table = integer_table(known)
+            codes = None if table is None else look_up(y, *table)
             if codes is not None:
                 return codes, known
         if y.size <= _FEW:
@@ -471,12 +472,6 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         codes = look_up(y.codes, 0, _search(y.values, known))
         assert codes is not None
     return codes, known
-
-
-def _integer_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
-    """Return the codes of integers from a table of all classes; None if that is impossible."""
-    table = integer_table(classes)
-    return None if table is None else look_up(y, *table)
 
 
 def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray, bool] | None:
