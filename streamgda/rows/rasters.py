@@ -30,7 +30,7 @@ class GridRows(RowSource):
         The container with its dimensions.
     """
 
-    raster: Any = None
+    raster: Raster = None  # type: ignore[assignment]  # the fields before it have defaults
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -40,8 +40,7 @@ class GridRows(RowSource):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features."""
-        names: tuple[str, ...] | None = self.raster.feature_names
-        return names
+        return self.raster.feature_names
 
     @property
     def nodata(self) -> float | None:
@@ -51,8 +50,7 @@ class GridRows(RowSource):
     @property
     def grid(self) -> Grid:
         """The grid of the rows."""
-        grid: Grid = self.raster.grid()
-        return grid
+        return self.raster.grid()
 
     def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores in the shape of the grid as an array of xarray, if the rows are one."""
@@ -67,8 +65,7 @@ class GridRows(RowSource):
             return None
         if not is_labelled(values) and values.ndim == 1:
             return None
-        found: Raster = self.raster.beside(values, name)
-        return found
+        return self.raster.beside(values, name)
 
 
 @dataclass(frozen=True)
