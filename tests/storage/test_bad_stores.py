@@ -193,11 +193,6 @@ def test_permanent_failures_are_not_retried(error):
     assert X.asked == 2  # and to find the chunk
 
 
-def test_an_error_that_does_not_come_back():
-    with pytest.raises(ReadError, match=r"rows 300 to 599 cannot be read: ValueError: once"):
-        accumulate(Flaky(ValueError("once"), 1), np.arange(N_ROWS) % 2)
-
-
 def test_too_little_memory_is_not_the_store_s_fault():
     with pytest.raises(MemoryError, match="too much"):
         accumulate(Flaky(MemoryError("too much"), 10), np.arange(N_ROWS) % 2)
@@ -408,26 +403,6 @@ def test_estimators_name_them_too(tmp_path, make):
         make().fit(good, stored(tmp_path / "y", bad_copy(y, np.nan), (200,)))
     with pytest.raises(InvalidDataError, match=r"y\[737\] the first that does not fit"):
         make().fit(good, bad_copy(STRINGS, 3))
-
-
-def test_labels_that_a_threshold_was_not_fitted_for(tmp_path):
-    fitted = ThresholdClassifier().fit(ROWS, LABELS % 2)
-    X, y = stored({}, ROWS, (100, D)), stored(tmp_path / "y", bad_copy(LABELS % 2, 2), (200,))
-    before = fitted.threshold_
-    with pytest.raises(InvalidDataError, match=r"y\): chunk \(3,\): y\[737\] is 2, which"):
-        fitted.fit_threshold(X, y)
-    with pytest.raises(InvalidDataError, match=r"^y\[737\] is 2, which"):
-        fitted.fit_threshold(ROWS, y[:])
-    assert fitted.threshold_ == before
-
-
-def test_classes_that_are_expected():
-    found = accumulate(ROWS, LABELS, classes=[5, 0, 1, 2])
-    assert found.classes.tolist() == [0, 1, 2, 5]
-    assert found.class_count.tolist() == [*np.bincount(LABELS), 0]
-    assert accumulate([(ROWS, LABELS)], classes=[5, 0, 1, 2]).classes.tolist() == [0, 1, 2, 5]
-    lazy = accumulate(da.from_array(ROWS, chunks=(100, D)), LABELS, classes=[5, 0, 1, 2])
-    assert lazy.class_count.tolist() == found.class_count.tolist()
 
 
 @pytest.mark.parametrize("n_labels", [N_ROWS - 1, N_ROWS + 1])

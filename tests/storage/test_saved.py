@@ -11,7 +11,6 @@ import zarr
 from samples import (
     ESTIMATORS,
     EVERY_ESTIMATOR,
-    assert_equal_to_rounding,
     assert_same_bits,
     blobs,
     bytes_of,
@@ -21,7 +20,6 @@ from samples import (
 
 import streamgda
 from streamgda import (
-    BernoulliNB,
     ClassMoments,
     DriftMonitor,
     GaussianNB,
@@ -55,13 +53,6 @@ def test_loaded_estimators_score_and_learn_on(name, tmp_path, file, dtype):
     assert_same_bits(results(loaded, X), results(fitted, X))
     loaded.partial_fit(more, labels)
     assert_same_bits(results(loaded, X), results(fitted.partial_fit(more, labels), X))
-
-
-def test_saving_before_the_model_can_predict(tmp_path):
-    X, y = blobs()
-    QuadraticDiscriminantAnalysis().partial_fit(X[:2], y[:2]).save(tmp_path / "begun")
-    loaded = streamgda.load(tmp_path / "begun").partial_fit(X[2:], y[2:])
-    assert_equal_to_rounding(loaded, QuadraticDiscriminantAnalysis().fit(X, y), X)
 
 
 @pytest.mark.parametrize("as_given", [list, tuple, np.array, np.float32, pd.Series])
@@ -212,30 +203,6 @@ def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
         storage.write(tmp_path / "it", "estimator", attributes, arrays | {"threshold": wrong})
         with pytest.raises(FormatError, match="no threshold between two classes"):
             streamgda.load(tmp_path / "it")
-
-
-def test_classes_load_their_own_estimators_only(tmp_path):
-    X, y = blobs()
-    GaussianNB().fit(X, y).save(tmp_path / "nb")
-    assert type(GaussianNB.load(tmp_path / "nb")) is GaussianNB
-    with pytest.raises(FormatError, match=r"nb: the saved estimator is of class 'GaussianNB'"):
-        QuadraticDiscriminantAnalysis.load(tmp_path / "nb")
-
-
-def test_bernoulli_models_are_saved(tmp_path):
-    X, y = blobs()
-    model = BernoulliNB(binarize=0.0).fit(X, y).model_
-    model.save(tmp_path / "model.zip")
-    loaded = type(model).load(tmp_path / "model.zip")
-    np.testing.assert_array_equal(loaded.log_density(X), model.log_density(X))
-    assert loaded.threshold == 0
-    attributes, arrays = state_of(model)
-    for name, wrong in (("threshold", "high"), ("log_one", -model.log_one), ("priors", [0.1])):
-        damaged = {name: wrong} if name == "threshold" else {}
-        changed = {} if damaged else {name: np.asarray(wrong)}
-        storage.write(tmp_path / "it", "bernoulli", attributes | damaged, arrays | changed)
-        with pytest.raises(FormatError, match="the saved bernoulli is damaged"):
-            type(model).load(tmp_path / "it")
 
 
 @pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, {"a": [{None: 1}]}, {1, 2}, np.nan])
