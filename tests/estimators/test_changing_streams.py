@@ -247,20 +247,6 @@ def test_a_window_stays_as_it_was_where_a_block_does_not_fit():
             SlidingWindow(n_blocks)
 
 
-def test_a_window_does_not_grow():
-    X, y = blobs(100, 3)
-    window = SlidingWindow(4, "full")
-    most = 0
-    for _ in range(20):
-        block = ClassMoments("full").update(X, y)
-        window.append(block)
-        most = max(most, window.nbytes)
-    assert most <= (4 + 2) * block.nbytes
-    assert "4 of 4 blocks" in repr(window)
-    model = QuadraticDiscriminantAnalysis.from_moments(window.moments)
-    assert model.class_count_.sum() == 400
-
-
 @pytest.mark.parametrize("n_updates", [0, 2, 3, 5])
 def test_a_window_that_was_saved_slides_on(tmp_path, n_updates):
     X, y = blobs()
@@ -316,14 +302,6 @@ def test_forgotten_rows_held_in_any_way(kind):
     expected = GaussianNB().fit(X[120:], y[120:], weights[120:])
     np.testing.assert_allclose(model.var_, expected.var_, rtol=1e-11)
     np.testing.assert_allclose(model.theta_, expected.theta_, rtol=1e-11)
-
-
-@EVERY_ESTIMATOR
-def test_a_class_whose_rows_are_all_forgotten_is_gone(name):
-    X, y = blobs()
-    model = make(name).fit(X, y).forget(X[y == 1], y[y == 1])
-    assert model.classes_.tolist() == [0, 2]
-    assert_equal_to_rounding(model, make(name).fit(X[y != 1], y[y != 1]), X, 1e-11)
 
 
 def test_rows_that_were_never_added_are_not_forgotten():

@@ -203,18 +203,3 @@ def test_onnx(ours, dtype):
     np.testing.assert_array_equal(np.ravel(labels), ours.predict(X))
     exact = dtype is np.float64 and not isinstance(ours, BernoulliNB)  # which it rounds
     np.testing.assert_allclose(probabilities, ours.predict_proba(X), atol=1e-12 if exact else 1e-5)
-
-
-def test_onnx_of_two_classes():
-    onnxruntime = pytest.importorskip("onnxruntime")
-    skl2onnx = pytest.importorskip("skl2onnx")
-    X, y = blobs(n_classes=2)
-    ours = LDA().fit(X, y)
-    # Its probabilities of an LDA of two classes are wrong, of scikit-learn's own too.
-    model = skl2onnx.to_onnx(
-        ours.to_sklearn(), X[:1], options={"raw_scores": True, "zipmap": False}
-    )
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    labels, scores = session.run(None, {"X": X})
-    np.testing.assert_array_equal(labels, ours.predict(X))
-    np.testing.assert_allclose(scores[:, 1], ours.decision_function(X), atol=1e-12)

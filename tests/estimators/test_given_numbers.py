@@ -239,13 +239,6 @@ def test_the_covariance_type_follows_from_the_shape_or_is_asked_for(kind, d):
     assert_same_answers(found, fitted, X[:, :d])
 
 
-@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
-def test_a_class_without_rows():
-    fitted = GaussianNB().partial_fit(X, Y, classes=[0, 1, 2, 9])
-    found = rebuilt(fitted, numbers_of(fitted))
-    assert_same_answers(found, fitted, X)
-
-
 def test_logarithms_that_are_none():
     for logs, priors in (
         ([[0.5], [-1.0]], [-0.7, -0.7]),

@@ -12,7 +12,6 @@ from samples import blobs, held
 from scipy import sparse
 from sklearn import datasets, naive_bayes
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 
 import streamgda
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, ThresholdClassifier, accumulate
@@ -38,19 +37,6 @@ def test_there_is_no_decision_function():
     two = ThresholdClassifier(GaussianNB()).fit(X, y > 0)
     log_odds = np.diff(GaussianNB().fit(X, y > 0).predict_log_proba(X))[:, 0]
     np.testing.assert_allclose(two.decision_function(X), log_odds - two.threshold_, atol=1e-10)
-
-
-@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
-@EVERY_PAIR
-def test_calibrated_as_in_scikit_learn(ours, theirs):
-    X, y = datasets.load_digits(return_X_y=True)
-    X, y = X[:600], y[:600]
-    scores = []
-    for kind in (ours, theirs):
-        fitted = CalibratedClassifierCV(kind(), cv=3).fit(X[:400], y[:400])
-        scores.append(fitted.score(X[400:], y[400:]))
-    assert scores[0] == pytest.approx(scores[1], abs=0.02)
-    assert scores[0] > 0.7
 
 
 # --- parameters of BernoulliNB --------------------------------------------------------------------
@@ -242,17 +228,6 @@ def test_weights_that_come_later_or_with_rows_that_do_not_count():
     )
 
 
-def test_leave_one_out_of_weighted_rows_smooths_as_a_refit_does():
-    X, y, w = weighted_wine(2)
-    w += 0.25
-    fitted = GaussianNB(var_smoothing=1e-3).fit(X, y, w)
-    found = fitted.leave_one_out_proba(X, y, w)
-    for i in range(0, len(y), 9):
-        rest = np.arange(len(y)) != i
-        refit = GaussianNB(var_smoothing=1e-3).fit(X[rest], y[rest], w[rest])
-        np.testing.assert_allclose(found[i], refit.predict_proba(X[i : i + 1])[0], atol=1e-9)
-
-
 # --- methods that subclasses of scikit-learn's classes use or override ----------------------------
 
 
@@ -304,19 +279,6 @@ PARAMETERS = [
     {"class_prior": [0.2, 0.5, 0.3]},
     {"binarize": 3.5},
 ]
-
-
-def test_agrees_with_scikit_learn_on_digits():
-    X, y = datasets.load_digits(return_X_y=True)
-    theirs, ours = naive_bayes.BernoulliNB(binarize=7.0), BernoulliNB(binarize=7.0)
-    for part in np.array_split(np.arange(len(y)), 5):
-        theirs.partial_fit(X[part], y[part], classes=np.arange(10))
-        ours.partial_fit(X[part].astype(np.uint8), y[part])
-    np.testing.assert_array_equal(ours.feature_count_, theirs.feature_count_)
-    np.testing.assert_allclose(
-        ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), rtol=1e-11
-    )
-    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.0])

@@ -48,17 +48,6 @@ def test_any_chunking_gives_the_same_model(name, cuts, seed, dtype, offset, orde
 
 
 @EVERY_ESTIMATOR
-def test_fit_forgets_and_partial_fit_does_not(name):
-    X, y = blobs()
-    more, labels = blobs(seed=1)
-    fresh = results(make(name).fit(more, labels), X)
-    assert_same_bits(results(make(name).fit(X[:, :2], y).fit(more, labels), X), fresh)
-    both = make(name).fit(X, y).partial_fit(more, labels)
-    expected = make(name).fit(np.vstack([X, more]), np.append(y, labels))
-    assert_equal_to_rounding(both, expected, X)
-
-
-@EVERY_ESTIMATOR
 def test_labels_may_become_longer_strings(name):
     X, y = blobs()
     labels = np.array(["a", "bcd", "much longer"])[y]

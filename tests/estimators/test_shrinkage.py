@@ -161,14 +161,6 @@ def test_saved_pickled_and_copied_estimators_give_the_same(kind, tmp_path):
     np.testing.assert_array_equal(again.shrinkage_, fitted.shrinkage_)
 
 
-def test_classes_can_be_retired():
-    X, y = blobs(90, 3, n_classes=4)
-    fitted = auto().fit(X, y)
-    rest = y != 1
-    expected = auto().fit(X[rest], y[rest])
-    np.testing.assert_allclose(fitted.retire([1]).shrinkage_, expected.shrinkage_, rtol=1e-12)
-
-
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -196,14 +188,6 @@ def test_a_fitted_estimator_stays_as_it_was(method):
     assert_same_bits(results(fitted, X), results(auto().fit(X, y), X))
     fitted.set_params(shrinkage=0.1)
     assert getattr(fitted, method)(X[:9], y[:9]).shrinkage_.tolist() == [0.1] * 3
-
-
-def test_moments_that_changed_know_no_amounts():
-    X, y = blobs(60, 3)
-    moments = auto().fit(X, y).moments_
-    for changed in (moments.copy().update(X[:3], y[:3]), 0.5 * moments, moments + moments):
-        assert not changed._scaled_fourth()
-    assert "class" in moments.copy()._scaled_fourth()
 
 
 def test_rows_that_changed_between_the_passes_are_refused():
