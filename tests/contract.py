@@ -16,7 +16,7 @@ import streamgda
 from streamgda import datasets, plots
 from streamgda.cli.app import app
 
-# Methods that rooms of the package call on each other's objects; not part of the users' API.
+# Methods that modules of the package call on each other's objects; not part of the users' API.
 INTERNAL = {"cache", "summed", "state", "from_state", "blockwise"}
 OPERATORS = {
     f"__{name}__" for name in ("add", "radd", "sub", "mul", "rmul", "iadd", "isub", "imul")
@@ -65,10 +65,10 @@ def fitted_attributes(kind: type) -> Iterator[str]:
 
 
 def python() -> Iterator[str]:
-    for room in (streamgda, datasets, plots):
-        for name in sorted(room.__all__):
-            held = getattr(room, name)
-            yield f"{room.__name__}.{name}{parameters(held)}"
+    for module in (streamgda, datasets, plots):
+        for name in sorted(module.__all__):
+            held = getattr(module, name)
+            yield f"{module.__name__}.{name}{parameters(held)}"
             if isinstance(held, type):
                 known = set()
                 for line in members(held):

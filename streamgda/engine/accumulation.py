@@ -1,4 +1,4 @@
-"""Rows to class moments: `accumulate`, the door for rows of every kind.
+"""`accumulate`: class moments of rows of every kind.
 
 Memory
 ------

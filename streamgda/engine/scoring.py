@@ -1,4 +1,4 @@
-"""Rows to scores: `score`, the door for rows of every kind."""
+"""`score`: scores of rows of every kind."""
 
 from __future__ import annotations
 

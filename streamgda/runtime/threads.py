@@ -1,4 +1,4 @@
-"""The one door to threads: every parallel loop of the package goes through `run` or `imap`.
+"""Threads: every parallel loop of the package goes through `run` or `imap`.
 
 Kernels are serial and release the GIL, so plain Python threads scale, and nothing here can
 meet Numba's ``workqueue`` layer, which aborts the process when two threads enter it at once.

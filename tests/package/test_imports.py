@@ -1,9 +1,11 @@
-"""The shape of the package: its packages, what they import, and private names."""
+"""The shape of the library: its packages, what they import, bases of classes, private names."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -16,8 +18,8 @@ import streamgda
 
 PACKAGE = Path(streamgda.__file__).parent
 
-# From the ground up: a room imports from those named here, which are above it, and from itself.
-ROOMS = {
+# From the ground up: a package imports from those named here, which are above it, and from itself.
+PACKAGES = {
     "errors": "",
     "runtime": "errors",
     "kernels": "runtime",
@@ -35,8 +37,7 @@ ROOMS = {
     "cli": "errors runtime storage rows moments models engine estimators __init__ datasets plots",
     "__main__": "cli",
 }
-ROOMS_USED = {room: set(names.split()) for room, names in ROOMS.items()}
-MOST_LEVELS = 12
+PACKAGES_USED = {package: set(names.split()) for package, names in PACKAGES.items()}
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil"}
 COMPILERS |= {"kernel", "fast_kernel", "contracting_kernel", "inline_kernel", "shared_kernel"}
 
@@ -52,12 +53,12 @@ def parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def room_of(file: Path) -> str:
-    return room_of_module(".".join(file.relative_to(PACKAGE).with_suffix("").parts))
+def package_of(file: Path) -> str:
+    return package_of_module(".".join(file.relative_to(PACKAGE).with_suffix("").parts))
 
 
-def room_of_module(name: str) -> str:
-    """The room of a module, by its name within the package."""
+def package_of_module(name: str) -> str:
+    """The package of a module, by its name within the package."""
     return "engine.dask" if name.startswith("engine.dask") else name.partition(".")[0]
 
 
@@ -75,57 +76,47 @@ def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, list[str
             yield from imports(node, inside or function)
 
 
-def rooms_used(tree: ast.AST) -> Iterator[tuple[str, bool]]:
+def packages_used(tree: ast.AST) -> Iterator[tuple[str, bool]]:
     for module, names, inside in imports(tree):
         if module.split(".")[0] != "streamgda":
             continue
         path = module.removeprefix("streamgda").lstrip(".")
         for name in names or [""]:
             whole = f"{path}.{name}".strip(".")
-            room = room_of_module(whole)
-            yield (room if room in ROOMS else "__init__"), inside
+            package = package_of_module(whole)
+            yield (package if package in PACKAGES else "__init__"), inside
 
 
-# --- rooms --------------------------------------------------------------------------------------
+# --- packages ----------------------------------------------------------------------------------
 
 
 def test_nothing_else_is_at_the_top():
-    rooms = {room.partition(".")[0] for room in ROOMS}
+    packages = {package.partition(".")[0] for package in PACKAGES}
     found = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
     files = {"__init__", "__main__", "errors", "versions"}
-    assert found == {"py.typed", *(f"{file}.py" for file in files)} | (rooms - files)
-    assert {room_of(file) for file in FILES} == ROOMS.keys()
+    assert found == {"py.typed", *(f"{file}.py" for file in files)} | (packages - files)
+    assert {package_of(file) for file in FILES} == PACKAGES.keys()
 
 
 def test_imports_go_downwards():
     wrong = []
     for file in FILES:
-        room = room_of(file)
-        for used, inside in rooms_used(parse(file)):
-            if (room, used) == ("engine", "engine.dask"):
+        package = package_of(file)
+        for used, inside in packages_used(parse(file)):
+            if (package, used) == ("engine", "engine.dask"):
                 allowed = inside  # dask is loaded where it is used
             else:
-                allowed = used == room or used in ROOMS_USED[room]
+                allowed = used == package or used in PACKAGES_USED[package]
             if not allowed:
                 wrong.append(f"{name_of(file)} imports {used}")
     assert not wrong
 
 
-def test_rooms_are_in_order():
+def test_packages_are_in_order():
     above: set[str] = set()
-    for room, used in ROOMS_USED.items():
-        assert used <= above, room
-        above.add(room)
-
-
-def test_imports_have_few_levels():
-    level: dict[str, int] = {}
-    for room in ROOMS:
-        used = {other for f in FILES if room_of(f) == room for other, _ in rooms_used(parse(f))}
-        level[room] = 1 + max(
-            (level[other] for other in used - {room} if other in level), default=0
-        )
-    assert max(level.values()) <= MOST_LEVELS, level
+    for package, used in PACKAGES_USED.items():
+        assert used <= above, package
+        above.add(package)
 
 
 # --- what files hold ----------------------------------------------------------------------------
@@ -136,12 +127,12 @@ def test_compiled_functions_are_kernels():
     for file in FILES:
         tree = parse(file)
         libraries = {module.split(".")[0] for module, _, _ in imports(tree)}
-        room = room_of(file)
-        if room == "kernels":
+        package = package_of(file)
+        if package == "kernels":
             allowed = {"numba", "numpy", "llvmlite", "streamgda"} | sys.stdlib_module_names
             wrong += [f"{name_of(file)} imports {library}" for library in libraries - allowed]
             continue
-        if "numba" in libraries and room != "runtime":
+        if "numba" in libraries and package != "runtime":
             wrong.append(f"{name_of(file)} imports numba")
         decorators = {
             re.match(r"[\w.]+", ast.unparse(decorator))[0].split(".")[-1]
@@ -152,6 +143,20 @@ def test_compiled_functions_are_kernels():
         names = {name for _, names, _ in imports(tree) for name in names}
         wrong += [f"{name_of(file)} compiles: {name}" for name in (decorators | names) & COMPILERS]
     assert not wrong
+
+
+def test_an_abstract_class_has_several_kinds():
+    """A base of one class is a part of that class."""
+    classes = set()
+    for file in FILES:
+        if file.name != "__main__.py":
+            module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+            own = import_module(module.removesuffix(".__init__"))
+            classes |= {c for c in vars(own).values() if inspect.isclass(c)}
+    kinds = Counter(base for kind in classes for base in kind.__bases__)
+    ours = {c for c in classes if c.__module__.startswith("streamgda.") and inspect.isabstract(c)}
+    assert ours
+    assert {c.__name__ for c in ours if kinds[c] < 2} == set()
 
 
 # --- private names ------------------------------------------------------------------------------
