@@ -144,14 +144,14 @@ def test_rows_are_removed_with_their_weights(covariance_type, regularisation):
     np.testing.assert_allclose(found[without], plain, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("regularisation", [{}, {"reg_param": 0.2}, {"var_smoothing": 0.2}])
+@pytest.mark.parametrize("regularisation", [{}, {"reg_param": 0.2}])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_many_features(covariance_type, regularisation):
     rng = np.random.default_rng(0)
     d = scoring.BLOCK + 5
     X, y = rng.normal(size=(480, d)), np.repeat([0, 1, 2], 160)
     X += rng.normal(size=(3, d))[y] * 0.2
-    rows = np.arange(0, 480, 80)
+    rows = np.arange(0, 480, 160)
     gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation).fit(X, y)
     expected = naive.leave_one_out(X, y, rows, covariance_type, **regularisation)
     np.testing.assert_allclose(gda.leave_one_out_proba(X, y)[rows], expected, **CLOSE)
@@ -444,6 +444,3 @@ def test_dropped_directions_have_no_formula():
     lsqr = LinearDiscriminantAnalysis("lsqr")
     found = clone(lsqr).fit(X, y).leave_one_out_proba(X, y)
     np.testing.assert_allclose(found[::9], refitted(lsqr, X, y, range(0, 100, 9)), **CLOSE)
-
-
-# --- zeros and ones -------------------------------------------------------------------------------

@@ -90,17 +90,6 @@ def test_samples_vary_as_the_class_does_and_no_further(make):
     np.testing.assert_allclose(within[0], within[1], rtol=0.2)
 
 
-def test_fewer_rows_than_features():
-    random = np.random.default_rng(3)
-    X, y = random.normal(size=(6, 20)), np.repeat([0, 1], 3)
-    drawn, labels = QuadraticDiscriminantAnalysis().partial_fit(X, y).sample(200, 0)
-    for k in (0, 1):
-        mean = X[y == k].mean(axis=0)
-        basis = np.linalg.svd(X[y == k] - mean)[2][2:]  # two rows span the variation of the class
-        assert np.abs((drawn[labels == k] - mean) @ basis.T).max() < 1e-5
-        assert (drawn[labels == k] - mean).std() > 0.3
-
-
 def test_a_class_with_one_row():
     X, y = blobs()
     estimator = QuadraticDiscriminantAnalysis().partial_fit(X, y).partial_fit(X[:1] + 9, [7])
@@ -150,14 +139,6 @@ def test_neither_threads_nor_chunks_have_a_say(make, use_threads, tmp_path, smal
     np.testing.assert_array_equal(rows[:], expected)
     np.testing.assert_array_equal(found[:], labels)
     assert accumulate(rows, found).class_count.sum() == N
-
-
-def test_slabs_of_any_size_are_the_same_rows(monkeypatch):
-    fitted = GaussianNB().fit(*blobs())
-    expected = fitted.sample(N, 3)
-    monkeypatch.setattr(sampling, "_SLAB_BYTES", 1)
-    for found, array in zip(fitted.sample(N, 3), expected, strict=True):
-        np.testing.assert_array_equal(found, array)
 
 
 def test_fewer_rows_are_the_first_of_more():

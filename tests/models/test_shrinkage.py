@@ -2,13 +2,12 @@
 
 from itertools import pairwise
 
-import dask.array as da
 import naive
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results, snapshot
+from samples import KINDS, blobs, bytes_of, held, snapshot
 from sklearn import covariance as sklearn
 
 import streamgda
@@ -48,6 +47,14 @@ def expected(rule, X, y, per_class, weights=None):
     return [getattr(naive, rule)(rows[part], w[part]) for part in parts]
 
 
+def qda(shrinkage, **params):
+    return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage, **params)
+
+
+def lda(shrinkage):
+    return LinearDiscriminantAnalysis("lsqr", shrinkage=shrinkage)
+
+
 def norm_moments(X, y, weights=None):
     return ClassMoments("full", fourth_moments=True).update(X, y, weights)
 
@@ -77,16 +84,14 @@ def test_amounts_are_those_of_scikit_learn(rule, offset, shape):
     if offset:
         X = shifted - offset  # the rows as they are after the rounding
     theirs = getattr(sklearn, rule)
-    qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=rule, store_covariance=True)
-    qda.fit(shifted, y)
-    amounts = [theirs(X[y == k])[1] for k in range(3)]
-    np.testing.assert_allclose(qda.shrinkage_, amounts, rtol=1e-9)
-    covariances = [theirs(X[y == k])[0] for k in range(3)]
-    np.testing.assert_allclose(qda.covariance_, covariances, rtol=1e-9, atol=1e-9)
-    lda = LinearDiscriminantAnalysis("lsqr", shrinkage=rule).fit(shifted, y)
-    covariance, amount = theirs(centred(X, y), assume_centered=True)
-    np.testing.assert_allclose(lda.shrinkage_, [amount], rtol=1e-9)
-    np.testing.assert_allclose(lda.covariance_, covariance, rtol=1e-9, atol=1e-9)
+    of_classes = [theirs(X[y == k]) for k in range(3)]
+    of_all = [theirs(centred(X, y), assume_centered=True)]
+    for estimator, known in ((qda(rule, store_covariance=True), of_classes), (lda(rule), of_all)):
+        covariances, amounts = zip(*known, strict=True)
+        fitted = estimator.fit(shifted, y)
+        np.testing.assert_allclose(fitted.shrinkage_, amounts, rtol=1e-9)
+        found = fitted.covariance_ if len(known) > 1 else [fitted.covariance_]
+        np.testing.assert_allclose(found, covariances, rtol=1e-9, atol=1e-9)
 
 
 @EVERY_RULE
@@ -104,18 +109,9 @@ def test_amounts_are_those_of_the_oracle(rule, dtype, weighted):
 
 def test_edges():
     X, y = blobs(50, 3)
-    assert (
-        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf")
-        .fit(X[:, :1], y)
-        .shrinkage_.max()
-        == 0
-    )
-    assert (
-        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas")
-        .fit(X[:, :1], y)
-        .shrinkage_.max()
-        == 0
-    )
+    for rule in RULES:
+        assert qda(rule).fit(X[:, :1], y).shrinkage_.max() == 0
+        assert lda(rule).fit(*blobs(40, 30)).score(*blobs(40, 30)) > 0.9  # few rows
     # A class of one row, which has no spread; one of two rows, which is only noise.
     few = norm_moments([[0.0, 1.0], [2.0, 2.0], [3.0, 5.0]], [0, 1, 1])
     assert shrinkage_of(few, "ledoit_wolf", structure_of("full")).tolist() == [0, 0]
@@ -123,6 +119,10 @@ def test_edges():
     # Classes without rows.
     declared = norm_moments(X, y).declare([9])
     assert shrinkage_of(declared, "ledoit_wolf", structure_of("full"))[3] == 0
+    # Fourth moments cost nothing unless asked for.
+    assert "norms" not in state_of(ClassMoments("full").update(X, y))[1]
+    assert not qda("oas").fit(X, y).moments_.fourth_moments
+    assert lda("oas").fit(X, y).moments_.covariance_type == "tied"
 
 
 def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
@@ -134,15 +134,6 @@ def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
     for k, amount in enumerate(amounts):
         S = naive.regularised_covariances(X, y, shrinkage=amount, **how)[k]
         np.testing.assert_allclose(gda.covariance_[k], S, rtol=1e-10, atol=1e-12)
-
-
-def test_shrinkage_makes_classes_with_few_rows_regular():
-    X, y = blobs(40, 30)
-    assert (
-        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="ledoit_wolf").fit(X, y).score(X, y)
-        > 0.9
-    )
-    assert LinearDiscriminantAnalysis("lsqr", shrinkage="oas").fit(X, y).score(X, y) > 0.9
 
 
 # --- norms merge ------------------------------------------------------------------------------
@@ -221,25 +212,16 @@ def test_classes_are_selected_joined_renamed_and_declared(kind):
 
 def test_other_views_lose_norms_and_say_so():
     moments = norm_moments(*blobs(60, 3))
-    assert moments.fourth_moments
     assert moments.reduce("full").fourth_moments
-    lost = [
-        moments.reduce("tied"),
-        moments.select_features([0, 1]),
-        moments.project(moments.pca(2)),
-    ]
-    for view in lost:
+    tied, few = moments.reduce("tied"), moments.select_features([0, 1])
+    for view in (tied, few, moments.project(moments.pca(2))):
         assert not view.fourth_moments
         with pytest.raises(InvalidDataError, match="hold no fourth moments of the rows; make them"):
             view.fourth  # noqa: B018
         with pytest.raises(InvalidDataError, match="fourth_moments=True"):
             LinearDiscriminantAnalysis.from_moments(view, solver="eigen", shrinkage="ledoit_wolf")
-    assert (
-        LinearDiscriminantAnalysis.from_moments(
-            lost[0], solver="eigen", shrinkage="oas"
-        ).shrinkage_.size
-        == 1
-    )
+    oas = LinearDiscriminantAnalysis.from_moments(tied, solver="eigen", shrinkage="oas")
+    assert oas.shrinkage_.size == 1
 
 
 def test_saved_and_loaded(tmp_path):
@@ -261,33 +243,23 @@ def test_saved_and_loaded(tmp_path):
         restore(ClassMoments, attributes, {k: a for k, a in arrays.items() if k != "norms"})
 
 
-def test_norms_cost_nothing_unless_asked_for():
-    X, y = blobs(60, 3)
-    assert "norms" not in state_of(ClassMoments("full").update(X, y))[1]
-    assert (
-        not QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="oas")
-        .fit(X, y)
-        .moments_.fourth_moments
-    )
-    assert (
-        LinearDiscriminantAnalysis("lsqr", shrinkage="oas").fit(X, y).moments_.covariance_type
-        == "tied"
-    )
-
-
 # --- wherever rows are ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
-def test_every_kind_of_array_gives_the_same(kind, make):
+@pytest.mark.parametrize("make", [qda, lda])
+def test_every_kind_of_array_gives_the_same(kind, make, tmp_path):
     X, y = blobs(300, 4)
-    whole = make(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
-    found = make(solver="eigen", shrinkage="ledoit_wolf").fit(held(X, kind), held(y, kind))
+    whole = make("ledoit_wolf").fit(X, y)
+    found = make("ledoit_wolf").fit(held(X, kind), held(y, kind))
     np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
-    found.partial_fit(held(X + 1, kind), held(y, kind))
+    found.save(tmp_path / "estimator")
+    loaded = streamgda.load(tmp_path / "estimator")
+    np.testing.assert_array_equal(loaded.predict_proba(X), found.predict_proba(X))
+    loaded.partial_fit(held(X + 1, kind), held(y, kind))
     whole.partial_fit(X + 1, y)
-    np.testing.assert_allclose(found.shrinkage_, whole.shrinkage_, rtol=1e-12)
+    np.testing.assert_allclose(loaded.shrinkage_, whole.shrinkage_, rtol=1e-12)
+    assert_norms(loaded.moments_, np.vstack([X, X + 1]), np.tile(y, 2))
 
 
 def test_the_number_of_threads_changes_no_bit(use_threads):
@@ -299,14 +271,6 @@ def test_the_number_of_threads_changes_no_bit(use_threads):
     assert found[0] == found[1]
 
 
-def test_dask_merges_norms_in_a_tree():
-    X, y = blobs(700, 3)
-    lazy = accumulate(
-        da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30), fourth_moments=True
-    )
-    assert_norms(lazy, X, y)
-
-
 def test_the_memory_of_norms_is_planned():
     X, y = held(np.zeros((10, 800)), "zarr"), held(np.repeat([0, 1], 5), "zarr")
     state = 2 * 800**2 * 8
@@ -315,62 +279,33 @@ def test_the_memory_of_norms_is_planned():
         accumulate(X, y, fourth_moments=True, max_memory=3 * state)
 
 
-def test_from_moments_and_on():
-    X, y = blobs(200, 4)
-    moments = norm_moments(X[:150], y[:150])
-    qda = QuadraticDiscriminantAnalysis.from_moments(
-        moments, solver="eigen", shrinkage="ledoit_wolf"
-    )
-    lda = LinearDiscriminantAnalysis.from_moments(moments, solver="eigen", shrinkage="ledoit_wolf")
-    for made in (qda, lda):
-        made.partial_fit(X[150:], y[150:])
-        fitted = type(made)(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
-        np.testing.assert_allclose(made.shrinkage_, fitted.shrinkage_, rtol=1e-12)
-    # Existing norms stay up to date, needed or not.
-    plain = QuadraticDiscriminantAnalysis.from_moments(moments)
-    plain.partial_fit(held(X[150:], "zarr"), held(y[150:], "zarr"))
-    assert_norms(plain.moments_, X, y)
-
-
-@pytest.mark.parametrize("make", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
-def test_estimators_are_saved_with_norms(make, tmp_path):
-    X, y = blobs(200, 4)
-    fitted = make(solver="eigen", shrinkage="ledoit_wolf").fit(X, y)
-    fitted.save(tmp_path / "estimator")
-    loaded = streamgda.load(tmp_path / "estimator")
-    assert_same_bits(results(loaded, X), results(fitted, X))
-    loaded.partial_fit(X + 1, y)
-    assert_same_bits(results(loaded, X), results(fitted.partial_fit(X + 1, y), X))
-
-
 # --- refusals ---------------------------------------------------------------------------------
 
 
-@EVERY_RULE
-@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
-def test_covariances_without_matrices_are_refused(rule, covariance_type):
-    gda = GaussianDiscriminantAnalysis(covariance_type, shrinkage=rule)
-    with pytest.raises(InvalidParameterError, match="use 'full' or 'tied', or a number"):
-        gda.fit(*blobs())
-    assert not hasattr(gda, "moments_")
-
-
-@EVERY_RULE
-def test_pooled_covariances_are_refused(rule):
-    with pytest.raises(InvalidParameterError, match=r"pooling=0\.5 mixes it"):
-        GaussianDiscriminantAnalysis(shrinkage=rule, pooling=0.5).fit(*blobs())
-    GaussianDiscriminantAnalysis("tied", shrinkage=rule, pooling=0.5).fit(*blobs())
-
-
-@pytest.mark.parametrize("covariance_type", ["tied", "diag", "tied_diag", "spherical"])
-def test_norms_need_a_matrix_per_class(covariance_type):
-    with pytest.raises(InvalidParameterError, match="fourth_moments=True needs a matrix per class"):
-        ClassMoments(covariance_type, fourth_moments=True)
-
-
-def test_unknown_rules_are_refused():
+def test_covariances_and_names_that_do_not_fit_are_refused():
+    for rule in RULES:
+        for covariance_type in ("diag", "tied_diag", "spherical", "tied_spherical"):
+            gda = GaussianDiscriminantAnalysis(covariance_type, shrinkage=rule)
+            with pytest.raises(InvalidParameterError, match="use 'full' or 'tied', or a number"):
+                gda.fit(*blobs())
+            assert not hasattr(gda, "moments_")
+            with pytest.raises(InvalidParameterError, match="=True needs a matrix per class"):
+                ClassMoments(covariance_type, fourth_moments=True)
+        with pytest.raises(InvalidParameterError, match=r"pooling=0\.5 mixes it"):
+            GaussianDiscriminantAnalysis(shrinkage=rule, pooling=0.5).fit(*blobs())
+        GaussianDiscriminantAnalysis("tied", shrinkage=rule, pooling=0.5).fit(*blobs())
     with pytest.raises(InvalidParameterError, match="or one of auto, ledoit_wolf, oas"):
-        QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="lw").fit(*blobs())
+        qda("lw").fit(*blobs())
+
+
+def test_rows_seen_without_norms_are_refused():
+    X, y = blobs(60, 3)
+    seen = QuadraticDiscriminantAnalysis().fit(X, y)
+    seen.set_params(solver="eigen", shrinkage="ledoit_wolf")
+    before = snapshot(seen)
+    with pytest.raises(InvalidParameterError, match="kept without their fourth moments; call fit"):
+        seen.partial_fit(X, y)
+    assert snapshot(seen) == before
 
 
 def test_norms_is_a_deprecated_name_of_fourth_moments():
@@ -395,19 +330,6 @@ def test_moments_with_and_without_norms_do_not_combine():
         with pytest.raises(MergeError, match="make both with fourth_moments=True, or both without"):
             combine()
     assert_norms(with_norms, X, y)
-
-
-def test_rows_seen_without_norms_are_refused():
-    X, y = blobs(60, 3)
-    qda = (
-        QuadraticDiscriminantAnalysis()
-        .fit(X, y)
-        .set_params(solver="eigen", shrinkage="ledoit_wolf")
-    )
-    before = snapshot(qda)
-    with pytest.raises(InvalidParameterError, match="kept without their fourth moments; call fit"):
-        qda.partial_fit(X, y)
-    assert snapshot(qda) == before
 
 
 def test_rows_that_cannot_be_summed_leave_no_trace():
