@@ -38,7 +38,7 @@ from streamgda.rows.grids import Grid, is_lazy
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
@@ -59,23 +59,32 @@ from streamgda.storage.replacing import naming
 
 @dataclass(frozen=True)
 class Scoring:
-    """Parameters of a pass that scores rows; see `streamgda.engine.score`.
+    """The scores of a pass, and how they are written.
 
     Attributes
     ----------
     function : callable
+        Called as ``function(rows, first_row)``.
     dtype : dtype
-    columns : int or None
-    labels : ndarray or None
-    name : str or None
-    classes : ndarray or None
-    fill : label or number, optional
-    keys : sequence of str
+        Data type of the scores.
+    columns : int, optional
+        Scores of each row; by default one, and the result is one-dimensional.
+    labels : ndarray, optional
+        All values of the scores, if these are labels.
+    name, classes, fill : str, ndarray, label or number; optional
+        Name of the scores, classes to which their columns belong, and the result of invalid rows,
+        for containers that keep them.
+    keys : str or sequence of str, optional
+        Columns of the table that is scored which are copied to a table of scores.
     overwrite : bool
+        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
     fingerprint : dict, optional
+        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
+        it has been written; if the process is stopped, the same call resumes there.
     held : int
-    max_memory : int or str, optional
-    progress : bool or callable
+        Bytes that the function needs for any number of rows.
+    max_memory, progress
+        See `streamgda.accumulate`.
     """
 
     function: Callable[..., np.ndarray]
@@ -85,12 +94,19 @@ class Scoring:
     name: str | None = None
     classes: np.ndarray | None = None
     fill: Any = None
-    keys: Sequence[str] = ()
+    keys: Any = ()
     overwrite: bool = False
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None
     progress: Progress = False
+
+    def __post_init__(self) -> None:
+        keys = () if self.keys is None else self.keys
+        keys = (keys,) if isinstance(keys, str) else keys
+        if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
+            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
+        object.__setattr__(self, "keys", tuple(keys))
 
     @property
     def row_bytes(self) -> int:
@@ -103,8 +119,6 @@ class FileOutput(NamedTuple):
 
     Attributes
     ----------
-    accepts : callable
-        Called with the destination; returns True if it is of this kind.
     writing : callable
         Called as ``writing(path, rows, width, dtype, asked)``; returns a context with an array to
         write to, from the first row to the last.
@@ -114,22 +128,13 @@ class FileOutput(NamedTuple):
         Called with the grid of the rows; returns the number of rows that are written together.
     """
 
-    accepts: Callable[[Any], bool]
     writing: Callable[..., AbstractContextManager[Any]]
     opened: Callable[[Any], Any]
     unit: Callable[[Grid], int]
 
 
-def _is_raster(path: Any) -> bool:
-    return is_geotiff(path) and local_path(path) is not None
-
-
-FILES: tuple[FileOutput, ...] = (
-    FileOutput(
-        _is_raster, writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * grid.shape[-1]
-    ),
-    FileOutput(is_table_path, writing_table, lambda path: path, lambda grid: GROUP_ROWS),
-)
+_TABLE = FileOutput(writing_table, lambda path: path, lambda grid: GROUP_ROWS)
+_RASTER = FileOutput(writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * grid.shape[-1])
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -225,12 +230,12 @@ class Output:
         if out is not None and self.array is None:
             out = as_target(out, "out")
         self._out = out
-        self._kind = next((kind for kind in FILES if kind.accepts(out)), None)
+        self._kind = _kind_of(out)
         if self._kind is not None:
             _check_file(Path(out), asked.overwrite)
         elif self.array is None:
             check_new(out, "out", ENDINGS)
-        if asked.keys and (self._kind is None or self._kind.writing is not writing_table):
+        if asked.keys and self._kind is not _TABLE:
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
                 f"expected the path of a .parquet, .arrow or .csv file"
@@ -413,6 +418,14 @@ class Output:
                 f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
                 f"same call again to resume after them"
             )
+
+
+def _kind_of(out: Any) -> FileOutput | None:
+    """Return the kind of a file by the ending of its path; None for everything else."""
+    path = local_path(out)
+    if path is None or path.suffix in ("", ".zarr", ".zip"):
+        return None
+    return _RASTER if is_geotiff(path) else _TABLE if is_table_path(path) else None
 
 
 def _is_array(out: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,34 +10,15 @@ import numpy as np
 from streamgda.engine.fingerprints import describe, fingerprint_rows
 from streamgda.engine.outputs import Output, Scoring, only_writer
 from streamgda.engine.plan import plan_rows
-from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_plain
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import refuse
 
 
-def score(
-    function: Callable[..., np.ndarray],
-    X: Any,
-    out: Any = None,
-    *,
-    dtype: Any = np.float64,
-    columns: int | None = None,
-    labels: np.ndarray | None = None,
-    name: str | None = None,
-    classes: np.ndarray | None = None,
-    fill: Any = None,
-    keys: Sequence[str] | str | None = None,
-    overwrite: bool = False,
-    fingerprint: Mapping[str, Any] | None = None,
-    held: int = 0,
-    max_memory: int | str | None = None,
-    progress: Progress = False,
-) -> Any:
+def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **options: Any) -> Any:
     """Score rows from any container.
 
     Parameters
@@ -48,26 +29,8 @@ def score(
         Rows, shape (n_rows, n_features).
     out : numpy.ndarray, zarr.Array, or path or store to create one in; optional
         Destination of the scores; by default they are gathered in memory.
-    dtype : dtype
-        Data type of the scores.
-    columns : int, optional
-        Scores of each row; by default one, and the result is one-dimensional.
-    labels : ndarray, optional
-        All values of the scores, if these are labels.
-    name, classes, fill : str, ndarray, label or number; optional
-        Name of the scores, classes to which their columns belong, and the result of invalid rows,
-        for containers that keep them.
-    keys : sequence of str, optional
-        Columns of the table that is scored which are copied to a table of scores.
-    overwrite : bool
-        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
-    fingerprint : dict, optional
-        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
-        it has been written; if the process is stopped, the same call resumes there.
-    held : int
-        Bytes that the function needs for any number of rows.
-    max_memory, progress
-        See `accumulate`.
+    **options
+        What else is known of the scores, and how they are written; see `Scoring`.
 
     Returns
     -------
@@ -82,42 +45,18 @@ def score(
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    keys = () if keys is None else as_keys(keys)
-    if out is None and max_memory is None and not progress and not keys:
+    asked = Scoring(function, **options)
+    if out is None and asked.max_memory is None and not asked.progress and not asked.keys:
         whole = X if is_plain(X) else Rows(X).at_once
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
-    asked = Scoring(
-        function=function,
-        dtype=dtype,
-        columns=columns,
-        labels=labels,
-        name=name,
-        classes=classes,
-        fill=fill,
-        keys=keys,
-        overwrite=overwrite,
-        fingerprint=fingerprint,
-        held=held,
-        max_memory=max_memory,
-        progress=progress,
-    )
     rows = as_source(X)
     if rows.executor == "dask":
         with only_writer(out):
             return on_dask().score(asked, rows, out)
     check_rows(rows)
     scores = _score_source(asked, rows, out)
-    return rows.wrapped(scores, name, classes, fill) if out is None else scores
-
-
-def as_keys(keys: Any) -> tuple[str, ...]:
-    """Return names of columns, given as one name or a sequence of them."""
-    if isinstance(keys, str):
-        return (keys,)
-    if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
-        raise refuse("keys", keys, "names of columns of X, such as keys='id'")
-    return tuple(keys)
+    return rows.wrapped(scores, asked.name, asked.classes, asked.fill) if out is None else scores
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:

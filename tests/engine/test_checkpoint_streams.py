@@ -1,5 +1,8 @@
 """Checkpoints of batches and of streams, which resume at their offset."""
 
+import itertools
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from stops import N_ROWS, SLAB, X, Y, bits, stopped
@@ -12,9 +15,16 @@ from streamgda import (
     accumulate,
     load,
 )
-from streamgda.errors import CheckpointError, InvalidParameterError
+from streamgda.errors import CheckpointError, InvalidParameterError, ReadError
+from streamgda.rows.forward import ForwardRows
+from streamgda.runtime import retry
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch):
+    monkeypatch.setattr(retry, "PAUSES", ())
 
 
 def batches(X=X, y=Y, fail=None):
@@ -33,8 +43,38 @@ def test_batches_that_are_held_are_not_added_again(tmp_path):
     found = accumulate(batches(), checkpoint=path, progress=lambda *call: calls.append(call))
     assert bits(found) == bits(accumulate(batches()))
     assert calls == [(done, None) for done in (180, 210, 240, 270, 300)]
-    again = accumulate(batches(), checkpoint=path)
-    assert bits(again) == bits(found)
+    with pytest.raises(OSError, match="broke off") as broken:  # of a stream that goes on
+        accumulate(itertools.chain(batches(), batches(fail=60)), checkpoint=path)
+    assert "the first 12 batches" in broken.value.__notes__[0]
+    more = accumulate(itertools.chain(batches(), batches()), checkpoint=path)
+    assert bits(more) == bits(accumulate(itertools.chain(batches(), batches())))
+
+
+@pytest.mark.parametrize("at", [40, 500, 1100, 1700])
+def test_a_scan_resumes_at_its_row_across_blocks(tmp_path, at):
+    """Rows that can only be read forwards, from the start of a file, in blocks of other sizes."""
+    rows, y = np.tile(X, (6, 1)) + np.arange(6 * N_ROWS)[:, None], np.tile(Y, 6)
+
+    @dataclass(frozen=True)
+    class Scan(ForwardRows):
+        fails: int = -1
+
+        def _origin(self, row):
+            return row - row % 110  # the first row of a file
+
+        def _blocks(self, start):
+            for first in range(start, len(rows), 70):
+                if first <= self.fails < first + 70:
+                    raise OSError("the stream broke off")
+                yield self.values[first : first + 70]
+
+    path, header = tmp_path / "kept", (rows.shape, rows.dtype)
+    for fails in (at, at + 95):
+        with pytest.raises(ReadError, match="broke off"):
+            accumulate(Scan(rows, *header, fails=fails), y, checkpoint=path)
+    found = accumulate(Scan(rows, *header), y, checkpoint=path)
+    assert bits(found) == bits(accumulate(Scan(rows, *header), y))
+    np.testing.assert_allclose(found.means, accumulate(rows, y).means)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The memory contract: plans, refusals, and processes that stay within their plan."""
 
+import bisect
 import json
 import os
 import re
@@ -139,6 +140,25 @@ def test_scores_are_part_of_the_budget():
     rows = as_source(X)
     narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
     assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
+
+
+def test_scores_in_flight_are_part_of_the_budget():
+    """Those being computed and written, and their encoded form, beside the rows of a slab."""
+    rows = as_source(Stored((10**6, 100), (1000, 100), np.float64))
+    best = plan_rows(rows, 10**12)
+
+    def fits(allowed, out_row_bytes):
+        try:
+            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
+        except MemoryBudgetError:
+            return False
+
+    least = {
+        n: bisect.bisect_left(range(1 << 40), True, key=lambda allowed, n=n: fits(allowed, n))
+        for n in (0, 8, 800)
+    }
+    assert least[800] - least[8] == 4 * 792 * best
+    assert least[8] - least[0] == 4 * 8 * best
 
 
 def test_labels_are_counted_only_where_it_matters():
