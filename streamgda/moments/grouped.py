@@ -147,7 +147,8 @@ class Held:
 
     def _structure(self, n_classes: int) -> Structure:
         """Return the structure of groups of that many classes, or of a single group for zero."""
-        return replace(self.cells._structure, sharing=n_classes if self.pooled else 0)
+        structure = self.cells._structure
+        return replace(structure, sharing=n_classes) if self.pooled else structure
 
     def _placed(self, labels: np.ndarray, at: np.ndarray, structure: Structure) -> ClassMoments:
         """Return moments of some classes, of which class ``at[k]`` includes the rows of cell k."""
