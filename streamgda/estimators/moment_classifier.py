@@ -338,7 +338,7 @@ class MomentClassifier(RowClassifier):
         array([0.9, 0.1])
         """
         check_is_fitted(self)
-        return self._learn(self._of_same_rows, checked=True)
+        return self._learn(lambda settings, held, rows: held, checked=True)
 
     @takes(Reading)
     def partial_fit(
@@ -539,7 +539,9 @@ class MomentClassifier(RowClassifier):
                 elif not afresh:
                     settings._check_one_pass()
                 if rows is not None:
-                    rows = self._validated(rows, reset=held is None)
+                    rows = validate_labelled(self, rows, reset=held is None)
+                    single = self._float32_of_float32 and rows.X.dtype == np.float32
+                    self._single = single and (held is None or self._single)
                 self._adopt(change(settings, held, rows, **options), settings)
                 if checked:
                     self._check_fitted()
@@ -551,25 +553,14 @@ class MomentClassifier(RowClassifier):
                 raise
         return self
 
-    def _validated(self, rows: Rows, reset: bool) -> Rows:
-        """Return rows and labels that fit the estimator, and note their type."""
-        rows = validate_labelled(self, rows, reset=reset)
-        single = self._float32_of_float32 and rows.X.dtype == np.float32
-        self._single = single and (reset or self._single)
-        return rows
-
     def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
         """Return the moments of the rows of `fit`, which may be read twice."""
-        self._declared, rows = None, settings._summed(rows)
-        moments = engine.accumulate_into(ClassMoments(**settings._kept()), rows)
-        moments._name_features(names_in(self))
+        self._declared = None
+        moments = self._of_more_rows(settings, held, rows)
         scalings = settings._scalings()
         if scalings and moments.n_features is not None:
             engine.accumulate_again(moments, scalings, rows)
         return moments
-
-    def _of_same_rows(self, settings: Self, held: ClassMoments, rows: None) -> ClassMoments:
-        return held
 
     def _with_rows(
         self,
@@ -1157,7 +1148,9 @@ class MomentClassifier(RowClassifier):
             estimator.feature_names_in_ = np.array(names, object)
             moments._name_features(names)
         if "declared" in attributes:
-            estimator._declared = _all_of(moments, storage.unpack_labels(attributes["declared"]))
+            estimator._declared = declared = storage.unpack_labels(attributes["declared"])
+            if moments.classes.size and (find(moments.classes, declared) < 0).any():
+                raise ValueError("its moments have classes that were not declared")
         if "model" in attributes:
             model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
             same = model.classes.dtype == moments.classes.dtype
@@ -1225,13 +1218,6 @@ def _of_joint(
     """Return what a method returns, from the joint log-likelihoods of a subclass."""
     joint = np.asarray(estimator._joint_log_likelihood(rows))
     return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
-
-
-def _all_of(moments: ClassMoments, labels: np.ndarray) -> np.ndarray:
-    """Return declared labels; refuse those that lack some of the moments."""
-    if moments.classes.size and (find(moments.classes, labels) < 0).any():
-        raise ValueError("its moments have classes that were not declared")
-    return labels
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:

@@ -131,31 +131,6 @@ class Scorer:
     method: str = "predict"
     single: bool = False
 
-    @property
-    def classes(self) -> np.ndarray | None:
-        """Classes to which the columns of the result belong; None if there are none."""
-        classes: np.ndarray = self.model.classes
-        return classes if self.columns == classes.size and self.method != "transform" else None
-
-    @property
-    def fill(self) -> Any:
-        """Result of invalid rows; None if they are an error."""
-        if self.options.get("on_invalid") != "fill":
-            return None
-        fill = self.options["fill"]
-        return fill.item() if fill.dtype.kind in "biuf" else fill[()]  # dates are no integers
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Data type of the result."""
-        return np.dtype(np.float64) if self.labels is None else self.labels.dtype
-
-    @property
-    def held(self) -> int:
-        """Bytes that the function needs for any number of rows."""
-        own = sum(np.asarray(value).nbytes for value in self.options.values())
-        return int(self.model.packed_bytes) + own
-
     def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
         """Return the function with a result for invalid rows, or an error if `rule` raises one.
 
@@ -177,7 +152,8 @@ class Scorer:
             )
         if rule is CHECK_SUMS:
             return self
-        labels, value = self.labels, np.zeros((), self.dtype)
+        labels = self.labels
+        value = np.zeros((), np.float64 if labels is None else labels.dtype)
         options = {**self.options, "on_invalid": rule.action, "nodata": rule.nodata}
         if rule.action == "fill":
             if labels is None:
@@ -204,18 +180,24 @@ class Scorer:
         about : dict, optional
             More of the fingerprint.
         """
+        classes, fill = self.model.classes, None
+        by_class = self.columns == classes.size and self.method != "transform"
+        if self.options.get("on_invalid") == "fill":
+            value = self.options["fill"]  # dates are no integers
+            fill = value.item() if value.dtype.kind in "biuf" else value[()]
+        own = sum(np.asarray(value).nbytes for value in self.options.values())
         return engine.score(
             self.function,
             rows,
             out,
-            dtype=self.dtype,
+            dtype=np.dtype(np.float64) if self.labels is None else self.labels.dtype,
             columns=self.columns,
             labels=self.labels,
             name=self.method,
-            classes=self.classes,
-            fill=self.fill,
+            classes=classes if by_class else None,
+            fill=fill,
             fingerprint=None if out is None else self.fingerprint | (about or {}),
-            held=self.held,
+            held=int(self.model.packed_bytes) + own,
             **options,
         )
 
