@@ -181,27 +181,6 @@ CASES += [("uint8", 1 << 15), ("int8", 1 << 15), ("uint16", 0), ("int16", 1 << 1
 
 
 @pytest.mark.parametrize(("dtype", "origin"), CASES)
-def test_pack_block(dtype, origin):
-    rng = np.random.default_rng(1)
-    for n, d in ((1, 1), (5, 60), (8, 3)):
-        Z, (size, _, offset), (panels, _, places, totals, [active], _) = packed(
-            rng, dtype, n, d, origin
-        )
-        chosen = np.flatnonzero(Z.any(axis=0))
-        expected = (size * chosen[:, None] + np.arange(size)).ravel()
-        assert places[0, :active].tolist() == expected.tolist()
-        values = Z[:, chosen] + offset
-        digits = np.stack([values >> 8 * part & 255 for part in range(size)], 2).reshape(n, -1)
-        entries = -(-n // TOGETHER)
-        columns = panels.reshape(-1, entries, WIDTH, TOGETHER).transpose(1, 3, 0, 2)
-        columns = columns.reshape(entries * TOGETHER, -1)[:, :active]
-        assert columns[:n].tolist() == digits.tolist()
-        assert not columns[n:].any()
-        if offset or TOGETHER == 4:
-            assert totals[0, :active].tolist() == digits.sum(axis=0).tolist()
-
-
-@pytest.mark.parametrize(("dtype", "origin"), CASES)
 def test_add_products(dtype, origin):
     """At once and in ranges of rows: each changes nothing else."""
     rng = np.random.default_rng(2)

@@ -58,14 +58,6 @@ def test_group_rows(codes):
         assert order[starts[k] : starts[k + 1]].tolist() == mine
 
 
-def test_group_rows_of_random_codes():
-    codes = np.random.default_rng(0).integers(0, 7, 100)
-    order, starts = np.empty(100, np.int64), np.empty(8, np.int64)
-    group_rows(codes, order, starts)
-    assert (order == np.argsort(codes, kind="stable")).all()
-    assert (np.diff(starts) == np.bincount(codes, minlength=7)).all()
-
-
 def test_encode_labels():
     """Labels from 5 on, without 6."""
     table = np.array([1, -1, 0])

@@ -53,12 +53,6 @@ def garbage(n_classes, d, n_matrices):
     return tuple(np.full(shape, np.nan) for shape in shapes)
 
 
-def test_padded_width():
-    whole = [padded_width(d) for d in (1, LANES, LANES + 1)]
-    assert whole == [LANES, LANES, 2 * LANES]
-    assert padded_width(BUCKET_FEATURES) == BUCKET_FEATURES
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("step", [0, 1])
@@ -89,13 +83,6 @@ def test_sums_and_products(dtype, weighted, step):
     assert size * (N_CLASSES - 1) < 300
 
 
-def test_no_rows():
-    X, codes, _ = rows(5, "f8", 2)
-    held = garbage(N_CLASSES, 5, N_CLASSES)
-    added(X, codes, NO_WEIGHTS, 1, 1, np.zeros((N_CLASSES, padded_width(5))), *held)
-    assert not any(array.any() for array in held)
-
-
 def test_not_finite_values_stay_in_their_features():
     X = frozen(np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]]))
     held = garbage(2, 3, 2)
@@ -103,25 +90,6 @@ def test_not_finite_values_stay_in_their_features():
         added(X, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, padded_width(3))), *held)
     np.testing.assert_array_equal(held[1][:, :3], [[1, np.nan, 3], [4, 5, np.inf]])
     assert not held[1][:, 3:].any()
-
-
-def test_sizes_of_buckets():
-    """Powers of two: smaller for many classes and wide rows, but never too small to pay."""
-
-    def size(*arguments):
-        rows, roots, ends = empty_buckets(*arguments)
-        n_classes, size, width = rows.shape
-        assert arguments[:2] == (n_classes, width)
-        assert size & (size - 1) == 0
-        assert (roots == np.ones((n_classes, size))).all()
-        assert (ends == np.arange(n_classes) * size).all()
-        return size
-
-    assert size(10, 8, 10**6) == 32
-    assert size(300, 8, 10**6) < 32
-    assert size(1000, 16, 10**6) == 16
-    assert size(2, 8, 20) == 32
-    assert size(2, 8, 9) == 16
 
 
 # --- squares ----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import KINDS, blobs, held
@@ -28,7 +27,7 @@ from streamgda import (
 )
 from streamgda.engine import plan
 from streamgda.engine.folds import fold_of
-from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 
 NODATA = -9999
 RNG = np.random.default_rng(5)
@@ -126,16 +125,6 @@ def test_streams_learn_and_forget_the_rows_that_count(name):
     same(stream.moments_, type(stream)().fit(X[later], y[later]).moments_)
 
 
-def test_half_lives_and_sparse_rows_leave_out_rows():
-    ages = np.exp2(np.arange(1 - len(X), 1) / 50)
-    faded = GaussianNB().partial_fit(X, y, half_life=50, **COUNTING)
-    np.testing.assert_allclose(
-        faded.class_count_, [ages[[i for i in GOOD if y[i] == k]].sum() for k in (1, 2)]
-    )
-    sparse = BernoulliNB().fit(sp.csr_array(X), y, **COUNTING)
-    same(sparse.moments_, BernoulliNB().fit(X[GOOD], y[GOOD]).moments_)
-
-
 def test_folds_leave_out_the_same_rows_in_training_and_in_test_sets():
     grid = {"covariance_type": ["tied", "diag"]}
     folds = fold_of(0, len(X), 3, 0)[GOOD]
@@ -157,13 +146,6 @@ def test_values_of_unlabelled_rows_are_not_looked_at(estimator):
     rows[np.argmax(TRUTH == 2)] = np.nan
     with pytest.raises(ValueError, match=r"NaN|masked"):
         estimator.fit(rows, TRUTH, unlabelled=0)
-
-
-def test_a_label_raster_with_few_labels_needs_no_memory_for_those_without():
-    labels = np.where(np.arange(len(X)) % 50 == 0, TRUTH, 255).astype(np.uint8)
-    found = accumulate(CLEAN, labels, unlabelled=255, max_memory="20MB")
-    same(found, accumulate(CLEAN[::50], labels[::50]))
-    assert plan.count_classes(plan.as_source(labels, "y")) == 4
 
 
 MISSING = {
@@ -196,14 +178,6 @@ def test_missing_labels_are_skipped_or_named(labels):
             assert (moments.n_skipped, moments.class_count.tolist()) == (1, [1, 1])
 
 
-def test_checkpoints_tell_labels_apart(tmp_path):
-    options = {"checkpoint": tmp_path / "kept", "on_invalid": "skip", "nodata": NODATA}
-    found = accumulate(X, y, unlabelled=0, **options)
-    same(accumulate(X, y, unlabelled=[0], **options), found)
-    with pytest.raises(CheckpointError, match=r"unlabelled: \[0\]; now it is None"):
-        accumulate(X, y, **options)
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -221,11 +195,6 @@ def test_other_keywords_are_refused_and_change_nothing(options, match):
         with pytest.raises(InvalidParameterError, match=match):
             learn(CLEAN, TRUTH, **options)
     assert fitted.class_count_.tolist() == before
-
-
-def test_columns_belong_to_batches():
-    with pytest.raises(InvalidParameterError, match="columns="):
-        accumulate(CLEAN, TRUTH, columns=["X", "y"])
 
 
 def test_empty_batches_and_windows_are_no_rows():

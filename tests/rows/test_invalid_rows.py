@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pandas as pd
 import pytest
 from samples import KINDS, held
 from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory
@@ -53,11 +52,6 @@ def test_bits_of_integers_are_those_of_the_good_rows():
     assert bits(found)[1] == expected[1]
 
 
-def test_good_rows_give_the_same_bits_whether_looked_at_or_not():
-    skipping = accumulate(X, Y, on_invalid="skip", nodata=123)
-    assert bits(skipping) == bits(accumulate(X, Y))
-
-
 def test_nodata_is_an_error_where_it_is_not_skipped():
     rows, _ = rasters(np.int16)
     with pytest.raises(InvalidDataError, match=r"row 0 holds NaN, infinity or nodata=-7"):
@@ -94,17 +88,6 @@ def test_invalid_rows_are_found_at_any_width(n_features, order):
 def test_nodata_is_compared_in_the_type_of_the_rows():
     rows = np.array([[0.1], [0.2], [0.3]], np.float32)
     assert accumulate(rows, [0, 0, 0], on_invalid="skip", nodata=0.1).n_skipped == 1
-
-
-def test_rows_whose_labels_are_missing_are_skipped_or_named():
-    rows, _ = rasters(np.float64)
-    labels = Y.astype(float)
-    labels[30] = np.nan
-    whole = accumulate(rows, Y, on_invalid="skip").n_skipped
-    assert accumulate(rows, labels, on_invalid="skip").n_skipped == whole + 1
-    match = r"y\[30\] is nan, and every label is needed.*on_invalid='skip' leaves such rows out"
-    with pytest.raises(InvalidDataError, match=match):
-        accumulate(np.nan_to_num(rows), labels)
 
 
 def test_nothing_is_left():
@@ -148,12 +131,6 @@ def test_a_failing_slab_is_not_counted_in_part(tmp_path):
         accumulate(rows, labels, on_invalid="skip", nodata=NODATA, checkpoint=path)
     found = accumulate(rows, Y * 1.0, on_invalid="skip", nodata=NODATA, checkpoint=path)
     assert bits(found) == bits(accumulate(rows, Y * 1.0, on_invalid="skip", nodata=NODATA))
-
-
-def test_frames_of_several_types():
-    frame = pd.DataFrame({"a": [1, -7, 3, 4], "b": [0.5, 1.5, np.nan, 2.5]})
-    found = accumulate(frame, [0, 0, 1, 1], on_invalid="skip", nodata=NODATA)
-    assert (found.n_skipped, found.class_count.tolist()) == (2, [1, 1])
 
 
 def test_skipping_takes_memory_for_a_copy():

@@ -11,7 +11,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    LinearDiscriminants,
     PairwiseMoments,
     ThresholdClassifier,
     accumulate,
@@ -82,39 +81,12 @@ def test_scoring_refuses_masked_values(in_dask, method):
 
 
 @IN_DASK
-def test_accumulate_skips_rows_with_masked_values(in_dask):
-    found = accumulate(held(MASKED, in_dask), y, on_invalid="skip")
-    expected = accumulate(X[COMPLETE], y[COMPLETE])
-    assert found.n_skipped == 2
-    np.testing.assert_array_equal(found.class_count, expected.class_count)
-    np.testing.assert_allclose(found.means, expected.means, rtol=1e-13)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
-    with pytest.raises(InvalidDataError, match=f"row {ROW}, column {COLUMN} of X is masked"):
-        accumulate(held(MASKED, in_dask), y)
-
-
-@IN_DASK
 def test_masked_integers_keep_their_exact_sums(in_dask):
     found = accumulate(held(OF_BYTES, in_dask), y, on_invalid="skip")
     assert found.exact
     assert same(found, accumulate(OF_BYTES.data[COMPLETE], y[COMPLETE]))
     with pytest.raises(InvalidDataError, match=f"row {ROW}, column {COLUMN} of X is masked"):
         accumulate(held(OF_BYTES, in_dask), y)
-
-
-def test_batches_with_masked_values():
-    batches = [(X[:100], y[:100]), (MASKED[100:], y[100:])]
-    assert accumulate(batches, on_invalid="skip").n_skipped == 2
-    with pytest.raises(InvalidDataError, match=f"batch 1: row {ROW - 100}, column {COLUMN}"):
-        accumulate(batches)
-
-
-@IN_DASK
-def test_masked_values_in_rows_of_weight_zero_do_not_matter(in_dask):
-    weights = COMPLETE * 2.0
-    found = accumulate(held(MASKED, in_dask), y, sample_weight=weights)
-    expected = accumulate(held(np.ma.filled(MASKED, 0.0), in_dask), y, sample_weight=weights)
-    assert same(found, expected)
 
 
 @IN_DASK
@@ -149,14 +121,6 @@ def test_masked_labels_and_weights_are_refused(in_dask, what, take):
     given[what] = held(np.ma.MaskedArray(given[what], np.arange(300) == 7), in_dask)
     with pytest.raises(InvalidDataError, match=rf"{what}\[7\] is masked, which means missing"):
         take(held(X, in_dask), *given.values())
-
-
-def test_other_doors_for_rows():
-    lda = LinearDiscriminantAnalysis().fit(X, y)
-    update = ClassMoments().update
-    for take in (lda.model_.predict, LinearDiscriminants.of(lda), lambda X: update(X, y)):
-        with pytest.raises(InvalidDataError, match=f"row {ROW}, column {COLUMN} of X is masked"):
-            take(MASKED)
 
 
 def test_nothing_is_copied_if_nothing_is_masked():

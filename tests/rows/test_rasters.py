@@ -179,30 +179,6 @@ def test_zarr_arrays_that_name_their_dimensions(version, tmp_path):
         open_store(tmp_path / "scene.zarr", y=None, features=["band", "y"])
 
 
-def test_masked_values_of_a_cube_are_missing():
-    X, y = scene()
-    cube = np.ma.array(X.values, mask=False)
-    cube[1, 2, 3] = np.ma.masked
-    moments = accumulate(cube, y.values, features=0, on_invalid="skip")
-    assert moments.n_skipped == 1
-
-
-def test_slabs_are_lines_of_chunks():
-    reads = []
-
-    class Store:
-        shape, chunks, dtype, ndim = (BANDS, HEIGHT, WIDTH), (1, 4, 5), np.dtype("u1"), 3
-
-        def __getitem__(self, box):
-            reads.append(box)
-            return scene()[0].values[box]
-
-    rows = as_source(Store(), features=0)
-    assert (rows.unit, rows.columns, rows.shape) == (4 * WIDTH, 9, (HEIGHT * WIDTH, BANDS))
-    np.testing.assert_array_equal(rows.read(56, 140), pixels(scene()[0])[56:140])
-    assert reads == [(slice(None), slice(4, 10), slice(0, WIDTH))]
-
-
 def test_slabs_without_labels_are_not_read(monkeypatch):
     X, y = scene()
     lines = []
@@ -286,14 +262,6 @@ def test_predictions_are_written_in_the_shape_of_the_raster(kind, method, tmp_pa
     np.testing.assert_array_equal(flat, expected)
     with pytest.raises(InvalidDataError, match=r"expected shape \(10, 14"):
         score(held(X, kind), out=np.zeros((WIDTH, HEIGHT, *expected.shape[2:])), **BAND)
-
-
-def test_rasters_without_coordinates():
-    X, y = (array.drop_vars(array.coords) for array in scene())
-    model = GaussianNB.from_moments(accumulate(X, y, features="band"))
-    found = model.predict(X, features="band")
-    assert found.dims == ("y", "x")
-    np.testing.assert_array_equal(found, model.predict(pixels(X)).reshape(HEIGHT, WIDTH))
 
 
 def test_half_a_raster_is_resumed(tmp_path):
@@ -637,17 +605,6 @@ def test_windows_of_polygons_are_those_of_the_whole(touched):
             part = Raster.of(X.isel(y=y, x=x).isel(y=slice(None, None, -1)), "X", "band")
             found = np.ma.filled(PolygonGrid.of(part, polygons)[:, :], "")
             np.testing.assert_array_equal(found, whole[y, x][::-1])
-
-
-def test_touched_pixels():
-    """Pixels that polygons of one class touch have its label if asked; others by their centre."""
-    X, _ = scene()
-    X = X.rio.write_crs("EPSG:32632")
-    centres = accumulate(X, fields(), **BAND)
-    touched = accumulate(X, open_store(fields(), all_touched=True)[0], **BAND)
-    assert (touched.class_count > centres.class_count).all()
-    alone = accumulate(X, open_store(fields()[1:2], all_touched=True)[0], **BAND)
-    assert touched.class_count[0] < alone.class_count[0]  # some of them touch rye, too
 
 
 @pytest.mark.parametrize("turned", range(8))

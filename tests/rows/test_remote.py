@@ -228,15 +228,6 @@ def test_slow_responses(server, expected):
     server.go_on.set()
 
 
-def test_missing_chunks(server, rows, tmp_path):
-    server.failing, server.status, server.times = "/rows/X/c/4/0", 404, 10**6
-    X = rows[0].copy()
-    X[400:500] = 0
-    same(accumulate(*open_store(f"{server.url}/rows")), ClassMoments().update(X, rows[1]))
-    with pytest.raises(ReadError, match=r"chunk \(4, 0\), rows 400 to 499, .*c/4/0 is missing"):
-        accumulate(*open_store(f"{server.url}/rows", missing="error"))
-
-
 def test_obstore(server, expected):
     options = {"retry_config": {"max_retries": 0}, "client_options": {"allow_http": True}}
     store = zarr.storage.ObjectStore(
@@ -318,17 +309,6 @@ def test_s3(environment, rows, expected, tmp_path):
     np.testing.assert_array_equal(
         zarr.open_array(f"s3://{environment}/labels", mode="r")[...], fitted.predict(rows[0])
     )
-
-
-def test_s3_from_the_command_line(environment, rows, tmp_path):
-    """Credentials and addresses come from the environment, as in other programs."""
-    write(f"s3://{environment}/rows", rows)
-    arguments = ["fit", f"s3://{environment}/rows", "--kind", "nb", "--model", str(tmp_path / "nb")]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--missing", "error"])
-    assert not ended.value.code
-    expected = GaussianNB().fit(*rows).theta_
-    np.testing.assert_allclose(streamgda.load(tmp_path / "nb").theta_, expected, rtol=1e-12)
 
 
 def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
@@ -456,16 +436,3 @@ def test_s3_chunks_that_are_gone_or_cut(environment, rows):
     files.pipe_file(f"{environment}/rows/X/c/2/0", b"cut")
     with pytest.raises(ReadError, match=r"chunk \(2, 0\), rows 200 to 299, cannot be read"):
         accumulate(*open_store(f"s3://{environment}/rows"))
-
-
-def test_s3_through_obstore(s3, environment, rows, expected):
-    options = {"endpoint": s3, "client_options": {"allow_http": True}}
-    store, model = (
-        zarr.storage.ObjectStore(obstore.store.S3Store(environment, prefix=prefix, **options))
-        for prefix in ("rows", "model")
-    )
-    write(store, rows)
-    same(accumulate(*open_store(store)), expected)
-    fitted = GaussianNB().fit(*rows)
-    fitted.save(model)
-    assert streamgda.load(model).get_params() == fitted.get_params()

@@ -12,7 +12,6 @@ from samples import blobs
 from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
 
 from streamgda import GaussianNB, accumulate, load, open_store
-from streamgda.datasets import convert
 from streamgda.errors import SourceError
 from streamgda.rows import as_source
 
@@ -122,15 +121,6 @@ def test_several_arrays_in_a_session():
     np.testing.assert_array_equal(group["drawn/X"][:], NB.sample(10, 0)[0])
 
 
-def test_converting_into_a_session(tmp_path):
-    np.savez(tmp_path / "rows.npz", X=X, y=y)
-    made = repository(filled=False)
-    session = made.writable_session("main")
-    convert(tmp_path / "rows.npz", session)
-    rows, _ = open_store(session)
-    np.testing.assert_array_equal(rows[:], X)
-
-
 def writers(store):
     return (
         lambda: NB.save(store),
@@ -185,8 +175,3 @@ def test_workers_read_what_they_can_find(tmp_path, virtual):
     assert not shareable(session())
     assert not shareable(on_disk.writable_session("main"))
     assert not shareable(object_store())
-
-
-def test_long_names_of_stores_are_shortened(virtual):
-    assert isinstance(virtual, ManifestStore)
-    assert len(as_source(open_store(virtual)[0]).title) < 250

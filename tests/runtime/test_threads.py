@@ -34,13 +34,6 @@ def test_results_come_in_order(use_threads, n):
         assert list(threads.imap(slowly, ((i,) for i in expected), ahead=ahead)) == expected
 
 
-@pytest.mark.parametrize("n", [1, 4])
-def test_no_calls(use_threads, n):
-    use_threads(n)
-    assert threads.run(slowly, []) == []
-    assert threads.run(divmod, [(7, 2)]) == [(3, 1)]
-
-
 def test_several_threads_really_run(use_threads):
     use_threads(3)
     together = threading.Barrier(3, timeout=30)
@@ -91,19 +84,6 @@ def test_limit(use_threads):
         assert threads.n_threads() == 1
 
 
-def test_limit_ends_with_an_error(use_threads):
-    use_threads(2)
-    with pytest.raises(KeyError), threads.limit(1):
-        raise KeyError
-    assert threads.n_threads() == 2
-
-
-def test_limit_is_the_calling_thread_s(use_threads):
-    use_threads(3)
-    with threads.limit(1), ThreadPoolExecutor(1) as other:
-        assert other.submit(threads.n_threads).result() == 3
-
-
 def test_limit_keeps_work_in_the_caller(use_threads):
     use_threads(2)
     with threads.limit(1):
@@ -117,15 +97,6 @@ def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
     assert threads.n_threads() == 3
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
     assert threads.n_threads() == 5
-
-
-def test_cores():
-    assert threads._cores() >= 1
-
-
-def test_cores_without_affinity(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert threads._cores() == os.cpu_count()
 
 
 # --- nesting ----------------------------------------------------------------------------------
@@ -191,14 +162,6 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
     assert results == list(range(min(3, len(results))))
     assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # the pool still works
     assert len(started) < 400
-
-
-def test_results_before_the_error_are_given(use_threads):
-    use_threads(2)
-    results = threads.imap(lambda i: 1 // (3 - i), ((i,) for i in range(9)))
-    assert [next(results) for _ in range(3)] == [0, 0, 1]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
 
 
 def test_an_error_in_the_calls_themselves(use_threads):
@@ -379,10 +342,3 @@ def test_serial_blas_is_undone_wherever_an_exception_from_outside_arrives(used):
             number += 1
         assert number > 20
     assert not threads._blas_users
-
-
-def test_serial_blas_is_undone_by_an_error():
-    with threadpool_limits(2):
-        with pytest.raises(ZeroDivisionError), threads.serial_blas():
-            1 / 0  # noqa: B018
-        assert blas_threads() == {2}
