@@ -215,9 +215,21 @@ def _results(
         faded = faded * 0.5 ** (n / faded_half_life) + _sums(scores, (weights * recent)[known])
         n_rows, n_scored, learnt = n_rows + n, n_scored + len(scores), learnt + known.sum()
         seconds += time.perf_counter() - started
-        means = *_means(total), *_means(own), *_means(faded)
+        names = {"": total, "batch_": own, "faded_": faded}
+        means = {
+            f"{name}{score}": mean
+            for name, sums in names.items()
+            for score, mean in zip(("accuracy", "log_loss"), _means(sums), strict=True)
+        }
         yield PrequentialResult(
-            number, n_rows, n_scored, *means, seconds, predictions, reports, watched
+            batch=number,
+            n_rows=n_rows,
+            n_scored=n_scored,
+            seconds=seconds,
+            predictions=predictions,
+            drift=reports,
+            can_alarm_from=watched,
+            **means,
         )
 
 

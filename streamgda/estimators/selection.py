@@ -50,6 +50,7 @@ SCORINGS = (ACCURACY, BALANCED, LOG_LOSS, LIKELIHOOD)
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 _STREAM = 1 << 63  # added to seeds: samples do not depend on the hashes that choose the folds
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
+_KEPT = 8  # one in so many folds is copied while the moments of the others are added up
 _BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
 _FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
 
@@ -442,7 +443,9 @@ class _Scores:
             self.n_classes = count_classes(rows.y, rows.rule)
         n_parts = folds.n_folds + 1  # with the rows that are never held out
         sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
-        self.held = (n_parts + sums) * self._state_bytes(self.moments.covariance_type)
+        self.held = (n_parts + n_parts // _KEPT + sums) * self._state_bytes(
+            self.moments.covariance_type
+        )
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
         self.fit_times, self.score_times = np.zeros((2, *shape))
@@ -511,11 +514,12 @@ class _Scores:
         never = ClassMoments(moments.covariance_type, **kept)
         if last in moments:
             never = moments[last]
-        for s, others in _others(moments, [fold for fold in moments if fold < last], never):
+        folds = [fold for fold in moments if fold < last]
+        for s, others in _others(moments, folds, never, few=last // _KEPT):
             if (others.class_count > 0).sum() < 2:
                 continue
             held_out, models = moments[s], {}
-            train = others * 1.0  # integer sums are centred once, not for every candidate
+            train = others * 1.0 if others.exact else others  # centred once, not for each candidate
             for c in numbers:
                 started = time.perf_counter()
                 candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
@@ -618,13 +622,16 @@ class _Scores:
 
 
 def _others(
-    moments: GroupedMoments, folds: list[int], rest: ClassMoments
+    moments: Mapping[int, ClassMoments], folds: list[int], rest: ClassMoments, few: int = 0
 ) -> Iterator[tuple[int, ClassMoments]]:
     """Yield each of some folds, and the sum of `rest` and the moments of the others.
 
     Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
-    that nothing cancels, and one sum is held for each level.
+    that nothing cancels, and one sum is held for each level. Groups return copies of their moments,
+    which are kept for a `few` folds.
     """
+    if len(folds) <= few and not isinstance(moments, dict):
+        moments = {fold: moments[fold] for fold in folds}
     middle = len(folds) // 2
     if not middle:
         yield from ((fold, rest) for fold in folds)
@@ -634,7 +641,7 @@ def _others(
         total = rest.copy()
         for fold in other:
             total += moments[fold]
-        yield from _others(moments, half, total)
+        yield from _others(moments, half, total, few)
 
 
 def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:
