@@ -110,18 +110,11 @@ def test_rows_without_names_give_none():
     assert accumulate(numbered, LABELS).feature_names is None
     assert accumulate(ROWS, LABELS).feature_names is None
     assert accumulate(da.from_array(ROWS), da.from_array(LABELS)).feature_names is None
-    assert accumulate(stored(FRAME, []), LABELS).feature_names is None
-    assert ClassMoments().feature_names is PairwiseMoments().feature_names is None
-
-
-@pytest.mark.parametrize("attribute", ["length", [1, 2, 3], {"a": 1}, ["length", "width", 3]])
-def test_other_attributes_of_stores_are_no_names(attribute):
-    assert accumulate(stored(FRAME, attribute), LABELS).feature_names is None
-
-
-def test_a_store_has_a_name_for_each_column():
+    for attribute in ([], "length", [1, 2, 3], {"a": 1}, ["length", "width", 3]):
+        assert accumulate(stored(FRAME, attribute), LABELS).feature_names is None
     with pytest.raises(SourceError, match=r"2 names in its attribute .* and shape \(60, 3\); exp"):
         accumulate(stored(FRAME, ["length", "width"]), LABELS)
+    assert ClassMoments().feature_names is PairwiseMoments().feature_names is None
 
 
 def random_frame(random, names):
@@ -179,6 +172,7 @@ def test_every_view_has_the_right_names():
         assert same.feature_names == NAMES
     assert (accumulate(ROWS, LABELS) - accumulate(FRAME, LABELS)).feature_names == NAMES
     assert moments.project(moments.pca(2)).feature_names is None
+    assert PairwiseMoments().update(FRAME, LABELS).to_moments("tied").feature_names == NAMES
     for index in (["mass", "length"], [2, 0], np.array(["mass", "length"]), slice(None, None, -2)):
         assert moments.select_features(index).feature_names == ("mass", "length")
     assert moments.select_features("width").feature_names == ("width",)
@@ -206,15 +200,12 @@ def test_other_names_are_refused(kind, other, message):
             moments - kind().update(other, LABELS)
 
 
-def test_long_lists_of_names_are_shortened():
-    wide = pd.DataFrame(np.zeros((2, 400)), columns=[f"band {i}" for i in range(400)])
-    moments = ClassMoments("diag").update(wide, [0, 1])
-    with pytest.raises(InvalidDataError, match=r"'band 395', \.\.\. \(400 names\)") as error:
-        moments.update(wide[wide.columns[::-1]], [0, 1])
-    assert len(str(error.value)) < 300
-
-
 def test_features_that_no_name_identifies_are_refused():
+    wide = pd.DataFrame(np.zeros((2, 400)), columns=[f"band {i}" for i in range(400)])
+    named = ClassMoments("diag").update(wide, [0, 1])
+    with pytest.raises(InvalidDataError, match=r"'band 395', \.\.\. \(400 names\)") as error:
+        named.update(wide[wide.columns[::-1]], [0, 1])
+    assert len(str(error.value)) < 300
     moments = accumulate(stored(FRAME, ["length", "width", "width"]), LABELS)
     with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
         moments.select_features(["height", "length", "width"])
@@ -229,10 +220,6 @@ def test_a_window_has_the_names_of_its_blocks():
         window.append(accumulate(TURNED, LABELS))
     assert len(window) == 2
     assert window.update(ROWS, LABELS).feature_names is None
-
-
-def test_corrected_moments_have_the_names_of_pairs():
-    assert PairwiseMoments().update(FRAME, LABELS).to_moments("tied").feature_names == NAMES
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -282,13 +269,10 @@ def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
     with pytest.raises(CheckpointError, match=message):
         accumulate(*SOURCES[source](FRAME.set_axis(OTHERS.columns, axis=1)), checkpoint=path)
     assert accumulate(*SOURCES[source](FRAME), checkpoint=path).feature_names == NAMES
-
-
-def test_a_checkpoint_without_names_is_resumed(tmp_path):
-    """Checkpoints of earlier versions have none."""
-    path = tmp_path / "pass.zip"
-    accumulate(stored(FRAME, []), LABELS, checkpoint=path)
-    assert accumulate(stored(FRAME), LABELS, checkpoint=path).feature_names == NAMES
+    # Those of earlier versions have none.
+    accumulate(stored(FRAME, []), LABELS, checkpoint=tmp_path / "unnamed.zip")
+    found = accumulate(stored(FRAME), LABELS, checkpoint=tmp_path / "unnamed.zip")
+    assert found.feature_names == NAMES
 
 
 # --- estimators ---------------------------------------------------------------------------------
@@ -366,16 +350,13 @@ def test_models_refuse_rows_of_other_names(name):
         with pytest.raises(InvalidDataError, match="this model expected the same names in another"):
             score(TURNED)
     assert isinstance(fitted.model_, GaussianModel | BernoulliModel)
-
-
-def test_discriminants_refuse_rows_of_other_names():
-    lda = GaussianDiscriminantAnalysis("tied").fit(FRAME, LABELS)
-    fisher = FisherDiscriminant.from_moments(lda.moments_)
-    for function in (fisher.transform, LinearDiscriminants.of(lda)):
-        np.testing.assert_allclose(function(FRAME), function(ROWS))
+    tied = GaussianDiscriminantAnalysis("tied").fit(FRAME, LABELS)
+    for function in (
+        FisherDiscriminant.from_moments(tied.moments_).transform,
+        LinearDiscriminants.of(tied),
+    ):
         with pytest.raises(InvalidDataError, match="in another order"):
             function(TURNED)
-    assert fisher.project(lda.moments_).feature_names is None
 
 
 def test_messages_name_features():
