@@ -97,16 +97,6 @@ def test_weights_and_classes_without_rows():
     assert log_determinants[3] == 0
 
 
-@EVERY_TYPE
-def test_moments_of_the_type_itself_give_the_same(covariance_type):
-    X, y = blobs(200, 5)
-    how = Regularisation(shrinkage=0.1, var_smoothing=0.01)
-    of_full = estimate(ClassMoments("full").update(X, y), covariance_type, how)
-    of_type = estimate(ClassMoments(covariance_type).update(X, y), covariance_type, how)
-    np.testing.assert_allclose(of_type.values, of_full.values, rtol=1e-12, atol=1e-14)
-    assert of_type.epsilon == pytest.approx(of_full.epsilon, rel=1e-12)
-
-
 def test_shrinkage_and_epsilon_are_reported():
     X, y = blobs(100, 4)
     gda = GaussianDiscriminantAnalysis("full", shrinkage=0.25, var_smoothing=0.1).fit(X, y)

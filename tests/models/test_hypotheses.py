@@ -197,19 +197,6 @@ def test_the_effect_of_unequal_covariances_is_a_mean_divergence():
     assert covariance_test(moments_of(X, y)).effect_size == pytest.approx(expected)
 
 
-def test_equal_moments_have_no_effect():
-    X = np.array([[0.0, 1.0], [2.0, 0.0], [1.0, 2.0], [5.0, 3.0]])
-    moments = moments_of(np.vstack([X, X, X]), np.repeat([0, 1, 2], 4))
-    for kind in "full", "diag", "spherical":
-        found = covariance_test(moments.reduce(kind))
-        p_values = found.f.p_value, found.chi_square.p_value
-        np.testing.assert_allclose([*p_values, found.effect_size], [1, 1, 0], atol=1e-12)
-    test = means_test(moments)
-    for name in STATISTICS:
-        found = getattr(test, name)
-        np.testing.assert_allclose([found.p_value, found.effect_size], [1, 0], atol=1e-12)
-
-
 def test_a_trace_without_a_mean_has_no_f():
     X, y = blobs(7, 3, 3)
     test = means_test(moments_of(X, y))  # 7 - 3 rows are one more than the features
