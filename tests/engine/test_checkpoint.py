@@ -1,11 +1,26 @@
-"""Interrupted work resumes, only for the same data and options, and gives the same bits."""
+"""Interrupted passes, scores and streams resume, only for the same data, and give the same bits."""
 
+import itertools
+import zipfile
+from dataclasses import dataclass
+
+import dask.array as da
 import numpy as np
 import pytest
-from samples import KINDS, held
+import zarr
+from samples import KINDS, held, make
 from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory, stopped
 
-from streamgda import ClassMoments, accumulate, storage
+from streamgda import (
+    Checkpoint,
+    ClassMoments,
+    GaussianNB,
+    GroupedMoments,
+    PairwiseMoments,
+    accumulate,
+    load,
+    storage,
+)
 from streamgda.engine import journal as checkpoint
 from streamgda.engine import plan
 from streamgda.errors import (
@@ -13,7 +28,12 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
+    ReadError,
+    SourceError,
 )
+from streamgda.rows.forward import ForwardRows
+from streamgda.runtime import retry
+from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 
@@ -60,13 +80,6 @@ def test_whatever_rows_and_labels_are_held_in(tmp_path, monkeypatch, kind, label
         with pytest.raises(OSError, match="gone"):
             accumulate(rows, y, checkpoint=tmp_path / "kept", checkpoint_every=0)
     assert bits(accumulate(rows, y, checkpoint=tmp_path / "kept")) == bits(undisturbed)
-
-
-def test_lists_of_labels(tmp_path):
-    names = [f"class {k}" for k in Y]
-    stopped(tmp_path / "kept", y=names)
-    found = accumulate(X, names, checkpoint=tmp_path / "kept")
-    assert bits(found) == bits(accumulate(X, names))
 
 
 def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
@@ -173,28 +186,6 @@ def test_checkpoints_of_other_work_are_refused(tmp_path, change):
     accumulate(**same, checkpoint=path)
 
 
-DAMAGE = {
-    "nothing seen": {"seen": {}},
-    "no samples": {"seen": {"slab_rows": SLAB, "columns": [0]}},
-    "no slabs": {"seen": {"slab_rows": 0, "columns": [0], "samples": []}},
-    "seen is a text": {"seen": "much"},
-    "done is a text": {"done": "all"},
-    "done is too much": {"done": N_ROWS + 1},
-    "no moments": {"moments": None},
-    "made of nothing": {"made_of": None},
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_attributes_are_reported(tmp_path, damage):
-    path = tmp_path / "kept.zip"
-    stopped(path)
-    _, attributes, arrays = storage.read(path, checkpoint.KIND)
-    storage.write(path, checkpoint.KIND, attributes | DAMAGE[damage], arrays)
-    with pytest.raises(CheckpointError, match=r"kept\.zip is"):
-        accumulate(X, Y, checkpoint=path)
-
-
 @pytest.mark.parametrize("content", ["text", "moments", "directory", "truncated"])
 def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
     path = tmp_path / "kept.zip"
@@ -248,17 +239,6 @@ def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     assert generous.read[-4:] == [180, 210, 240, 270]
 
 
-def test_left_overs_of_killed_runs_are_removed(tmp_path):
-    for name in (
-        "kept.streamgda-0123abcd.partial.zip",
-        "kept.streamgda-4567cdef.partial.zip.streamgda-89abcdef.partial",
-        "kept.partially",
-    ):
-        (tmp_path / name).write_text("half")
-    accumulate(X, Y, checkpoint=tmp_path / "kept")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "kept.partially"]
-
-
 def test_only_a_sample_of_many_slabs_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 32)
     rows = Rows()
@@ -268,3 +248,240 @@ def test_only_a_sample_of_many_slabs_is_read_again(tmp_path, monkeypatch):
     accumulate(rows, Y, checkpoint=tmp_path / "kept")
     assert len(rows.read) <= 17
     assert {0, N_ROWS - 1} <= set(rows.read)
+
+
+@pytest.fixture
+def fitted():
+    return make("QDA").fit(X, Y)
+
+
+def half_written(fitted, out, method="predict", at=150, error=KeyboardInterrupt):
+    with pytest.raises(error) as stop:
+        getattr(fitted, method)(Rows(at=at, error=error("stop")), out=out)
+    return stop.value
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score_samples"])
+@pytest.mark.parametrize("chunks", [None, 30, 45, 300])
+def test_scores_are_resumed(tmp_path, fitted, method, chunks):
+    path = tmp_path / "scores.zarr"
+    expected = getattr(fitted, method)(X)
+    out = path
+    if chunks is not None:
+        shape = (chunks, *expected.shape[1:])
+        out = zarr.create_array(path, shape=expected.shape, dtype=expected.dtype, chunks=shape)
+    note = half_written(fitted, out, method).__notes__[0]
+    assert "the scores of the first 150 rows" in note
+    mark = mark_of(zarr.open_array(path, mode="r"))
+    assert (mark["complete"], mark["done"]) == (False, 150)
+    again = Rows()
+    getattr(fitted, method)(again, out=path if chunks is None else zarr.open_array(path))
+    assert again.read[-5:] == [150, 180, 210, 240, 270]
+    written = zarr.open_array(path, mode="r")
+    np.testing.assert_array_equal(written[...], expected, strict=True)
+    assert mark_of(written)["complete"]
+
+
+def test_half_written_scores_are_not_read(tmp_path, fitted):
+    out = tmp_path / "scores.zarr"
+    fitted = make("GaussianNB").fit(X[:, :3], Y)  # reads as many features as there are classes
+    with pytest.raises(OSError, match="gone"):
+        fitted.predict_proba(Rows(X[:, :3], 150, OSError("gone")), out=out)
+    half = zarr.open_array(out, mode="r")
+    labels = zarr.create_array({}, data=Y, attributes=dict(half.attrs))
+    for work, name in (
+        (lambda: accumulate(half, Y), "X"),
+        (lambda: accumulate(X, labels), "y"),
+        (lambda: accumulate(X, Y, sample_weight=labels), "sample_weight"),
+        (lambda: fitted.predict(half), "X"),
+        (lambda: ClassMoments("diag").update(half, Y), "X"),
+        (lambda: ClassMoments("diag").update(X, labels), "y"),
+        (lambda: ClassMoments("diag").update(X, Y, labels), "sample_weight"),
+        (lambda: PairwiseMoments().update(half, Y), "X"),
+        (lambda: GroupedMoments().update(X, Y, labels), "groups"),
+        (lambda: make("GaussianNB").partial_fit(half, Y), "X"),
+        (lambda: make("GaussianNB").partial_fit(X, labels), "y"),
+        (lambda: make("GaussianNB").partial_fit(X, Y, sample_weight=labels), "sample_weight"),
+        (lambda: fitted.score(X[:, :3], labels), "y"),
+        (lambda: accumulate(da.from_zarr(half), Y), "X"),
+    ):
+        with pytest.raises(SourceError, match=f"{name} holds scores that are half-written: 150 of"):
+            work()
+    fitted.predict_proba(X[:, :3], out=out)
+    accumulate(zarr.open_array(out), Y)
+
+
+def test_scores_that_are_complete_are_given_back_by_the_same_call(tmp_path, fitted):
+    out = tmp_path / "scores.zarr"
+    fitted.predict(Rows(), out=out)
+    again = Rows()
+    same = fitted.predict(again, out=out)
+    np.testing.assert_array_equal(same[:], fitted.predict(X))
+    assert len(again.read) <= 10
+    array = zarr.open_array(out)
+    array[:] = 7
+    assert fitted.predict(Rows(), out=array) is array  # the caller's own array is filled again
+    np.testing.assert_array_equal(array[:], fitted.predict(X))
+
+
+def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
+    out = tmp_path / "scores.zarr"
+    half_written(fitted, out)
+    other = Rows(np.where(np.arange(N_ROWS)[:, None] == 0, 0.0, X))
+    for work, message in (
+        (lambda: make("LDA").fit(X, Y).predict(X, out=out), "started with model: checksum"),
+        (lambda: fitted.score_samples(X, out=out), "method: predict; now it is log_density"),
+        (lambda: fitted.predict(X[:200], out=out), r"X: shape \(300, 4\)"),
+        (lambda: fitted.predict(other, out=out), "other rows: rows 0 to 29"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            work()
+    array = zarr.open_array(out)
+    with pytest.raises(CheckpointError, match="out was started with model"):
+        make("LDA").fit(X, Y).predict(X, out=array)
+    fitted.predict(X, out=array)
+    np.testing.assert_array_equal(array[:], fitted.predict(X))
+
+
+def test_scores_before_an_invalid_row_are_kept(tmp_path, fitted):
+    bad = X.copy()
+    bad[200, 1] = np.nan
+    with pytest.raises(InvalidDataError, match="row 200, column 1") as refusal:
+        fitted.predict(Rows(bad), out=tmp_path / "scores.zarr")
+    assert "the first 180 rows" in refusal.value.__notes__[0]
+    written = zarr.open_array(tmp_path / "scores.zarr", mode="r")
+    np.testing.assert_array_equal(written[:180], fitted.predict(X[:180]))
+
+
+def test_outputs_that_do_not_fit_are_not_marked(fitted):
+    out = zarr.create_array({}, shape=7, dtype=np.int64)
+    with pytest.raises(InvalidDataError, match="out has shape"):
+        fitted.predict(X, out=out)
+    assert dict(out.attrs) == {}
+
+
+def test_scores_go_to_a_zip_file_unmarked(tmp_path, fitted):
+    with zarr.storage.ZipStore(tmp_path / "scores.zip", mode="w") as store:
+        fitted.predict(X, out=store)
+    assert len(zipfile.ZipFile(tmp_path / "scores.zip").namelist()) == 11
+    with zarr.storage.ZipStore(tmp_path / "scores.zip", mode="r") as store:
+        labels = zarr.open_array(store)
+        assert mark_of(labels) is None  # it could not be made complete
+        np.testing.assert_array_equal(labels[:], fitted.predict(X))
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch):
+    monkeypatch.setattr(retry, "PAUSES", ())
+
+
+def batches(X=X, y=Y, fail=None):
+    for start in range(0, N_ROWS, SLAB):
+        if start == fail:
+            raise OSError("the stream broke off")
+        yield X[start : start + SLAB], y[start : start + SLAB]
+
+
+def test_batches_that_are_held_are_not_added_again(tmp_path):
+    path = tmp_path / "kept"
+    with pytest.raises(OSError, match="broke off") as broken:
+        accumulate(batches(fail=150), checkpoint=path)
+    assert "the first 5 batches" in broken.value.__notes__[0]
+    calls = []
+    found = accumulate(batches(), checkpoint=path, progress=lambda *call: calls.append(call))
+    assert bits(found) == bits(accumulate(batches()))
+    assert calls == [(done, None) for done in (180, 210, 240, 270, 300)]
+    with pytest.raises(OSError, match="broke off") as broken:  # of a stream that goes on
+        accumulate(itertools.chain(batches(), batches(fail=60)), checkpoint=path)
+    assert "the first 12 batches" in broken.value.__notes__[0]
+    more = accumulate(itertools.chain(batches(), batches()), checkpoint=path)
+    assert bits(more) == bits(accumulate(itertools.chain(batches(), batches())))
+
+
+@pytest.mark.parametrize("at", [40, 500, 1100, 1700])
+def test_a_scan_resumes_at_its_row_across_blocks(tmp_path, at):
+    """Rows that can only be read forwards, from the start of a file, in blocks of other sizes."""
+    rows, y = np.tile(X, (6, 1)) + np.arange(6 * N_ROWS)[:, None], np.tile(Y, 6)
+
+    @dataclass(frozen=True)
+    class Scan(ForwardRows):
+        fails: int = -1
+
+        def _origin(self, row):
+            return row - row % 110  # the first row of a file
+
+        def _blocks(self, start):
+            for first in range(start, len(rows), 70):
+                if first <= self.fails < first + 70:
+                    raise OSError("the stream broke off")
+                yield self.values[first : first + 70]
+
+    path, header = tmp_path / "kept", (rows.shape, rows.dtype)
+    for fails in (at, at + 95):
+        with pytest.raises(ReadError, match="broke off"):
+            accumulate(Scan(rows, *header, fails=fails), y, checkpoint=path)
+    found = accumulate(Scan(rows, *header), y, checkpoint=path)
+    assert bits(found) == bits(accumulate(Scan(rows, *header), y))
+    np.testing.assert_allclose(found.means, accumulate(rows, y).means)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (batches(y=Y + 1), "other batches: the first 5"),
+        (batches(X=X + 1), "other batches: the first 5"),
+        ([(X[:30], Y[:30])], "holds 5 batches; now there are 1"),
+    ],
+)
+def test_other_batches_are_refused(tmp_path, given, message):
+    with pytest.raises(OSError, match="broke off"):
+        accumulate(batches(fail=150), checkpoint=tmp_path / "kept")
+    with pytest.raises(CheckpointError, match=message):
+        accumulate(given, checkpoint=tmp_path / "kept")
+    with pytest.raises(CheckpointError, match="started with X: batches"):
+        accumulate(X, Y, checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("state", ["estimator", "moments"])
+def test_a_stream_resumes_at_its_offset(tmp_path, state):
+    path = tmp_path / "stream"
+    kept = Checkpoint(path, every=0)
+    assert (kept.state, kept.offset, kept.due) == (None, None, True)
+    assert not Checkpoint(path).due
+    learner = GaussianNB() if state == "estimator" else ClassMoments("diag")
+    learn = learner.partial_fit if state == "estimator" else learner.update
+    learn(X[:100], Y[:100])
+    kept.save(learner, {"partition": 3, "position": [7, 100]})
+    learn(X[100:], Y[100:])  # is lost
+
+    kept = Checkpoint(path)
+    assert kept.offset == {"partition": 3, "position": [7, 100]}
+    found = kept.state.moments_ if state == "estimator" else kept.state
+    expected = ClassMoments("diag").update(X[:100], Y[:100])
+    if state == "estimator":
+        expected = GaussianNB().partial_fit(X[:100], Y[:100]).moments_
+    assert bits(found) == bits(expected)
+    loaded = load(path).moments_ if state == "estimator" else ClassMoments.load(path)
+    assert bits(loaded) == bits(found)
+    assert [file.name for file in tmp_path.iterdir()] == ["stream"]
+
+
+def test_offsets_that_cannot_be_kept(tmp_path):
+    kept = Checkpoint(tmp_path / "stream")
+    nb = GaussianNB().fit(X, Y)
+    kept.save(nb, 1)
+    for offset in (object(), np.int64(3), float("nan")):
+        with pytest.raises(InvalidParameterError, match="cannot be kept"):
+            kept.save(nb, offset)
+    assert Checkpoint(tmp_path / "stream").offset == 1
+
+
+def test_a_checkpoint_of_a_pass_is_none_of_a_stream(tmp_path):
+    stopped(tmp_path / "kept")
+    with pytest.raises(CheckpointError, match="it is the checkpoint of a pass"):
+        Checkpoint(tmp_path / "kept")
+    (tmp_path / "text").write_text("notes")
+    with pytest.raises(CheckpointError, match="not the checkpoint of a stream"):
+        Checkpoint(tmp_path / "text")
+    with pytest.raises(InvalidParameterError, match="every"):
+        Checkpoint(tmp_path / "other", every=-1)

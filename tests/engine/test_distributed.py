@@ -1,4 +1,6 @@
-"""dask: every scheduler gives the same moments and scores; workers read and write stores."""
+"""dask: every scheduler, any blocks and any number of workers give the same moments and scores."""
+
+import re
 
 import dask
 import dask.array as da
@@ -7,16 +9,49 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from dask_rows import CHUNK_ROWS, N_ROWS, NAMES, in_blocks, in_partitions, stop_after, use_parts_of
+from dask_rows import (
+    CHUNK_ROWS,
+    CHUNKS,
+    EVERY_CHUNKING,
+    N_ROWS,
+    NAMES,
+    in_blocks,
+    in_partitions,
+    stop_after,
+    store,
+    use_parts_of,
+)
 from distributed import Client, LocalCluster
-from samples import assert_equal_to_rounding, assert_same_bits, blobs, bytes_of, make, results
+from samples import (
+    EVERY_ESTIMATOR,
+    METHODS,
+    assert_equal_to_rounding,
+    assert_same_bits,
+    blobs,
+    bytes_of,
+    make,
+    results,
+)
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda.engine import accumulation, scoring
+from streamgda import (
+    ClassMoments,
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    engine,
+    storage,
+)
+from streamgda.engine import accumulation, plan, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import parts as dask_parts
-from streamgda.errors import InvalidDataError
+from streamgda.engine.dask.parts import (
+    PartMoments,
+    blocks_of,
+    merge,
+)
+from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
 
 # --- on every scheduler -----------------------------------------------------------------------
@@ -159,19 +194,6 @@ def test_workers_write_each_chunk_once(stored, tmp_path, monkeypatch, out_chunks
     assert all(start % unit == 0 for start, _ in ranges)
 
 
-@pytest.mark.usefixtures("client")
-def test_workers_write_where_a_path_says(stored, tmp_path):
-    group, X, y = stored
-    fitted = GaussianNB().fit(X, y)
-    for number, rows in enumerate((group["X"], da.from_zarr(group["X"], chunks=(90, 4)))):
-        out = fitted.predict(rows, out=tmp_path / str(number))
-        np.testing.assert_array_equal(out[...], fitted.predict(X))
-    for rows in (group["X"], da.from_zarr(group["X"])):
-        kept = np.empty(N_ROWS, y.dtype)
-        assert fitted.predict(rows, out=kept) is kept
-        np.testing.assert_array_equal(kept, fitted.predict(X))
-
-
 @pytest.mark.parametrize(
     "n_workers", [1, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7))]
 )
@@ -197,19 +219,6 @@ def test_any_number_of_workers_gives_the_same_bits(
         workers.scale(n_workers % 7 + 1)
         found = accumulate(group["X"], y, checkpoint=tmp_path / "kept")
         assert_same_bits(state_of(found)[1], state_of(parts[0])[1])
-
-
-@pytest.mark.usefixtures("environment", "slabs_of_a_chunk")
-def test_workers_that_come_and_go_change_no_bit(stored):
-    group, _, y = stored
-    with (
-        LocalCluster(1, processes=False, dashboard_address=":0") as workers,
-        Client(workers),
-    ):
-        expected = state_of(accumulate(group["X"], y))[1]
-        workers.adapt(minimum=1, maximum=3, interval="20ms")
-        for _ in range(3):
-            assert_same_bits(state_of(accumulate(group["X"], y))[1], expected)
 
 
 def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):
@@ -253,3 +262,402 @@ def test_progress(scheduler, stored, slabs_of_a_chunk, kind):
     assert done == sorted(done)
     assert done[-1] == N_ROWS
     assert len(done) > 10
+
+
+# --- any blocks -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_this_thread", "a_task_for_each_block")
+class TestBlocks:
+    @EVERY_ESTIMATOR
+    @EVERY_CHUNKING
+    def test_any_blocks_of_rows(self, name, chunks):
+        X, y = blobs(N_ROWS)
+        found = make(name).fit(*in_blocks(chunks, X, y))
+        assert_equal_to_rounding(found, make(name).fit(X, y), X)
+
+    @EVERY_CHUNKING
+    @pytest.mark.parametrize("part_bytes", [1, 40 * 4, 1 << 27])
+    def test_bytes_are_exact_in_any_blocks_and_parts(self, monkeypatch, chunks, part_bytes):
+        use_parts_of(monkeypatch, part_bytes)
+        X, y = blobs(N_ROWS)
+        X = bytes_of(X)
+        _, found = state_of(accumulate(*in_blocks(chunks, X, y)))
+        for array, expected in state_of(ClassMoments().update(X, y))[1].items():
+            np.testing.assert_array_equal(found[array], expected, strict=True)
+
+    @pytest.mark.parametrize("labels", ["numpy", "list", "zarr", "dask", "other blocks"])
+    @pytest.mark.parametrize("names", [None, NAMES])
+    def test_labels_and_weights_held_otherwise(self, labels, names):
+        X, y = blobs(N_ROWS)
+        y = y if names is None else names[y]
+        weights = np.random.default_rng(0).uniform(0, 2, N_ROWS)
+
+        def hold(array):
+            if labels == "zarr":
+                dtype = np.dtypes.StringDType() if array.dtype.kind == "U" else array.dtype
+                return zarr.create_array({}, data=array.astype(dtype), chunks=(70,))
+            if labels == "list":
+                return array.tolist()
+            chunks = {"dask": "uneven", "other blocks": "three"}.get(labels)
+            return in_blocks(chunks, array)[0] if chunks else array
+
+        (blocks,) = in_blocks("uneven", X)
+        for sample_weight in (None, weights):
+            held = None if sample_weight is None else hold(weights)
+            found = GaussianNB().fit(blocks, hold(y), held)
+            assert_equal_to_rounding(found, GaussianNB().fit(X, y, sample_weight), X)
+
+    def test_features_split_over_blocks(self):
+        X, y = blobs(N_ROWS)
+        blocks = da.from_array(X, (CHUNKS["uneven"], (1, 3)))
+        found = make("full").fit(blocks, y)
+        assert_equal_to_rounding(found, make("full").fit(X, y), X)
+        assert_same_bits(
+            {method: scores.compute() for method, scores in results(found, blocks).items()},
+            results(found, X),
+        )
+
+    def test_halves_add_up(self):
+        X, y = blobs(N_ROWS)
+        blocks, labels = in_blocks("thirty", X, y)
+        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
+        found = QuadraticDiscriminantAnalysis.from_moments(halves)
+        assert_equal_to_rounding(found, make("QDA").fit(X, y), X)
+        X = bytes_of(X)
+        (blocks,) = in_blocks("thirty", X)
+        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
+        np.testing.assert_array_equal(
+            halves.covariance(), ClassMoments().update(X, y).covariance(), strict=True
+        )
+
+    def test_score(self):
+        X, y = blobs(N_ROWS)
+        blocks, labels = in_blocks("uneven", X, y)
+        fitted = make("full").fit(X, y)
+        weights = np.linspace(0, 1, N_ROWS)
+        assert fitted.score(blocks, labels) == fitted.score(X, y)
+        assert fitted.score(blocks, y, da.from_array(weights)) == fitted.score(X, y, weights)
+
+
+def test_parts_are_not_changed_when_they_are_merged():
+    parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
+    before = [state_of(part)[1] for part in parts]
+    copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
+    first, second = (merge(*map(PartMoments, parts)).moments for _ in range(2))
+    for arrays, copied in zip(before, copies, strict=True):
+        assert_same_bits(arrays, copied)
+    assert_same_bits(state_of(first)[1], state_of(second)[1])
+
+
+# --- blocks of unknown size -------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_this_thread", "a_task_for_each_block")
+class TestUnknownSizes:
+    @pytest.fixture
+    def some(self):
+        """Rows in blocks whose sizes dask does not know, and the rows themselves."""
+        X, y = blobs(N_ROWS)
+        kept = X[:, 0] > np.median(X[:, 0])
+        blocks, labels, mask = in_blocks("thirty", X, y, kept)
+        return blocks[mask], labels[mask], X[kept], y[kept]
+
+    @EVERY_ESTIMATOR
+    def test_fit_and_score(self, name, some):
+        blocks, labels, X, y = some
+        assert np.isnan(blocks.shape[0])
+        found = make(name).fit(blocks, labels, da.ones_like(labels, dtype=float))
+        assert_equal_to_rounding(found, make(name).fit(X, y), X)
+        scores = results(found, blocks)
+        assert all(np.isnan(lazy.shape[0]) for lazy in scores.values())
+        assert_same_bits({m: lazy.compute() for m, lazy in scores.items()}, results(found, X))
+        assert found.score(blocks, labels) == found.score(X, y)
+
+    def test_labels_that_cannot_be_matched(self, some):
+        blocks, labels, _, y = some
+        match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
+        with pytest.raises(InvalidDataError, match=match):
+            accumulate(blocks, y)
+        match = r"X has 30 row blocks of unknown size and y has 1; .*compute_chunk_sizes\(\)"
+        with pytest.raises(InvalidDataError, match=match):
+            accumulate(blocks, da.from_array(y))
+        with pytest.raises(InvalidDataError, match=r"X has \d+ rows but y has \d+ labels"):
+            accumulate(blocks, da.from_array(np.zeros(N_ROWS), 10))
+        blocks.compute_chunk_sizes()
+        assert_equal_to_rounding(
+            GaussianNB().fit(blocks, y),
+            GaussianNB().fit(blocks, labels.compute_chunk_sizes()),
+            some[2],
+        )
+
+
+# --- lazy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_scores_are_lazy(in_this_thread, method, names):
+    X, y = blobs(N_ROWS)
+    y = y if names is None else names[y]
+    fitted = make("LDA").fit(X, y)
+    computed = []
+
+    def touch(block):
+        computed.append(len(block))
+        return block
+
+    (blocks,) = in_blocks("uneven", X)
+    blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
+    lazy = getattr(fitted, method)(blocks)
+    expected = getattr(fitted, method)(X)
+    assert isinstance(lazy, da.Array)
+    assert lazy.shape == expected.shape
+    assert lazy.dtype == expected.dtype
+    assert lazy.chunks == (CHUNKS["uneven"], *((n,) for n in expected.shape[1:]))
+    meta = da.utils.meta_from_array(lazy)
+    assert (type(meta), meta.dtype, meta.ndim) == (np.ndarray, expected.dtype, expected.ndim)
+    assert not computed
+    np.testing.assert_array_equal(lazy.compute(), expected, strict=True)
+    assert sorted(computed) == sorted(CHUNKS["uneven"])
+    computed.clear()
+    np.testing.assert_array_equal(lazy[:7].compute(), expected[:7], strict=True)
+    assert computed == [7]
+
+
+def test_delayed_partitions_that_cannot_be_used(in_this_thread):
+    X, y = blobs(N_ROWS)
+    match = r"partition 1 is a ndarray; expected a tuple \(X, y\) or \(X, y, weight\)"
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(in_partitions((X, y), X))
+    with pytest.raises(InvalidDataError, match=r"partition 1 .*NaN: row 0, column 0"):
+        accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
+    with pytest.raises(InvalidDataError, match="hold their own weights"):
+        accumulate(in_partitions((X, y)), sample_weight=y)
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+def test_blocks_are_made_in_the_task_that_takes_them_in():
+    X, y = blobs(N_ROWS)
+    rows = da.from_zarr(zarr.create_array({}, data=X, chunks=(100, 2))).rechunk((100, 4))
+    labels = da.from_array(y, 50).rechunk(100)
+    blocks, elsewhere = blocks_of({"X": rows * 2, "y": labels})
+    assert len(blocks) == 3
+    assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and their results
+    assert len(elsewhere) == 1  # the zarr array
+    blocks, elsewhere = blocks_of({"X": rows - rows.mean(axis=0), "y": labels})
+    made = dask.compute(elsewhere)[0]
+    values = np.vstack([block.slab(made, "", 0).X for block in blocks])
+    np.testing.assert_allclose(values, X - X.mean(axis=0), atol=1e-12)
+    assert any("mean" in str(key) for key in elsewhere)
+
+
+def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
+    X, y = blobs(N_ROWS)
+    blocks, labels, mask = in_blocks("three", X, y, y > 0)
+    told = []
+    accumulate(blocks[mask], labels[mask], progress=lambda *rows: told.append(rows))
+    assert told[-1] == ((y > 0).sum(), None)
+    assert len(told) == 3
+
+
+def test_errors_of_blocks_that_do_not_fit():
+    X, y = blobs(N_ROWS)
+    blocks, labels = in_blocks("three", X, y)
+    with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one for each row"):
+        accumulate(blocks, labels[:-1])
+    with pytest.raises(InvalidDataError, match="X has 300 rows but sample_weight has 299"):
+        accumulate(blocks, labels, sample_weight=np.ones(299))
+    with pytest.raises(
+        InvalidDataError, match=r"y has shape \(300, 2\); expected one entry for each row"
+    ):
+        accumulate(blocks, da.stack([labels, labels], axis=1))
+    with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
+        accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)
+
+
+def test_invalid_rows_are_left_out_and_counted():
+    X, y = blobs(N_ROWS, 4)
+    X[[5, 130, 299], [0, 1, 2]] = np.nan, np.inf, -9999
+    options = {"on_invalid": "skip", "nodata": -9999}
+    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
+    found, expected = accumulate(*lazy, **options), accumulate(X, y, **options)
+    assert found.n_skipped == expected.n_skipped == 3
+    assert found.class_count.tolist() == expected.class_count.tolist()
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
+    with pytest.raises(InvalidDataError, match="row 5"):
+        accumulate(*lazy)
+
+
+HELD = {
+    "arrays": lambda group: (da.from_zarr(group["X"]) * 2, da.from_zarr(group["y"])),
+    "unknown sizes": lambda group: [
+        da.from_zarr(group[name])[da.from_zarr(group["X"])[:, 0] > -9] for name in "Xw"
+    ],
+    "frames": lambda group: [
+        dd.from_pandas(pd.DataFrame(group[name][...]), npartitions=20)[of]
+        for name, of in (("X", [0, 1]), ("w", 0))
+    ],
+    "partitions": lambda group: (
+        [
+            dask.delayed(lambda a, b: (a, b))(group["X"][n : n + 30], group["w"][n : n + 30])
+            for n in range(0, 300, 30)
+        ],
+    ),
+    "store": lambda group: (group["X"], group["y"]),
+}
+
+
+@pytest.mark.usefixtures("slabs_of_a_chunk")
+@pytest.mark.parametrize("data", HELD)
+def test_an_interrupted_fit_is_resumed(scheduler, stored, tmp_path, data):
+    group, _, y = stored
+    group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))
+    held = HELD[data](group)
+    path = tmp_path / "kept"
+    expected = state_of(accumulate(*held))[1]
+    for n_rows in (100, 200):
+        note = stop_after(n_rows, *held, checkpoint=path)
+        kept = r"\d+ of \d+ parts" if scheduler == "cluster" or data != "store" else "the first"
+        assert re.search(f"{path} keeps what was done, {kept}", note)
+    assert_same_bits(state_of(accumulate(*held, checkpoint=path))[1], expected)
+    told = []
+    done = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows))
+    assert_same_bits(state_of(done)[1], expected)
+    assert not told
+
+
+WEIGHTS = np.linspace(0.5, 1, N_ROWS)
+
+
+@pytest.fixture(scope="module")
+def half_way(cluster, tmp_path_factory):
+    """The content of a checkpoint of the `stored` rows after half of them have been read."""
+    folder = tmp_path_factory.mktemp("half way")
+    group, _, y = store(folder / "rows")
+    with pytest.MonkeyPatch.context() as patch, cluster["scheduler"].as_current():
+        use_parts_of(patch, 1)
+        patch.setattr(plan, "_SLAB_BYTES", 1)
+        options = {"sample_weight": WEIGHTS, "checkpoint": folder / "kept"}
+        stop_after(150, group["X"], y, checkpoint_every=0, **options)
+    return (folder / "kept").read_bytes()
+
+
+@pytest.fixture
+def kept(half_way, tmp_path, client, slabs_of_a_chunk):
+    """The arguments that resume from that checkpoint."""
+    path = tmp_path / "kept"
+    path.write_bytes(half_way)
+    return {"sample_weight": WEIGHTS, "checkpoint": path}
+
+
+OTHERS = {
+    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of rows \d+ to \d+ have"),
+    "labels": (lambda X, y: (X, np.roll(y, 1)), {}, "other labels or weights: those of"),
+    "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "labels or weights"),
+    "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_something_else_is_refused(stored, kept, tmp_path, other):
+    _, X, y = stored
+    change, options, message = OTHERS[other]
+    X, y = change(X, y)
+    rows = zarr.create_array(tmp_path / "other", data=X, chunks=(CHUNK_ROWS, 4))
+    options = kept | options
+    before = kept["checkpoint"].read_bytes()
+    with pytest.raises(CheckpointError, match=message):
+        accumulate(rows, y, **options)
+    assert kept["checkpoint"].read_bytes() == before
+
+
+DAMAGE = {
+    "no cut": {"seen": {}},
+    "no parts": {"seen": {"cut": {"slab_rows": CHUNK_ROWS}}},
+    "done otherwise": {"done": 3},
+    "no moments": {"moments": {}},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_reported(stored, kept, damage):
+    group, _, y = stored
+    path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
+    _, attributes, arrays = storage.read(path, "checkpoint")
+    storage.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
+    with pytest.raises(CheckpointError, match=r"kept\.zip.* is damaged"):
+        accumulate(group["X"], y, **(kept | {"checkpoint": path}))
+
+
+@pytest.mark.usefixtures("in_this_thread", "slabs_of_a_chunk")
+def test_collections_are_identified_by_their_names_and_some_blocks(stored, tmp_path):
+    group, X, y = stored
+    path, rows = tmp_path / "kept", da.from_zarr(group["X"])
+    stop_after(150, rows, y, checkpoint=path)
+    for other in (da.from_array(X, chunks=(CHUNK_ROWS, 4)), rows.rechunk((70, 4))):
+        match = r"X, by the name that dask gives it: from-zarr-\w+; now it is"
+        with pytest.raises(CheckpointError, match=match):
+            accumulate(other, y, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"y, by the name that dask gives it"):
+        accumulate(rows, y[::-1], checkpoint=path)
+    group["X"][...] = X + 1
+    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ have"):
+        accumulate(rows, y, checkpoint=path)
+    group["X"][...] = X
+    assert_same_bits(
+        state_of(accumulate(rows, y, checkpoint=path))[1], state_of(accumulate(rows, y))[1]
+    )
+
+
+@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
+def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
+    group, X, y = stored
+    path = tmp_path / "kept"
+    expected = state_of(accumulate(group["X"], y))[1]
+    group["X"][217, 1] = np.nan
+    with pytest.raises(InvalidDataError, match="NaN: row 217, column 1") as refusal:
+        accumulate(group["X"], y, checkpoint=path)
+    assert re.search(r"keeps what was done, \d+ of 24 parts", refusal.value.__notes__[0])
+    group["X"][217, 1] = X[217, 1]
+    assert_same_bits(state_of(accumulate(group["X"], y, checkpoint=path))[1], expected)
+
+
+@pytest.mark.usefixtures("client", "slabs_of_a_chunk")
+@pytest.mark.parametrize("chunks", [None, (10, 3), (64, 2)])
+def test_scores_on_a_cluster_are_resumed(stored, tmp_path, monkeypatch, chunks):
+    group, X, y = stored
+    fitted, path = GaussianNB().fit(X, y), tmp_path / "scores"
+    expected = fitted.predict_proba(X)
+    if chunks is not None:
+        zarr.create_array(path, shape=expected.shape, dtype="f8", chunks=chunks)
+    begun = path if chunks is None else zarr.open_array(path)
+    group["X"][217, 1] = np.nan
+    done, attempts = 0, 0
+    while not done and attempts < 20:  # the part with this row may be the first that ends
+        with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
+            fitted.predict_proba(group["X"], out=begun)
+        half = zarr.open_array(path)
+        done, attempts = mark_of(half)["done"], attempts + 1
+    assert 0 < done <= 217
+    assert f"the scores of the first {done} rows" in refusal.value.__notes__[0]
+    np.testing.assert_array_equal(half[:done], expected[:done])
+    with pytest.raises(SourceError, match="half-written"):
+        accumulate(half, y)
+    group["X"][217, 1] = X[217, 1]
+    with pytest.raises(CheckpointError, match="started with model"):
+        make("LDA").fit(X, y).predict_proba(group["X"], out=half)
+    group["X"][0] = 0
+    with pytest.raises(CheckpointError, match="other rows: rows 0 to"):
+        fitted.predict_proba(group["X"], out=half)
+    group["X"][0] = X[0]
+    starts = []
+    windows = dask_parts.windows
+    monkeypatch.setattr(dask_parts, "windows", lambda *w: starts.append(w[1]) or windows(*w))
+    with dask.config.set(scheduler="synchronous" if chunks == (64, 2) else None):
+        written = fitted.predict_proba(group["X"], out=path if chunks is None else half)
+    assert not starts or min(starts) > done - 64
+    np.testing.assert_array_equal(written[...], expected)
+    assert mark_of(zarr.open_array(path, mode="r"))["complete"]

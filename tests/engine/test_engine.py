@@ -1,22 +1,24 @@
-"""One machine: the same moments and scores from any container, slab by slab."""
+"""One machine: the same moments and scores from any container, slab by slab; their progress."""
 
 import io
+import re
 import sys
 import threading
+import time
 
 import dask
 import naive
 import numpy as np
-import pandas as pd
 import pytest
 import zarr
 from grids import in_turn, pairs
+from numba.core import event
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda.engine import fingerprints, journal, plan
+from streamgda.engine import fingerprints, journal, plan, progress
 from streamgda.errors import SourceError
-from streamgda.runtime import retry
+from streamgda.runtime.compilation import is_compiling
 from streamgda.storage.saved import state_of
 
 N_ROWS = 500
@@ -140,20 +142,6 @@ class TestMoments:
         assert_same_moments(accumulate(frames), expected)
 
 
-def test_no_batches_are_no_moments():
-    moments = accumulate([])
-    assert moments.n_features is None
-    assert moments.classes.size == 0
-
-
-def test_a_frame_with_columns_of_several_types():
-    X, y = blobs(FEW_ROWS, 3)
-    frame = pd.DataFrame({"a": X[:, 0], "b": (10 * X[:, 1]).astype(np.int8), "c": X[:, 2] > 0})
-    floats = pd.DataFrame(frame.to_numpy(np.float64), columns=frame.columns)
-    expected = ClassMoments().update(floats, y)
-    assert_same_moments(accumulate(frame, y), expected)
-
-
 # --- how stores are read ----------------------------------------------------------------------
 
 
@@ -229,22 +217,6 @@ def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
     accumulate(recorder, y)
     assert len(done) == 25
     assert max(ahead) == 1
-
-
-def test_errors_in_reading_are_passed_on(small_slabs, monkeypatch):
-    monkeypatch.setattr(retry, "PAUSES", ())
-    X, y = blobs(N_ROWS, 6)
-    recorder = Recorder(X, 20)
-
-    def fail():
-        if len(recorder.reads) == 5:
-            raise OSError("the disk is gone")
-
-    recorder.on_read = fail
-    for work in (lambda: accumulate(recorder, y), lambda: GaussianNB().fit(X, y).predict(recorder)):
-        recorder.reads.clear()
-        with pytest.raises(OSError, match="the disk is gone"):
-            work()
 
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "batches", "partitions"])
@@ -355,12 +327,7 @@ def test_progress_counts_rows(monkeypatch, kind):
     assert calls == [(done, N_ROWS) for done in (100, 200, 300, 400, 500)]
 
 
-def test_progress_of_batches():
-    X, y = blobs(N_ROWS, 6)
-    calls = []
-    batches = ((X[i : i + 200], y[i : i + 200]) for i in range(0, N_ROWS, 200))
-    accumulate(batches, progress=lambda *call: calls.append(call))
-    assert calls == [(200, None), (400, None), (500, None)]
+TOTAL = 1_000_000
 
 
 class Terminal(io.StringIO):
@@ -368,8 +335,116 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
-def test_a_bar_in_terminals_alone(monkeypatch, stream):
-    monkeypatch.setattr(sys, "stderr", stream())
-    accumulate(*blobs(), progress=True)
-    assert ("accumulating" in sys.stderr.getvalue()) == (stream is Terminal)
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test advances."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def log(capsys):
+    def lines():
+        return capsys.readouterr().err.splitlines()
+
+    return lines
+
+
+def test_lines_in_a_log(clock, log):
+    with progress.reporter(True, TOTAL, "accumulating", row_bytes=784) as report:
+        for second in range(1, 26):
+            clock[0] += 1
+            report(10_000 * second)
+    first, second = log()
+    memory = r"[\d.]+ [MG]B in memory"
+    assert re.fullmatch(
+        r"streamgda: accumulating: 100,000 of 1,000,000 rows \(10 %\), 10,000 rows/s, "
+        rf"7\.8 MB/s, 0:01:30 left, {memory}",
+        first,
+    )
+    assert second.startswith("streamgda: accumulating: 200,000 of 1,000,000 rows (20 %)")
+    assert not re.search(r"[\r\x1b]", first)
+
+
+MEMORY = r"[\d.]+ [MG]B in memory"
+
+
+@pytest.mark.parametrize(
+    ("total", "first", "done", "line"),
+    [
+        (
+            TOTAL,
+            500_000,
+            600_000,
+            r"600,000 of 1,000,000 rows \(60 %\), 10,000 rows/s, 0:00:40 left",
+        ),
+        (None, 0, 5_000, "5,000 rows, 500 rows/s"),
+    ],
+)
+def test_rates_are_of_this_run_alone_and_quick_work_reports_none(
+    clock, log, total, first, done, line
+):
+    with progress.reporter(True, total, "scoring", first=first) as report:
+        clock[0] += 9
+        report(first)
+        assert log() == []
+        clock[0] += 1
+        report(done)
+    (shown,) = log()
+    assert re.fullmatch(rf"streamgda: scoring: {line}, {MEMORY}", shown)
+
+
+def test_silence_and_the_callers_own(clock, log):
+    calls = []
+    for wanted in (False, lambda *call: calls.append(call)):
+        with progress.reporter(wanted, TOTAL, "accumulating", first=3) as report:
+            clock[0] += 60
+            report(7)
+    assert calls == [(7, TOTAL)]
+    assert log() == []
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_a_bar_with_figures(monkeypatch, clock, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.reporter(True, 240, "accumulating", first=40, row_bytes=1000) as report:
+        clock[0] += 10
+        report(140)
+    shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
+    for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left", "in memory"):
+        assert part in shown
+
+
+def test_compiling_is_said_and_does_not_count(clock, log):
+    with progress.reporter(True, TOTAL, "accumulating") as report:
+        clock[0] += 9
+        with event.trigger_event("numba:compile"):
+            clock[0] += 2
+            with event.trigger_event("numba:compile"):  # a part of the kernel
+                clock[0] += 2
+            clock[0] += 2
+        clock[0] += 7
+        assert not is_compiling()
+        report(160_000)
+    compiling, line = log()
+    assert compiling == "streamgda: accumulating: compiling (once)"
+    assert "160,000 of 1,000,000 rows (16 %), 10,000 rows/s, 0:01:24 left" in line
+
+
+def test_a_bar_says_that_it_compiles(monkeypatch, clock):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.reporter(True, 240, "accumulating") as report:
+        with event.trigger_event("numba:compile"):
+            clock[0] += 30
+            while "compiling (once)" not in sys.stderr.getvalue():  # drawn ten times a second
+                time.sleep(0.01)
+        clock[0] += 10
+        report(100)
+    before, _, after = sys.stderr.getvalue().partition("compiling (once)")
+    assert "rows/s" not in before
+    assert "10 rows/s" in after

@@ -131,16 +131,6 @@ def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name, times):
         assert_same_bits(bits(found), bits(undisturbed))
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("client", "small_parts")
-def test_a_fit_to_dask_blocks_goes_on_where_workers_are_killed(cluster, stored):
-    X = da.from_zarr(stored["X"]).rechunk((80, 4))
-    y = da.from_zarr(stored["y"])
-    undisturbed = accumulate(X, y)
-    found = disturbed(cluster, 7, lambda: accumulate(X, y))
-    assert_same_bits(bits(found), bits(undisturbed))
-
-
 @pytest.mark.parametrize("seeds", [[0], pytest.param([1, 2, 3], marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("client", "small_parts")
 def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path, seeds):
@@ -286,40 +276,6 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
         assert ended[kind]["kills"] >= 4
         assert ended[kind]["resumed"]
         assert set(ended[kind]["digests"]) == {kills.digest_of(result, None)}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("forks", "small_parts")
-def test_workers_that_spill_come_and_go(stored, tmp_path):
-    settings = {
-        "distributed.worker.memory.target": 1e-6,  # of the limit: all results go to disk
-        "distributed.worker.memory.spill": False,
-    }
-    fitted = make("full").fit(stored["X"][...], stored["y"][...])
-    with dask.config.set(scheduler="synchronous"):
-        blocks = da.from_zarr(stored["X"])
-        expected = bits(accumulate(blocks, da.from_zarr(stored["y"])))
-    with (
-        dask.config.set(settings),
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0"
-        ) as workers,
-        Client(workers) as client,
-    ):
-        before = bits(accumulate(stored["X"], stored["y"]))
-        (spilled,) = client.run(lambda dask_worker: dask_worker.data.cumulative_metrics).values()
-        assert spilled["disk-write", "count"] > 0
-        workers.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
-        came, times = 1, 0
-        while came == 1:  # which takes a while even with nothing to do
-            assert_same_bits(bits(accumulate(blocks, da.from_zarr(stored["y"]))), expected)
-            assert_same_bits(bits(accumulate(stored["X"], stored["y"])), before)
-            out = fitted.predict_proba(stored["X"], out=tmp_path / f"scores {times}")
-            np.testing.assert_array_equal(out[...], fitted.predict_proba(stored["X"][...]))
-            events = workers.scheduler.get_events("all")
-            came = sum(told["action"] == "add-worker" for _, told in events)
-            times += 1
-            assert times < 300
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Invalid rows get a fill value as their result, in every container and by every method."""
 
-import pickle
-
 import dask
 import dask.array as da
 import numpy as np
@@ -15,7 +13,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     ThresholdClassifier,
 )
 from streamgda.engine import plan
@@ -125,19 +122,6 @@ def test_fill_labels_are_of_the_kind_of_the_classes(classes, fill, expected):
     np.testing.assert_array_equal(found[BAD], np.full(BAD.sum(), expected, found.dtype))
 
 
-@pytest.mark.parametrize("fill", [None, "no", "unknown"])
-@pytest.mark.parametrize("rejected", [None, "it", "no class at all"])
-def test_texts_of_any_width_are_whole(fill, rejected):
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    nb = GaussianNB().fit(CLEAN, names)
-    options = {"fill": fill, **FILLING}
-    valid = nb.predict(CLEAN)[~BAD]
-    np.testing.assert_array_equal(nb.predict(X, **options), filled(valid, fill or ""))
-    found = nb.predict(X, reject=0.3, reject_label=rejected, **options)
-    assert {*found.tolist()} == {*names.tolist(), rejected or "", fill or ""}
-    assert {*nb.predict(CLEAN, reject=0.3).tolist()} == {*names.tolist(), ""}
-
-
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask"])
 def test_accuracy_of_the_rows_that_count(kind):
     """`score` leaves out the rows that `fit` does."""
@@ -181,14 +165,6 @@ def test_other_values_are_refused(method, options, match):
         getattr(LDA, method)(X, **options)
 
 
-def test_rejected_and_invalid_rows_have_different_labels():
-    options = {"reject": 0.3, "reject_label": 7, "fill": 8, **FILLING}
-    found = LDA.predict(X, **options)
-    assert (found == 8).tolist() == BAD.tolist()
-    rejected = LDA.predict(CLEAN, reject=0.3, reject_label=7)
-    np.testing.assert_array_equal(found[~BAD], rejected[~BAD])
-
-
 def test_searches_and_thresholds_fill_as_their_estimators():
     search = GaussianDiscriminantCV({"covariance_type": ["tied"]}).fit(CLEAN, y)
     two = ThresholdClassifier().fit(CLEAN, y == 2)
@@ -226,15 +202,3 @@ def test_the_fill_value_is_part_of_what_resumes(tmp_path, monkeypatch):
     small = zarr.create_array({}, shape=300, chunks=32, dtype="u1")
     with pytest.raises(InvalidDataError, match="such as -1"):
         LDA.predict(X, out=small, **FILLING)
-
-
-def test_valid_rows_are_scored_as_without_a_rule():
-    qda = QuadraticDiscriminantAnalysis().fit(CLEAN.astype(np.float32), y)
-    rows = CLEAN.astype(np.float32)
-    for method in ("predict", "predict_proba", "decision_function"):
-        plain = getattr(qda, method)(rows)
-        np.testing.assert_array_equal(
-            getattr(qda, method)(rows, on_invalid="fill"), plain, strict=True
-        )
-    scorer = pickle.loads(pickle.dumps(LDA.predict(da.from_array(X, chunks=100), **FILLING)))
-    np.testing.assert_array_equal(scorer.compute(scheduler="sync"), LDA.predict(X, **FILLING))

@@ -76,12 +76,6 @@ def test_any_container_holds_groups(container, covariance_type):
             assert found.total().feature_names == found.without("east").feature_names
 
 
-def test_blocks_of_unknown_size():
-    rows = blocks(X)[blocks(X)[:, 0] < np.inf]
-    y, groups = (blocks(values)[blocks(X)[:, 0] < np.inf] for values in (Y, GROUPS))
-    assert_same(accumulate(rows, y, groups=groups), GroupedMoments().update(X, Y, GROUPS))
-
-
 @pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
 def test_parts_on_dask_give_the_same_bits(monkeypatch, covariance_type):
     use_parts_of(monkeypatch, 1)
@@ -115,20 +109,6 @@ def test_invalid_and_unlabelled_rows_are_left_out(covariance_type):
     found = accumulate(X, Y, groups=GROUPS, unlabelled=["ant", "bee", "wasp"], **options)
     assert list(found) == []
     assert found.n_features is None
-
-
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
-def test_expected_classes(covariance_type):
-    classes = ["ant", "bee", "cat", "wasp"]
-    options = {"groups": GROUPS, "covariance_type": covariance_type}
-    found = accumulate(X, Y, classes=classes, **options)
-    assert found.classes.tolist() == classes
-    np.testing.assert_array_equal(np.delete(found.counts, 2, axis=1), naive.group_counts(Y, GROUPS))
-    row = int(np.argmax(Y == "bee"))
-    with pytest.raises(InvalidDataError, match=rf"y\[{row}\] is bee, .* expected"):
-        accumulate(X, Y, classes=["ant", "wasp"], **options)
-    kept = accumulate(X, Y, classes=["ant", "wasp"], sample_weight=Y != "bee", **options)
-    assert kept.classes.tolist() == ["ant", "wasp"]
 
 
 def test_refusals_say_what_to_do():

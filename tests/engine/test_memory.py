@@ -187,14 +187,6 @@ def test_few_chunks_at_a_time():
     assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
-def test_narrow_rows_count_their_labels():
-    """The label, the code and the position of a row of two bytes take more than the row."""
-    X, y = Stored((10**8, 2), (10**6, 2)), labels_of(10**8, np.int64)
-    assert slab_of(X, y) == 10**6
-    y.chunks = (10**6,)
-    assert 8 * slab_of(X, y, 300 * MB) * 8 < 300 * MB
-
-
 # --- the default budget -----------------------------------------------------------------------
 
 

@@ -1,18 +1,35 @@
-"""Rows in memory are scored in slabs of MiB, into chunks of MiB that are written once."""
+"""Outputs: chunks that are written once; those that do not fit are refused."""
 
 import collections
+import contextlib
+import gc
 import itertools
+import re
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import KINDS, blobs, held, refuses
 from stops import N_ROWS, Rows
 from stops import X as STOPPED
+from zarr.storage import LocalStore
 
-from streamgda import GaussianNB, engine
+from streamgda import (
+    Checkpoint,
+    ClassMoments,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    accumulate,
+    engine,
+    open_store,
+)
+from streamgda.datasets import convert
 from streamgda.engine import plan
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
 from streamgda.rows import as_source, grids
 from streamgda.rows.grids import Grid
 from streamgda.rows.rasters import RasterRows
@@ -123,3 +140,258 @@ def test_scores_that_the_type_of_out_cannot_hold_are_refused(stored):
     with pytest.raises(InvalidDataError, match="out has dtype float16"):
         nb.predict_joint_log_proba(X * 1e4, out=out)
     nb.predict_joint_log_proba(X, out=out)
+
+
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def fitted():
+    return LinearDiscriminantAnalysis().fit(*blobs())
+
+
+def test_out_that_does_not_fit(fitted):
+    X, _ = blobs()
+    match = r"out has shape \(9,\) and dtype int64, expected shape \(300,\)"
+    for kind in ("numpy", "zarr"):
+        refuses(InvalidDataError, match, fitted, "predict", X, out=held(np.arange(9), kind))
+    match = r"dtype int64, expected .* a dtype that holds float64"
+    out = np.empty((300, 3), np.int64)
+    refuses(InvalidDataError, match, fitted, "predict_proba", X, out=out)
+    match = r"out has shape \(300, 3\) and dtype int64, expected shape \(300,\)"
+    refuses(InvalidDataError, match, fitted, "predict", held(X, "dask"), out=out)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_that_is_no_array_of_numpy_or_in_a_store(fitted, kind):
+    X, y = blobs()
+    for out in (
+        pd.Series(y),
+        pd.Index(y),
+        pd.Categorical(y),
+        pd.arrays.SparseArray(y),
+        da.from_array(y, chunks=100),
+        np.float64(1),
+        y.tolist(),
+    ):
+        match = f"out is of type {type(out).__name__}; expected an array of numpy or zarr, or a"
+        refuses(TypeError, match, fitted, "predict", held(X, kind), out=out)
+    out = da.zeros((300, 3), chunks=(100, 1))
+    refuses(TypeError, "out is of type Array", fitted, "predict_proba", held(X, kind), out=out)
+
+
+def test_keys_that_are_no_names(fitted, tmp_path):
+    X, y = blobs()
+    for keys in (pd.Series(y), pd.DataFrame({"id": y}), 3, [1], np.array(["id", "day"])):
+        for out in (None, tmp_path / "labels.csv"):
+            match = "keys=.* expected names of columns of X, such as keys='id'"
+            refuses(InvalidParameterError, match, fitted, "predict", X, out=out, keys=keys)
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def outputs(shape, dtype):
+    out = np.empty(shape, dtype)
+    # Strings of fixed width have no specification in zarr v3.
+    return [out] if out.dtype.kind in "US" else [out, zarr.create_array({}, data=out)]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("labels", "dtype", "lost"),
+    [
+        ([0, 200, 400], "i1", "200"),
+        ([0, 200, 400], "u1", "400"),
+        ([0, 200, 400], "U2", "200"),
+        ([0, 2**53 + 1, 2], "f8", "9007199254740993"),
+        (["setosa", "b", "c"], "U2", "setosa"),
+        ([b"setosa", b"b", b"c"], "S2", "b'setosa'"),
+        (["a", "b", "c"], "i8", "a"),
+    ],
+)
+def test_outputs_that_cannot_hold_every_class(kind, labels, dtype, lost):
+    X, y = blobs()
+    fitted = GaussianNB().fit(X, np.array(labels)[y])
+    for out in outputs(300, dtype):
+        kept = np.array(out[...])
+        match = re.escape(f"dtype {out.dtype}, expected shape (300,) and a dtype that holds ")
+        match += f".* labels such as {re.escape(lost)}"
+        refuses(InvalidDataError, match, fitted, "predict", held(X, kind), out=out)
+        np.testing.assert_array_equal(out[...], kept)
+
+
+@EVERY_KIND
+def test_outputs_that_hold_every_class(kind):
+    X, y = blobs()
+    fitted = GaussianNB().fit(X, np.array([0, 100, 200])[y])
+    expected = fitted.predict(X)
+    for dtype in ("u1", "i2", "f4"):
+        for out in outputs(300, dtype):
+            np.testing.assert_array_equal(fitted.predict(held(X, kind), out=out)[...], expected)
+
+
+@EVERY_KIND
+def test_outputs_that_cannot_hold_probabilities(fitted, kind):
+    X, _ = blobs()
+    for dtype in ("i8", "U9", "M8[s]"):
+        match = r"expected shape \(300, 3\) and a dtype that holds float64"
+        out = np.empty((300, 3), dtype)
+        refuses(InvalidDataError, match, fitted, "predict_proba", held(X, kind), out=out)
+    out = fitted.predict_proba(held(X, kind), out=np.empty((300, 3), "f4"))
+    np.testing.assert_allclose(out, fitted.predict_proba(X), atol=1e-7)
+
+
+def test_outputs_that_are_read_only(fitted, tmp_path):
+    X, _ = blobs()
+    zarr.create_array(tmp_path / "out", shape=300, dtype="i8")
+    for out in (np.broadcast_to(0, 300), zarr.open_array(tmp_path / "out", mode="r")):
+        refuses(InvalidDataError, "out is read-only", fitted, "predict", X, out=out)
+
+
+# --- what belongs to others -----------------------------------------------------------------------
+
+X, Y = blobs(40)
+NB = GaussianNB().fit(X, Y)
+HEX = "0123456789abcdef" * 2
+STRANGERS = [
+    *("notes.txt", ".hidden", "x.partial", "x.lock", "c/0", "empty/folder/", "zarr.json"),
+    *(f"zarr.{HEX}.partial", f"c/0.{HEX}.partial", f"deep/c/0.{HEX}.partial"),
+    *("deep/.git/index.lock", "deep/m.01234567.old", "X/zarr.json", "X/c/notes"),
+]
+BESIDE = [
+    "lock",
+    "partial/notes",
+    "partial.lock",
+    "20240101.old",
+    "01234567.partial",
+    "01234567.lock",
+    "partial~",
+]
+ENDINGS = ["", ".zarr", ".csv", ".parquet", ".tif", ".zip", ".png"]
+
+DOORS = {
+    "predict": lambda path: NB.predict(X, out=path),
+    "probabilities": lambda path: NB.predict_proba(held(X, "zarr"), out=str(path)),
+    "predict dask": lambda path: NB.predict(da.from_array(X), out=path),
+    "predict to a store": lambda path: NB.predict(X, out=LocalStore(path)),
+    "sample": lambda path: LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=path),
+    "sample to a store": lambda path: (
+        LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=LocalStore(path))
+    ),
+    "save": NB.save,
+    "save moments": ClassMoments().update(X, Y).save,
+    "save to a store": lambda path: NB.save(LocalStore(path)),
+    "convert": lambda path: convert(X, path, labels=Y, overwrite=True),
+    "convert to a new path": lambda path: convert(X, path),
+    "convert to a store": lambda path: convert(X, LocalStore(path), overwrite=True),
+    "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
+    "a stream": lambda path: Checkpoint(path).save(NB, 1),
+}
+
+
+def contents(folder):
+    """Everything below a folder: the bytes of files, None for folders."""
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def put(folder, names):
+    for name in names:
+        path = folder / name
+        if not path.exists():
+            (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+            if not name.endswith("/"):
+                path.write_text("of somebody else")
+
+
+def leaves_strangers(call, path, names):
+    """Check that a call changes nothing that was there, and writes to a path if it was free."""
+    put(path.parent, [f"{path.name}.{name}" for name in BESIDE])
+    before = contents(path.parent)
+    with contextlib.suppress(StreamGDAError, OSError):
+        call(path)
+    gc.collect()  # a checkpoint in the traceback
+    after = contents(path.parent)
+    assert {name: after.get(name) for name in before} == before
+    free = () if names else (path.name, f"{path.name}.m")
+    assert {name.parts[0] for name in after.keys() - before.keys()} <= {*free}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@settings(max_examples=10)
+@given(names=st.sets(st.sampled_from(STRANGERS), max_size=2), ending=st.sampled_from(ENDINGS))
+def test_files_of_others_stay_as_they_are(door, names, ending, tmp_path_factory):
+    """In a folder, as a file, and inside a folder that was written here."""
+    call, home = DOORS[door], tmp_path_factory.mktemp("home")
+    path = home / f"m{ending}"
+    put(path, names)
+    leaves_strangers(call, path, names)
+    if "store" not in door:
+        file = home / f"file{ending}"
+        file.write_text("of somebody else")
+        leaves_strangers(call, file, ["file"])
+    if path.is_dir() and not names:  # of ours
+        put(path, ["notes.txt"])
+        leaves_strangers(call, path, ["notes.txt"])
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [".png", ".xlsx", ".npy", ".h5", ".PNG", ".5"])
+def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path, command, data):
+    path = tmp_path / f"c{ending}"
+    known = r"ends in \S+; expected \.parquet.*a table.*\.tif.*\.zarr or no ending"
+    for rows in (X, da.from_array(X)):
+        with pytest.raises(InvalidParameterError, match=known):
+            NB.predict(rows, out=path)
+    with pytest.raises(InvalidParameterError, match=r"expected \.zarr or no ending"):
+        LinearDiscriminantAnalysis().fit(X, Y).sample(3, out=path)
+    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    assert ended.code == 1
+    assert re.search(known, " ".join(ended.err.split()))
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["o", "o.zarr", "o.csv", "o.tif"])
+def test_the_folder_of_an_output_must_exist(name, tmp_path, command, data):
+    path = tmp_path / "none" / name
+    with pytest.raises(FileNotFoundError, match="none is no folder"):
+        NB.predict(X, out=path)
+    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    assert ended.code == 1
+    assert "none is no folder" in " ".join(ended.err.split())
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_that_exists_is_no_output(tmp_path):
+    """Not even a table of scores, which has no mark."""
+    for name in ("t.csv", "t.parquet", "_t.csv"):
+        NB.predict_proba(X, out=tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(SourceError, match="exists already"):
+            NB.predict(X, out=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+        assert open_store(tmp_path / name, y=None)[0].shape == (40, 3)
+
+
+@pytest.mark.parametrize("name", ["s.cvs", "s.csv", "s.parquett", "s.tif", "s"])
+def test_a_file_that_is_missing_is_named(name, tmp_path, command):
+    path = tmp_path / name
+    calls = [
+        lambda: open_store(path),
+        lambda: open_store(path, label="kind", features=["a"]),
+        lambda: open_store(path, missing="error"),
+        lambda: convert(path, {}),
+        lambda: convert(path, {}, label_column="kind", na_values="?"),
+        lambda: convert(X, {}, labels=path),
+    ]
+    for call in calls:
+        with pytest.raises(FileNotFoundError, match=f"{name} does not exist"):
+            call()
+    commands = ["fit {} --label kind --model m", "convert {} t --label-column kind"]
+    for text in commands:
+        ended = command(*text.format(path).split())
+        assert ended.code == 1
+        assert f"{name} does not exist" in " ".join(ended.err.split())
