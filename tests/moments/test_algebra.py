@@ -384,7 +384,7 @@ def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
     with pytest.MonkeyPatch.context() as patch:
         if data.draw(st.booleans()):
             set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, patch)
-        for _ in range(data.draw(st.integers(1, 12))):
+        for _ in range(data.draw(st.integers(1, 8))):
             action = data.draw(st.sampled_from(["add", "merge", "subtract", "decay"]))
             if action == "decay":
                 gamma = data.draw(st.sampled_from([0.5, 0.9]))

@@ -11,8 +11,6 @@ from moment_checks import set_sizes
 
 from streamgda.moments import ClassMoments
 from streamgda.moments import exact as exact_module
-from streamgda.storage import unpack_triangles
-from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
 PATHS = {
@@ -40,13 +38,6 @@ def take_path(monkeypatch):
 
 
 # --- Python's integers agree ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("covariance_type", TYPES)
-def test_python_integers_agree(covariance_type, dtype):
-    X, y = sample(600, 3, dtype)
-    assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
 @given(
@@ -80,14 +71,6 @@ def test_full_panels_of_extreme_values(dtype, end, path, take_path):
     assert (many.covariance() == covariance.repeat(20, axis=1).repeat(20, axis=2)).all()
     if end in ("min", "max"):
         assert not covariance.any()
-
-
-@pairs("d, dtype", [1, 2, 3, 7, 8, 15, 16, 17, 47, 48, 49, 63, 64, 65, 97], ["uint8", "int8"])
-def test_products_at_any_width(dtype, d):
-    X, y = sample(35, d, dtype)
-    S = np.array([X[y == k].T.astype(int) @ X[y == k] for k in range(3)])
-    moments = ClassMoments().update(X, y)
-    assert (unpack_triangles(state_of(moments)[1]["scatter"]) == np.tril(S)).all()
 
 
 def test_small_covariances_of_many_rows():
