@@ -1,6 +1,5 @@
 """Compiled kernels: where they are kept, repaired and shared; compiling ahead of time."""
 
-import gc
 import json
 import os
 import shutil
@@ -14,7 +13,6 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import event
 
 import streamgda
 from streamgda import kernels
@@ -39,19 +37,6 @@ def output(process):
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     return out
-
-
-class Started(event.Listener):
-    """Calls a function when a compilation starts."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def on_start(self, event):
-        self.function()
-
-    def on_end(self, event):
-        pass
 
 
 def twice(x):
@@ -242,16 +227,6 @@ def test_processes_that_compile_at_once(tmp_path):
     (one, _), (other, _) = found(2)
     assert one == other
     assert found(1) == [[one, 0]]
-
-
-def test_garbage_is_not_collected_while_a_kernel_compiles(compiled):
-    """It would take a fifth of the time."""
-    states = []
-    with event.install_listener("numba:compile", Started(lambda: states.append(gc.isenabled()))):
-        compiled()(2)
-    assert states
-    assert not any(states)
-    assert gc.isenabled()
 
 
 # --- signatures ---------------------------------------------------------------------------------

@@ -111,22 +111,6 @@ def test_weights_are_on_the_grid(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_several_times(kind):
-    """The labels of a field are those of all times."""
-    X, y = scene()
-    cube = xr.concat([X, X + 5, X + 9], "time").transpose("time", "band", "y", "x")
-    expected = accumulate(
-        np.concatenate([pixels(cube[t]) for t in range(3)]), np.tile(y.values.ravel(), 3)
-    )
-    found = accumulate(held(cube, kind), y, **BAND)
-    np.testing.assert_array_equal(found.covariance(), expected.covariance())
-    fitted = GaussianNB.from_moments(found)
-    labels = fitted.predict(held(cube, kind), **BAND)
-    assert labels.dims == ("time", "y", "x")
-    np.testing.assert_array_equal(labels[2], fitted.predict(X + 9, **BAND))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_samples_and_features(kind):
     X, y = scene()
     flat, labels = pixels(X), y.values.ravel()

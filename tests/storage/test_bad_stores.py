@@ -13,12 +13,10 @@ from samples import blobs
 from zarr.storage import MemoryStore
 
 from streamgda import (
-    BernoulliNB,
     ClassMoments,
     GaussianDiscriminantCV,
     GaussianNB,
     PairwiseMoments,
-    ThresholdClassifier,
     accumulate,
     open_store,
     storage,
@@ -115,16 +113,6 @@ def test_checksums_find_a_wrong_bit(tmp_path):
     flip(tmp_path / "rows" / "X" / "c" / "3" / "0")
     with pytest.raises(ReadError, match=r"chunk \(3, 0\), rows 300 to 399, .*[Cc]hecksum"):
         accumulate(*open_store(tmp_path / "rows"))
-
-
-def test_labels_and_weights_too(tmp_path):
-    X, _ = write(tmp_path / "rows")
-    truncate(tmp_path / "rows" / "y" / "c" / "2")
-    rows, y = open_store(tmp_path / "rows")
-    with pytest.raises(ReadError, match=r"^y \(.*rows/y\): chunk \(2,\), rows 400 to 599, cannot"):
-        accumulate(rows, y)
-    with pytest.raises(ReadError, match=r"^sample_weight \(.*chunk \(2,\), rows 400 to 599"):
-        accumulate(X, np.arange(N_ROWS) % 2, sample_weight=y)
 
 
 # --- chunks that are not there ----------------------------------------------------------------
@@ -370,39 +358,6 @@ def test_in_memory_in_batches_and_in_dask(name):
             InvalidDataError, match=rf"^block 7 \(rows counted from its first\): .*{own}"
         ):
             accumulate(*lazy[:2], sample_weight=lazy[2], **options)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        GaussianNB,
-        BernoulliNB,
-        ThresholdClassifier,
-        lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2),
-    ],
-    ids=["GaussianNB", "BernoulliNB", "ThresholdClassifier", "GaussianDiscriminantCV"],
-)
-def test_estimators_name_them_too(tmp_path, make):
-    y = LABELS % 2
-    bad = stored(tmp_path / "X", bad_copy(ROWS, np.nan), (100, D))
-    estimator = make()
-    with pytest.raises(
-        InvalidDataError, match=r"^X \(file.*X\): chunk \(7, 0\): .*row 737, column 0"
-    ):
-        estimator.fit(bad, y)
-    assert not hasattr(estimator, "moments_")
-    estimator.fit(ROWS, y)
-    for out in (None, tmp_path / "out"):
-        with pytest.raises(InvalidDataError, match=r"X\): chunk \(7, 0\): .*row 737, column 0"):
-            estimator.predict(bad, out=out)
-    lazy = estimator.predict(da.from_array(np.asarray(bad[:]), chunks=(100, D)))
-    with pytest.raises(InvalidDataError, match=r"^block 7: .*row 737, column 0"):
-        lazy.compute(scheduler="synchronous")
-    good = stored({}, ROWS, (100, D))
-    with pytest.raises(InvalidDataError, match=r"^y \(.*\): chunk \(3,\): .*y\[737\] is nan"):
-        make().fit(good, stored(tmp_path / "y", bad_copy(y, np.nan), (200,)))
-    with pytest.raises(InvalidDataError, match=r"y\[737\] the first that does not fit"):
-        make().fit(good, bad_copy(STRINGS, 3))
 
 
 @pytest.mark.parametrize("n_labels", [N_ROWS - 1, N_ROWS + 1])

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import dask
 import dask.array as da
-import numpy as np
 import pytest
 import zarr
 from commands import child
-from stops import SLAB, Rows, X, Y, stopped
+from stops import Rows, X, Y, stopped
 
 from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
@@ -161,26 +160,6 @@ def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
     assert names(tmp_path) == ["rows", "rows.zip"]
 
 
-@pytest.mark.parametrize("given", ["path", "array"])
-def test_scores_have_one_writer(tmp_path, given):
-    fitted, refused = GaussianNB().fit(X, Y), []
-    out = path = tmp_path / "scores"
-    if given == "array":
-        out = zarr.create_array(path, shape=300, chunks=SLAB, dtype=np.int64)
-
-    class Asking(Rows):
-        def __getitem__(self, rows):
-            if not refused:
-                refused.append(1)
-                with pytest.raises(SourceError, match="scores is being written by another"):
-                    fitted.predict(X, out=path)
-            return super().__getitem__(rows)
-
-    np.testing.assert_array_equal(fitted.predict(Asking(), out=out)[:], fitted.predict(X))
-    assert refused == [1]
-    assert names(tmp_path) == ["scores"]
-
-
 # --- left-overs -----------------------------------------------------------------------------------
 
 
@@ -302,15 +281,6 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path, what):
     with pytest.raises(OSError, match=f"{path}'$") as refused:
         write(path)
     assert refused.value.errno == errno.ENAMETOOLONG
-    assert names(tmp_path) == []
-
-
-def test_the_place_of_a_checkpoint_is_tried_before_the_pass(tmp_path):
-    rows = Rows()
-    for folder in (tmp_path, tmp_path / "new"):
-        with pytest.raises(OSError, match=r"long'$"):
-            accumulate(rows, Y, checkpoint=folder / ("long" * 62), checkpoint_every=1000)
-    assert rows.read == []
     assert names(tmp_path) == []
 
 

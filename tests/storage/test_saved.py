@@ -1,13 +1,11 @@
 """Saved estimators score as before, bit for bit, and continue to learn."""
 
-import copy
 import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from samples import (
     ESTIMATORS,
     EVERY_ESTIMATOR,
@@ -29,10 +27,8 @@ from streamgda import (
     SeparabilitySelector,
     SlidingWindow,
     ThresholdClassifier,
-    storage,
 )
 from streamgda.errors import FormatError, InvalidParameterError
-from streamgda.storage.saved import state_of
 
 
 @EVERY_ESTIMATOR
@@ -168,41 +164,6 @@ def test_thresholds_for_labels_of_other_kinds(tmp_path):
         loaded = streamgda.load(tmp_path / "it")
         assert loaded.class_weight == weight
         assert_same_bits(results(loaded, X), results(fitted, X))
-
-
-def test_scores_above_a_threshold_go_on(tmp_path):
-    X, y = two_classes((0, 1))
-    fitted = ThresholdClassifier().fit(X, y)
-    rows = zarr.create_array({}, data=X, chunks=(50, 4))
-    np.testing.assert_array_equal(fitted.predict(rows, out=tmp_path / "out")[:], fitted.predict(X))
-    mark = zarr.open_array(tmp_path / "out").attrs["streamgda_scores"]
-    assert mark["complete"]
-    assert mark["made_of"]["method"] == "predict above a threshold"
-    other = copy.copy(fitted)
-    other.threshold_ += 1
-    made = [e._scorer("predict").fingerprint for e in (other, fitted)]
-    assert made[0] != made[1]
-
-
-def test_a_threshold_holds_an_estimator_that_can_be_held(tmp_path):
-    X, y = two_classes()
-    fitted = ThresholdClassifier().fit(X, y)
-    attributes, arrays = state_of(fitted)
-    for fault in (
-        {"fitted": attributes},
-        {"fitted": state_of(GaussianNB().fit(*blobs()))[0]},
-        {"params": attributes["params"] | {"cost": [[1, 0], [0, 1]]}},
-        {"params": attributes["params"] | {"class_weight": {"labels": 3}}},
-        {"params": attributes["params"] | {"estimator": {"estimator": "Other", "params": {}}}},
-        {"params": attributes["params"] | {"max_memory": "much"}},
-    ):
-        storage.write(tmp_path / "it", "estimator", attributes | fault, arrays)
-        with pytest.raises(FormatError):
-            streamgda.load(tmp_path / "it")
-    for wrong in (np.zeros(1), np.array([np.nan, 0])):
-        storage.write(tmp_path / "it", "estimator", attributes, arrays | {"threshold": wrong})
-        with pytest.raises(FormatError, match="no threshold between two classes"):
-            streamgda.load(tmp_path / "it")
 
 
 @pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, {"a": [{None: 1}]}, {1, 2}, np.nan])

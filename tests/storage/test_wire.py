@@ -13,9 +13,6 @@ from saved_states import assert_same, some_moments
 from streamgda import (
     ClassMoments,
     GaussianNB,
-    PairwiseMoments,
-    QuadraticDiscriminantAnalysis,
-    SlidingWindow,
     accumulate,
     storage,
 )
@@ -145,14 +142,6 @@ def test_sums_of_lists():
         sum([*parts, some_moments("diag")])
 
 
-def test_sums_of_pairwise_moments():
-    X = np.array([[1.0, np.nan], [2.0, 5.0], [np.nan, 1.0], [4.0, 2.0]])
-    parts = [PairwiseMoments().update(X[rows], [0, 1]) for rows in (slice(0, 2), slice(2, 4))]
-    assert_same(sum(parts), parts[0] + parts[1])
-    assert_same(sum([], PairwiseMoments()), PairwiseMoments())
-    assert_same(sum(map(PairwiseMoments.from_bytes, (p.to_bytes() for p in parts))), sum(parts))
-
-
 @pytest.mark.parametrize("other", [1, -1, 0.0, None, "0", [0]])
 def test_moments_add_to_no_number_but_zero(other):
     with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
@@ -184,21 +173,6 @@ def test_parts_of_integers_give_the_bytes_of_all_rows(covariance_type):
         assert sum(received, ClassMoments(covariance_type)).to_bytes() == whole
         pairs = [a + b for a, b in zip(received[:-1:2], received[1::2], strict=True)]
         assert (sum(pairs) + received[-1]).to_bytes() == whole
-
-
-def test_windows_and_estimators_travel():
-    X, y = integers()
-    window = SlidingWindow(2)
-    for at in range(0, 40, 10):
-        window.update(X[at : at + 10], y[at : at + 10])
-    sent = SlidingWindow.from_bytes(window.to_bytes())
-    assert_same(sent.append(accumulate(X, y)).moments, window.append(accumulate(X, y)).moments)
-    fitted = QuadraticDiscriminantAnalysis().fit(X[:100], y[:100])
-    sent = QuadraticDiscriminantAnalysis.from_bytes(fitted.to_bytes()).partial_fit(X[100:], y[100:])
-    fitted.partial_fit(X[100:], y[100:])
-    np.testing.assert_array_equal(sent.predict_proba(X), fitted.predict_proba(X))
-    model = type(fitted.model_).from_bytes(fitted.model_.to_bytes())
-    np.testing.assert_array_equal(model.log_density(X), fitted.model_.log_density(X))
 
 
 def test_record_batches_to_moments_and_back():
