@@ -43,6 +43,14 @@ class TestGaussianStream:
         far, _ = stream.rows(10**15, 10**15 + 3)
         assert len(np.unique(np.concatenate([X, far]), axis=0)) == 50_003
 
+    def test_separation_and_scale(self):
+        stream = GaussianStream(30, 400, separation=4.0, scale=0.5, loc=-7.0)
+        distance = np.linalg.norm(stream.means[::2] - stream.means[1::2], axis=1)
+        assert np.sqrt((distance**2).mean()) == pytest.approx(4.0 * 0.5, rel=0.05)
+        assert stream.means.mean() == pytest.approx(-7, abs=0.01)
+        variance = np.trace(stream.covariances, axis1=1, axis2=2).mean() / 30
+        assert variance == pytest.approx(0.5**2, rel=0.05)
+
     def test_the_same_from_a_copy_and_other_from_another_seed(self):
         stream = GaussianStream(3, 4, seed=1)
         X, y = stream.rows(5, 500)
@@ -79,15 +87,6 @@ class TestGaussianStream:
             np.testing.assert_allclose((Z**4).mean(axis=0), 3, atol=5 * np.sqrt(96) * error)
         assert (np.ptp(stream.covariances, axis=0) == 0).all() == tied
 
-    def test_separation_and_scale(self):
-        stream = GaussianStream(30, 400, separation=4.0, scale=0.5, loc=-7.0)
-        difference = stream.means[::2] - stream.means[1::2]
-        distance = np.sqrt((difference**2).sum(axis=1).mean())
-        assert distance == pytest.approx(4.0 * 0.5, rel=0.05)
-        assert stream.means.mean() == pytest.approx(-7, abs=0.01)
-        variance = np.trace(stream.covariances, axis1=1, axis2=2).mean() / 30
-        assert variance == pytest.approx(0.5**2, rel=0.05)
-
     @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32"])
     def test_integers_are_rounded_and_clipped(self, dtype):
         info = np.iinfo(dtype)
@@ -97,14 +96,12 @@ class TestGaussianStream:
         np.testing.assert_array_equal(stream.means, real.means)
         expected = np.clip(np.round(real.rows(0, 2000)[0]), info.min, info.max)
         np.testing.assert_array_equal(stream.rows(0, 2000)[0], expected)
-
-    @pytest.mark.parametrize("dtype", ["uint8", "int64", "uint64"])
-    def test_values_beyond_the_type(self, dtype):
-        info = np.iinfo(dtype)
-        X = GaussianStream(2, 2, dtype=dtype, loc=0.0, scale=1e30).rows(0, 100)[0]
-        negative = GaussianStream(2, 2, loc=0.0, scale=1e30).rows(0, 100)[0] < 0
-        assert (X[negative] == info.min).all()
-        assert (X[~negative] >= info.max - info.max // 2**50).all()
+        below = GaussianStream(2, 2, loc=0.0, scale=1e30).rows(0, 100)[0] < 0
+        for name in (dtype, "int64", "uint64"):  # beyond the type
+            found = GaussianStream(2, 2, dtype=name, loc=0.0, scale=1e30).rows(0, 100)[0]
+            info = np.iinfo(name)
+            assert (found[below] == info.min).all()
+            assert (found[~below] >= info.max - info.max // 2**50).all()
 
     @pytest.mark.parametrize(
         ("changed", "message"),
@@ -130,12 +127,7 @@ class TestGaussianStream:
 
     def test_ranges(self):
         stream = GaussianStream(2, 2)
-        for call in (
-            lambda: stream.rows(-1, 2),
-            lambda: stream.rows(3, 2),
-            lambda: stream.batches(-1, 2),
-            lambda: stream.batches(3, 0),
-        ):
+        for method, range in (("rows", (-1, 2)), ("rows", (3, 2)), ("batches", (3, 0))):
             with pytest.raises(InvalidParameterError, match="expected an integer >= "):
-                call()
+                getattr(stream, method)(*range)
         assert repr(stream) == "GaussianStream(2, 2, seed=0, dtype='float64')"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from streamgda.errors import ReadError
-from streamgda.rows import Rows
 from streamgda.rows.forward import ForwardRows
 
 ROWS = np.arange(26.0).reshape(13, 2)
@@ -37,15 +35,6 @@ def scan(values: Any = ROWS, name: str = "X", n_rows: int | None = None) -> Scan
     return Scan(values, shape, values.dtype, name)
 
 
-def test_blocks_are_cut_into_slabs_of_any_size_in_one_scan() -> None:
-    for n in (1, 2, 4, 5, 7, 13, 20):
-        rows = scan()
-        read = [slab.X for slab in Rows(rows).slabs(n)]
-        np.testing.assert_array_equal(np.concatenate(read), ROWS)
-        assert rows.starts == [0, "closed"]
-        assert [len(block) for block in read[:-1]] == [n] * (len(read) - 1)
-
-
 def test_a_scan_starts_again_at_other_rows_but_not_for_those_of_the_last_block() -> None:
     rows = scan()
     for start, stop in ((0, 1), (0, 4), (2, 7), (6, 6), (5, 9)):
@@ -69,14 +58,6 @@ def test_windows_and_mappings_scan_on_their_own() -> None:
     np.testing.assert_array_equal(doubled.read(1, 3), ROWS[1:3] * 2 + 1)
     np.testing.assert_array_equal(window.read(3, 20), ROWS[7:11])
     assert rows.starts == [5, 1]
-
-
-def test_an_open_scan_is_pickled_as_one_that_is_not_open() -> None:
-    rows = scan()
-    rows.read(0, 2)
-    again = pickle.loads(pickle.dumps(rows))
-    np.testing.assert_array_equal(again.read(2, 4), ROWS[2:4])
-    assert (rows.starts, again.starts) == ([0], [0, 2])
 
 
 def test_rows_that_end_early_or_fail_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,16 +13,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn import naive_bayes
-from sklearn.covariance import EmpiricalCovariance
-from sklearn.exceptions import DataConversionWarning
 
 from streamgda import (
-    BernoulliNB,
     ClassMoments,
     GaussianDiscriminantCV,
     GaussianNB,
-    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
 )
@@ -364,20 +359,6 @@ def test_batches_windows_and_searches_of_frames() -> None:
     assert search.predict(frame).tolist() == search.predict(frame.lazy()).tolist()
 
 
-def test_binarised_and_solved_rows_of_frames() -> None:
-    frame = pl.DataFrame(X, schema=NAMES)
-    weight = pd.Series(np.arange(N) % 2, dtype="Int64")
-    found = BernoulliNB(binarize=130.0).fit(frame, LABELS, sample_weight=weight)
-    expected = BernoulliNB(binarize=130.0).fit(X, LABELS, sample_weight=weight.to_numpy())
-    np.testing.assert_array_equal(found.feature_log_prob_, expected.feature_log_prob_)
-    params: dict[str, Any] = {"solver": "lsqr", "covariance_estimator": EmpiricalCovariance()}
-    solved = LinearDiscriminantAnalysis(**params).fit(frame, LABELS)
-    np.testing.assert_array_equal(
-        solved.predict_proba(frame),
-        LinearDiscriminantAnalysis(**params).fit(X, LABELS).predict_proba(X),
-    )
-
-
 def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> None:
     path = tmp_path / "rows.parquet"
     pl.DataFrame(X, schema=NAMES).with_columns(pl.Series("y", LABELS)).write_parquet(
@@ -390,25 +371,6 @@ def test_lazy_frames_are_scanned_once_and_counted_by_a_query(tmp_path: Any) -> N
     same(
         accumulate(filtered.select(NAMES), filtered.select("y")), accumulate(X[kept], LABELS[kept])
     )
-
-
-def test_column_vectors_of_labels_beside_frames_are_warned_about() -> None:
-    with pytest.warns(DataConversionWarning):
-        same(
-            GaussianNB().fit(pl.DataFrame(X, schema=NAMES), LABELS[:, None]).moments_,
-            GaussianNB().fit(X, LABELS).moments_,
-        )
-
-
-@pytest.mark.parametrize("kind", ["pandas, nullable", "polars", "arrow"])
-def test_results_are_those_of_scikit_learn_for_the_same_frame(kind: str) -> None:
-    frame = FRAMES[kind](X)
-    expected = naive_bayes.GaussianNB().fit(frame, LABELS)
-    found = GaussianNB().fit(frame, pl.Series(LABELS))
-    np.testing.assert_array_equal(found.feature_names_in_, expected.feature_names_in_)
-    np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
-    probabilities = expected.predict_proba(frame)
-    np.testing.assert_allclose(found.predict_proba(frame), probabilities, rtol=1e-9, atol=1e-12)
 
 
 def test_missing_values_and_labels_of_frames_are_skipped_and_filled() -> None:
@@ -425,13 +387,6 @@ def test_missing_values_and_labels_of_frames_are_skipped_and_filled() -> None:
             np.testing.assert_allclose(found.theta_, expected.theta_)
         predicted = found.predict(frame, on_invalid="fill", fill="?")
         assert (predicted == "?").nonzero()[0].tolist() == [7]
-
-
-def test_columns_of_batches_that_are_frames() -> None:
-    batch = pl.DataFrame({"p": [1.0, 2.0, None], "q": [True, None, False], "y": ["u", "v", "u"]})
-    for kind in (batch, batch.to_arrow(), batch.to_pandas()):
-        found = accumulate([kind], columns=(["p", "q"], "y"), on_invalid="skip")
-        assert (found.classes.tolist(), found.means.tolist()) == (["u"], [[1.0, 1.0]])
 
 
 TEXTS = {
