@@ -72,12 +72,7 @@ SPLITTERS = {
 }
 
 
-@parametrize_with_checks(
-    [
-        GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]}),
-        GaussianDiscriminantCV({"reg_param": [0.1]}, scoring="joint_log_likelihood"),
-    ]
-)
+@parametrize_with_checks([GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]})])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -234,14 +229,13 @@ def test_folds_and_pairs_are_a_predefined_split(make):
             np.testing.assert_array_equal(other[score], searches[0][score])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_log_loss_of_impossible_rows_is_that_of_scikit_learn(dtype):
+def test_the_log_loss_of_impossible_rows_is_that_of_scikit_learn():
     """Probabilities of exactly 0 and 1 are clipped; one row in the wrong place is not infinite."""
-    rows = np.where(Y[:, None] == 2, 50 * X, X).astype(dtype)
+    rows = np.where(Y[:, None] == 2, 50 * X, X)
     rows[:9] *= 40
     assert (GaussianDiscriminantAnalysis().fit(rows[9:], Y[9:]).predict_proba(rows) == 0).any()
     assert_alike(KFold(4), "neg_log_loss", rows)
-    rows, scores = rows.astype(float), {"cv": KFold(4), "scoring": "neg_log_loss"}
+    scores = {"cv": KFold(4), "scoring": "neg_log_loss"}
     grid = {"covariance_type": ["diag"], "var_smoothing": [1e-9]}
     expected = cross_val_score(GaussianNB(), rows, Y, **scores).mean()
     found = GaussianDiscriminantCV(grid, **scores).fit(rows, Y).best_score_
@@ -265,7 +259,7 @@ def test_other_scores_of_the_same_pass_are_in_the_table_too():
 def test_weights(scoring, dtype):
     weights = np.random.default_rng(0).integers(0, 4, N).astype(dtype)
     search = GaussianDiscriminantCV({"reg_param": [0.1]}, cv=3, scoring=scoring)
-    search.fit(X, Y, weights)
+    search.fit(np.where(weights[:, None] == 0, np.nan, X), Y, weights)
     of = fold_of(0, N, 3, 0)
     for f in range(3):
         gda = GaussianDiscriminantAnalysis(reg_param=0.1)
@@ -283,15 +277,6 @@ def test_weights(scoring, dtype):
         assert search.cv_results_[f"split{f}_test_score"][0] == pytest.approx(expected, rel=1e-10)
 
 
-def test_rows_of_weight_zero_may_hold_anything():
-    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3)
-    weights = (np.arange(N) != 7) * 1.0
-    expected = search.fit(X, Y, weights).best_score_
-    rows = X.copy()
-    rows[7] = np.nan
-    assert search.fit(rows, Y, weights).best_score_ == expected
-
-
 # --- wherever rows are ------------------------------------------------------------------------
 
 
@@ -307,10 +292,15 @@ def test_every_kind_of_array_gives_the_same_bits(kind):
     for name in (f"split{f}_test_{score}" for f in range(5) for score in SCORINGS):
         np.testing.assert_allclose(found.cv_results_[name], whole.cv_results_[name], rtol=1e-14)
     assert_same_bits(results(found.best_estimator_, rows), results(whole.best_estimator_, rows))
+    if kind == "dask":  # chunks of unknown size
+        some = held(np.arange(N) % 3 > 0, kind)
+        lazy = GaussianDiscriminantCV(FEW, cv=3).fit(held(X, kind)[some], held(Y, kind)[some])
+        known = GaussianDiscriminantCV(FEW, cv=3).fit(X[some.compute()], Y[some.compute()])
+        assert lazy.best_score_ == known.best_score_
 
 
-@pytest.mark.parametrize("kind", ["zarr", "dask", "memmap"])
-@pytest.mark.parametrize("name", ["StratifiedKFold", "GroupKFold", "LeaveOneGroupOut"])
+@pytest.mark.parametrize("kind", ["zarr", "dask"])
+@pytest.mark.parametrize("name", ["StratifiedKFold", "LeaveOneGroupOut"])
 def test_splits_of_rows_that_are_not_in_memory(kind, name):
     search, groups = GaussianDiscriminantCV(FEW, cv=SPLITTERS[name]), None
     if "Group" in name:
@@ -322,13 +312,6 @@ def test_splits_of_rows_that_are_not_in_memory(kind, name):
     for split in range(search.n_splits_):
         score = f"split{split}_test_score"
         np.testing.assert_allclose(found[score], expected[score], rtol=1e-12)
-
-
-def test_dask_arrays_with_chunks_of_unknown_size():
-    few = np.arange(N) % 3 > 0
-    lazy = [held(array, "dask")[held(few, "dask")] for array in (X, Y)]
-    expected = GaussianDiscriminantCV(FEW, cv=3).fit(X[few], Y[few]).best_score_
-    assert GaussianDiscriminantCV(FEW, cv=3).fit(*lazy).best_score_ == expected
 
 
 def test_the_best_is_that_of_all_rows():
@@ -416,6 +399,8 @@ def worst(table):
 def test_a_function_may_choose_and_without_a_refit_there_is_only_the_table():
     search = GaussianDiscriminantCV(FEW, cv=3, refit=worst).fit(X, Y)
     table = pd.DataFrame(search.cv_results_)
+    assert (table[["mean_fit_time", "mean_score_time"]] > 0).all(axis=None)
+    assert (table[["std_fit_time", "std_score_time"]] >= 0).all(axis=None)
     assert search.best_index_ == worst(search.cv_results_)
     assert search.best_score_ == table["mean_test_score"].min()
     assert search.best_estimator_.get_params().items() >= search.best_params_.items()
@@ -429,23 +414,11 @@ def test_a_function_may_choose_and_without_a_refit_there_is_only_the_table():
         search.predict(X)
 
 
-def test_times_of_fits_and_scores():
-    table = pd.DataFrame(GaussianDiscriminantCV(FEW, cv=3).fit(X, Y).cv_results_)
-    for name in ("fit_time", "score_time"):
-        assert (table[f"mean_{name}"] > 0).all()
-        assert (table[f"std_{name}"] >= 0).all()
-    found = GaussianDiscriminantCV(FEW, cv=3, scoring="joint_log_likelihood").fit(X, Y)
-    assert (found.cv_results_["mean_score_time"] == 0).all()
-
-
-def test_the_first_of_equal_candidates_is_best():
+def test_the_first_of_equal_candidates_is_best_and_priors_are_candidates_too():
     grid = {"reg_param": [0.3, 0.2], "ddof": [0, 0]}
     search = GaussianDiscriminantCV(grid).fit(X * 1e-9, Y)
     assert len(set(search.cv_results_["mean_test_score"])) == 1
     assert search.best_index_ == 0
-
-
-def test_priors_are_candidates_too():
     grid = {"priors": [None, [0.0, 0.5, 0.5], [0.1, 0.4, 0.5]], "reg_param": [0.01]}
     search = GaussianDiscriminantCV(grid, scoring="joint_log_likelihood").fit(X, Y)
     assert search.cv_results_["mean_test_score"][1] == -np.inf
@@ -533,19 +506,15 @@ def test_too_little_to_hold_anything_out():
         GaussianDiscriminantCV().fit(X, np.zeros(N, int))
 
 
-@pytest.mark.parametrize("kind", ["numpy", "zarr"])
-def test_an_error_names_the_row_by_its_own_number(kind):
-    rows = X.copy()
-    rows[217, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="row 217, column 1 is nan"):
-        GaussianDiscriminantCV().fit(held(rows, kind), held(Y, kind))
-
-
-def test_shapes_that_do_not_fit():
+def test_rows_that_cannot_be_used():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         GaussianDiscriminantCV().fit(X, Y[:-1])
     with pytest.raises(InvalidDataError, match=f"{N} rows but there are {N - 1} weights"):
         GaussianDiscriminantCV().fit(X, Y, np.ones(N - 1))
+    rows = np.where(np.arange(N)[:, None] == 217, [0, np.nan, 0], X)
+    for kind in ("numpy", "zarr"):
+        with pytest.raises(InvalidDataError, match="row 217, column 1 is nan"):
+            GaussianDiscriminantCV().fit(held(rows, kind), held(Y, kind))
     search = GaussianDiscriminantCV(FEW, cv=3, scoring="joint_log_likelihood").fit(X, Y)
     with pytest.raises(InvalidDataError, match=r"y\[2\] is 7, which is not one of the classes"):
         search.scorer_(search.best_estimator_, X[:3], [0, 1, 7])
