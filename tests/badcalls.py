@@ -6,6 +6,7 @@ are listed with ``--all``: some bad values are good ones elsewhere.
 """
 
 import contextlib
+import inspect
 import io
 import os
 import signal
@@ -96,151 +97,96 @@ class Call(NamedTuple):
     good: dict[str, Any]
 
 
-def _estimators() -> Iterator[Call]:
-    makes = {
-        "GDA": lambda: gda.GaussianDiscriminantAnalysis(reg_param=0.1),
-        "QDA": gda.QuadraticDiscriminantAnalysis,
-        "LDA": gda.LinearDiscriminantAnalysis,
-        "GaussianNB": gda.GaussianNB,
-        "BernoulliNB": gda.BernoulliNB,
-        "Threshold": gda.ThresholdClassifier,
-        "CV": lambda: gda.GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2),
-    }
-    rows = {"X": X, "y": Y, "sample_weight": None}
-    for name, make in makes.items():
-
-        def fitted(make: Callable[[], Any] = make) -> Any:
-            return make().fit(X, Y)
-
-        yield Call(name, fitted, "fit", rows)
-        for param, good in make().get_params(deep=False).items():
-            yield Call(name, make, f"fit after set_params({param})", {param: good})
-        methods = {
-            "predict": {
-                "X": X,
-                "out": None,
-                "reject": 0.1,
-                "reject_label": -1,
-                "nodata": None,
-                "on_invalid": "fill",
-                "fill": -5,
-            },
-            "predict_proba": {"X": X, "out": None, "on_invalid": "fill", "fill": 0.0},
-            "score": rows,
-            "score_samples": {"X": X},
-            "transform": {"X": X, "out": None},
-            "sample": {"n_samples": 2, "random_state": 0, "y": None, "out": None},
-            "partial_fit": {
-                **rows,
-                "classes": None,
-                "half_life": None,
-                "unlabelled": None,
-                "nodata": None,
-                "on_invalid": "skip",
-            },
-            "forget": rows,
-            "retire": {"labels": [1]},
-            "fit_threshold": rows,
-            "save": {"store": None},
-            "from_moments": {"moments": gda.ClassMoments().update(X, Y)},
-        }
-        for method, good in methods.items():
-            function = getattr(fitted(), method, None)
-            if function is not None:
-                code = getattr(function, "__func__", function).__code__
-                known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-                yield Call(name, fitted, method, {n: v for n, v in good.items() if n in known})
+def _moments() -> gda.ClassMoments:
+    return gda.ClassMoments().update(X, Y)
 
 
-def _others() -> Iterator[Call]:
-    def moments() -> gda.ClassMoments:
-        return gda.ClassMoments().update(X, Y)
+HELD = _moments()
+WHERE = Path(FOLDER.name) / "stream.zip"
+ESTIMATORS = {
+    "GDA": lambda: gda.GaussianDiscriminantAnalysis(reg_param=0.1),
+    "QDA": gda.QuadraticDiscriminantAnalysis,
+    "LDA": gda.LinearDiscriminantAnalysis,
+    "GaussianNB": gda.GaussianNB,
+    "BernoulliNB": gda.BernoulliNB,
+    "Threshold": gda.ThresholdClassifier,
+    "CV": lambda: gda.GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2),
+}
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "ClassMoments": _moments,
+    "Pairwise": lambda: gda.PairwiseMoments().update(X, Y),
+    "Window": lambda: gda.SlidingWindow(3).update(X, Y),
+    "Drift": lambda: gda.DriftMonitor(HELD, window=20),
+    "Fisher": lambda: gda.FisherDiscriminant.from_moments(_moments()),
+    "Linear": lambda: gda.LinearDiscriminants.of(gda.LinearDiscriminantAnalysis().fit(X, Y)),
+    "Checkpoint": lambda: gda.Checkpoint(WHERE),
+}
+METHODS = """fit predict predict_proba score score_samples transform sample partial_fit forget
+    retire fit_threshold save from_moments update declare covariance reduce pca select_features
+    select_classes drop_classes relabel project __add__ __sub__ __mul__ append to_moments reset
+    criterion of of_class pair __call__ posterior"""
+FUNCTIONS = {
+    gda: """accumulate load open_store covariance_test means_test ClassMoments SlidingWindow
+        Checkpoint DriftMonitor prequential separability select_features""",
+    plots: " ".join(plots.__all__),
+    datasets: "GaussianStream convert",
+}
+# Good values of arguments, by name; None for those that are left out unless they are spoilt.
+GOOD: dict[str, Any] = {
+    "X": X, "y": Y, "sample_weight": None, "classes": None, "out": None, "nodata": None,
+    "fill": -5, "reject": 0.1, "reject_label": -1, "half_life": None, "unlabelled": None,
+    "n_samples": 2, "random_state": 0, "labels": [1], "store": None, "moments": HELD,
+    "fourth_moments": False, "max_memory": None, "checkpoint": None, "checkpoint_every": 1.0,
+    "path": STORE, "tol": 1e-4, "covariance_type": "diag", "n_blocks": 2, "every": 1.0, "ddof": 0,
+    "n_components": 1, "index": [0], "mapping": {0: 3}, "components": np.eye(3), "offset": None,
+    "other": HELD, "gamma": 0.5, "least_eigenvalue": 1e-4, "block": HELD, "reference": HELD,
+    "window": 20, "level": 0.1, "calibration": 5, "least_rows": 3, "keep": 3, "batches": [(X, Y)],
+    "model": gda.GaussianNB(), "drift": 9, "faded_half_life": 9.0, "w": np.eye(3), "priors": None,
+    "shrinkage": None, "fitted": gda.LinearDiscriminantAnalysis().fit(X, Y), "origin": None,
+    "label": 0, "a": 0, "b": 1, "model_or_moments": HELD, "method": "divergence", "pooling": 0.1,
+    "reg_param": 0.1, "var_smoothing": 0.1, "n": 2, "criterion": "divergence", "over": "mean",
+    "direction": None, "estimator": gda.LinearDiscriminantAnalysis().fit(X, Y), "shape": (1, 3),
+    "feature": None, "bins": 5, "directions": None, "deviations": (1,), "resolution": 5,
+    "max_points": 100, "n_features": 2, "n_classes": 2, "seed": 0, "dtype": None,
+    "separation": 1.0, "loc": None, "scale": None, "period": None, "source": X, "n_rows": None,
+    "chunk_rows": None, "overwrite": True, "state": HELD,
+}  # fmt: skip
+SPECIAL = {
+    "convert": {"labels": Y, "store": {}},
+    "load": {"store": STORE},
+    "open_store": {"X": "X", "y": "y", "label": None},
+    "Checkpoint": {"path": WHERE},
+    "plot_confusion_matrix": {"X": X[:9], "y": Y[:9]},
+    "select_features": {"direction": "backward"},
+    "save": {"store": {}, "offset": 1},
+    "sample": {"y": None},
+}
 
-    def lda() -> Any:
-        return gda.LinearDiscriminantAnalysis().fit(X, Y)
 
-    rows = {"X": X, "y": Y, "sample_weight": None}
-    held = moments()
-    yield Call("module", lambda: gda, "accumulate", {
-        **rows, "covariance_type": "full", "fourth_moments": False, "classes": None,
-        "max_memory": None, "on_invalid": "raise", "nodata": None, "unlabelled": None,
-        "checkpoint": None, "checkpoint_every": 1.0,
-    })  # fmt: skip
-    yield Call("module", lambda: gda, "load", {"store": STORE})
-    yield Call("module", lambda: gda, "open_store", {"path": STORE, "X": "X", "y": "y"})
-    yield Call("module", lambda: gda, "covariance_test", {"moments": held, "tol": 1e-4})
-    yield Call("module", lambda: gda, "means_test", {"moments": held, "tol": 1e-4})
-    yield Call("module", lambda: gda, "ClassMoments", {"covariance_type": "full"})
-    yield Call("module", lambda: gda, "SlidingWindow", {"n_blocks": 2, "covariance_type": "full"})
-    yield Call("module", lambda: gda, "Checkpoint", {"path": "stream.zip", "every": 1.0})
-    for method, good in {
-        "update": rows, "declare": {"classes": [5]}, "covariance": {"ddof": 0},
-        "reduce": {"covariance_type": "diag"}, "pca": {"n_components": 1},
-        "select_features": {"index": [0]}, "select_classes": {"labels": [0]},
-        "drop_classes": {"labels": [0]}, "relabel": {"mapping": {0: 3}},
-        "project": {"components": np.eye(3), "offset": None}, "__add__": {"other": held},
-        "__sub__": {"other": held}, "__mul__": {"gamma": 0.5}, "save": {"store": None},
-    }.items():  # fmt: skip
-        yield Call("ClassMoments", moments, method, good)
-    for method, good in {
-        "update": rows, "declare": {"classes": [5]}, "covariance": {"ddof": 0},
-        "to_moments": {"covariance_type": "full", "least_eigenvalue": 1e-4},
-    }.items():  # fmt: skip
-        yield Call("Pairwise", lambda: gda.PairwiseMoments().update(X, Y), method, good)
-    window = {"update": rows, "append": {"block": held}}
-    for method, good in window.items():
-        yield Call("Window", lambda: gda.SlidingWindow(3).update(X, Y), method, good)
-    watched = {"reference": held, "window": 20, "level": 0.1, "calibration": 5, "least_rows": 3,
-               "covariance_type": "diag", "keep": 3}  # fmt: skip
-    yield Call("module", lambda: gda, "DriftMonitor", watched)
-    for method, good in {"update": rows, "reset": {"reference": held}}.items():
-        yield Call("Drift", lambda: gda.DriftMonitor(held, window=20), method, good)
-    yield Call("module", lambda: gda, "prequential", {
-        "model": gda.GaussianNB(), "batches": [(X, Y)], "drift": 9, "half_life": 9.0,
-        "faded_half_life": 9.0, "columns": None,
-    })  # fmt: skip
-    fisher = {"criterion": {"w": np.eye(3)}, "transform": {"X": X}, "project": {"moments": held},
-              "from_moments": {"moments": held, "n_components": 1, "priors": None,
-                               "shrinkage": None, "tol": 1e-4}}  # fmt: skip
-    for method, good in fisher.items():
-        yield Call("Fisher", lambda: gda.FisherDiscriminant.from_moments(moments()), method, good)
-    functions = {"of": {"fitted": lda(), "origin": None}, "of_class": {"label": 0},
-                 "pair": {"a": 0, "b": 1}, "__call__": {"X": X}, "posterior": {"X": X}}  # fmt: skip
-    for method, good in functions.items():
-        yield Call("Linear", lambda: gda.LinearDiscriminants.of(lda()), method, good)
-    yield Call("module", lambda: gda, "separability", {
-        "model_or_moments": held, "method": "divergence", "covariance_type": "diag", "ddof": 1,
-        "pooling": 0.1, "shrinkage": 0.1, "reg_param": 0.1, "var_smoothing": 0.1,
-    })  # fmt: skip
-    yield Call("module", lambda: gda, "select_features", {
-        "moments": held, "n": 2, "criterion": "divergence", "over": "mean", "direction": "backward",
-        "covariance_type": "diag", "reg_param": 0.1, "tol": 0.0,
-    })  # fmt: skip
-    where = Path(FOLDER.name) / "stream.zip"
-    yield Call("Checkpoint", lambda: gda.Checkpoint(where), "save", {"state": held, "offset": 1})
-    shown = {"estimator": lda(), "X": X, "y": Y}
-    for name, more in {
-        "plot_confusion_matrix": shown, "plot_spectra": {"estimator": lda(), "n": 2},
-        "plot_separability": {"model_or_moments": lda(), "method": "divergence"},
-        "plot_means": {"estimator": lda(), "shape": (1, 3)},
-        "plot_samples": {"estimator": lda(), "shape": (1, 3), "n": 1, "random_state": 0},
-        "plot_densities": {**shown, "feature": 0, "direction": None, "bins": 5},
-        "plot_learning_curve": {**shown, "batches": [(X, Y)], "n": 2},
-        "plot_decision_boundary": {**shown, "features": None, "directions": None,
-                                   "deviations": (1,), "resolution": 5, "max_points": 100},
-    }.items():  # fmt: skip
-        yield Call("plots", lambda: plots, name, more)
-    stream = {"n_features": 2, "n_classes": 2, "seed": 0, "dtype": "f8", "separation": 1.0,
-              "priors": None, "loc": None, "scale": None, "period": None}  # fmt: skip
-    yield Call("datasets", lambda: datasets, "GaussianStream", stream)
-    source = {"source": X, "store": {}, "labels": Y, "n_rows": None, "dtype": None}
-    source |= {"chunk_rows": None, "overwrite": True}
-    yield Call("datasets", lambda: datasets, "convert", source)
+def _good(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """Return good arguments of a function, as far as there are values for their names."""
+    values = GOOD | SPECIAL.get(name, {})
+    scores = name.startswith(("predict", "score_", "transform"))
+    values["on_invalid"] = "fill" if scores else "skip"
+    known = inspect.signature(function).parameters
+    return {argument: values[argument] for argument in known if argument in values}
 
 
 def calls() -> Iterator[Call]:
-    yield from _estimators()
-    yield from _others()
+    made = dict(OBJECTS)
+    for name, make in ESTIMATORS.items():
+        made[name] = lambda make=make: make().fit(X, Y)
+        for param, good in make().get_params(deep=False).items():
+            yield Call(name, make, f"fit after set_params({param})", {param: good})
+    for name, make in made.items():
+        thing = make()
+        for method in METHODS.split():
+            if (function := getattr(thing, method, None)) is not None:
+                yield Call(name, make, method, _good(function, method))
+    for module, names in FUNCTIONS.items():
+        for name in names.split():
+            function = getattr(module, name)
+            yield Call(module.__name__, lambda m=module: m, name, _good(function, name))
 
 
 def state(thing: Any) -> str:
@@ -289,9 +235,11 @@ SYNONYMS = {
     "y": ("label", "class", *SCIKIT_LEARN),
     "a": ("classes",),
     "b": ("classes",),
-    "batches": ("batch", "iteration", "Expected 2D"),
+    "batches": ("batch", "iteration", "Expected 2D", "path", "zarr group"),
     "block": ("moments",),
+    "class_prior": ("priors",),
     "classes": ("labels",),
+    "covariance_estimator": ("covariance estimator",),
     "direction": ("directions",),
     "estimator": ("fitted",),
     "feature": ("features",),
@@ -300,15 +248,17 @@ SYNONYMS = {
     "label": ("class",),
     "labels": ("label", "moments", "y ", "Group", "strings"),
     "mapping": ("labels",),
-    "moments": ("classes", "covariance", "no class has rows"),
+    "moments": ("classes", "covariance", "no class has rows", "every row"),
     "model_or_moments": ("class", "covariance"),
     "other": ("moments",),
     "out": ("in store",),
     "path": ("checkpoint", "zarr", "lacks rows"),
     "reference": ("moments",),
+    "refit": ("__init__",),  # a class is called, as any function
     "sample_weight": ("weight", "rows"),
     "source": ("rows", "batch", "features", "array"),
     "store": ("path", "zarr", "exists"),
+    "unlabelled": ("class",),
 }
 
 

@@ -78,7 +78,11 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
         isinstance(cv, list | tuple) and cv and all(isinstance(fold, Integral) for fold in cv)
     ):
         codes, n_folds = _given_folds(np.asarray(as_source(cv, "cv").whole()), n_rows)
-    elif isinstance(cv, Iterable) and not isinstance(cv, str | bytes):
+    elif (
+        isinstance(cv, Iterable)
+        and not isinstance(cv, str | bytes)
+        and getattr(cv, "shape", None) != ()
+    ):
         codes, n_folds = _folds_of_pairs(cv, cv, n_rows)
     else:
         n_folds = as_integer("cv", cv, _EXPECTED, 2, (1 << 128) - 1)
@@ -94,8 +98,8 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
 
 def _given_folds(folds: np.ndarray, n_rows: int) -> tuple[np.ndarray, int]:
     """Return the codes of given folds, and their number; -1 stands for none."""
-    numbers = np.unique(folds[folds != -1])
-    if folds.dtype.kind not in "iu" or len(folds) != n_rows or not numbers.size or numbers[0] < 0:
+    numbers = np.unique(folds[folds != -1]) if folds.dtype.kind in "iu" else np.empty(0)
+    if len(folds) != n_rows or not numbers.size or numbers[0] < 0:
         expected = (
             f"the fold of each of {n_rows} rows, as integers >= 0, or -1 for rows that are never "
             f"held out; for groups of another type, cv=LeaveOneGroupOut() and fit(X, y, groups=...)"

@@ -430,7 +430,8 @@ def _kind_of(out: Any) -> FileOutput | None:
 
 def _is_array(out: Any) -> bool:
     """Return whether this is an array of numpy or in a store, rather than a series or lazy."""
-    return isinstance(out, np.ndarray) or (StoredRows.accepts(out) and not is_lazy(out))
+    stored = hasattr(out, "shape") and StoredRows.accepts(out)
+    return isinstance(out, np.ndarray) or (stored and not is_lazy(out))
 
 
 def grid_of(array: Any, n_dimensions: int) -> Grid:

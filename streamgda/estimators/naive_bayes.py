@@ -522,8 +522,9 @@ def _ignored(rows: Rows) -> np.ndarray | None:
     n_rows, y, rule = rows.X.shape[0], rows.y, rows.rule
     ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
     if rows.weight is not None and adapter_of(rows.weight).in_memory:
-        zero = as_array(rows.weight, "sample_weight") == 0
-        ignored = ignored | zero if zero.shape == ignored.shape else ignored
+        weights = as_array(rows.weight, "sample_weight")
+        if weights.dtype.kind in "biuf" and weights.shape == ignored.shape:
+            ignored = ignored | (weights == 0)
     if rule.unlabelled is not None and isinstance(y, np.ndarray) and y.shape == ignored.shape:
         ignored = ignored | ~rule.labelled(rule.as_labels(y))
     return ignored if ignored.any() else None

@@ -208,7 +208,8 @@ def _subset_of_pairs(
     With `whole`, the covariances of all features must have inverses.
     """
     check_classes(moments.classes, moments.class_count, least=2)
-    found = estimate(moments, covariance_type or moments.covariance_type, how)
+    kind = moments.covariance_type if covariance_type is None else covariance_type
+    found = estimate(moments, kind, how)
     structure, features, seen = found.structure, found.features, np.flatnonzero(found.count > 0)
     first, second = np.triu_indices(seen.size, 1)
     n_matrices = 1
@@ -273,7 +274,7 @@ def _subset_of_folds(
         )
     for fold in folds:
         check_type("a fold of moments", fold, ClassMoments, "ClassMoments")
-    kind = covariance_type or folds[0].covariance_type
+    kind = folds[0].covariance_type if covariance_type is None else covariance_type
     n_classes = max(fold.classes.size for fold in folds) + 1
     state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
     _check_memory(4 * len(folds) * state)

@@ -39,7 +39,14 @@ from streamgda.rows.invalid_rows import (
 from streamgda.rows.names import Names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
-from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, renamed
+from streamgda.runtime.parameters import (
+    as_flag,
+    as_integer,
+    as_number,
+    as_numbers,
+    check_type,
+    renamed,
+)
 from streamgda.storage.format import check_array, check_flag, check_squares, check_whole
 from streamgda.storage.saved import State
 
@@ -167,6 +174,7 @@ class ClassMoments(Moments):
     ) -> None:
         super().__init__()
         fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
+        fourth_moments = as_flag("fourth_moments", fourth_moments)
         self._structure = structure_of(covariance_type)
         if fourth_moments and covariance_type != "full":
             raise InvalidParameterError(
