@@ -60,7 +60,7 @@ def scored_without(
     own |= _refits(estimator, model, rows, X, codes, weights)
     method = f"leave_one_out_{name}"
     options = own | {"priors": priors}
-    function = partial(getattr(model, method), **own)
+    function = partial(model.leave_one_out, answer=name, **own)
     scorer = Scorer(method, function, estimator.model_, None, columns, options, method)
     return scorer.score(X, out), weights
 
@@ -109,10 +109,8 @@ def _refits(
     The weights that the formulas get of them are zero. Their moments are those of the rows that
     need none, and all of them but one: rows are added only, so that nothing cancels.
     """
-    if not model.refits:
-        return {}
-    given = partial(model.leave_one_out_influential, codes=codes, weights=weights)
-    found = engine.score(given, X)
+    asked = partial(model.leave_one_out, answer="influential", codes=codes, weights=weights)
+    found = engine.score(asked, X)
     at = np.flatnonzero(_in_order(rows, found, "found"))
     if not at.size:
         return {}

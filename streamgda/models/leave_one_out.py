@@ -20,9 +20,8 @@ For matrices, D is diagonal in the coordinates :math:`V^T W (x - m)`, where W is
 \beta \pi_j`, with the eigenvalues :math:`\pi` of that matrix. Variances are changed one by one, in
 the coordinates :math:`(x - m) / \sigma`.
 
-The formulas are for rows that leave enough of their class and of each variance. The others are
-found by `GaussianLeaveOneOut.leave_one_out_influential`, and need a fit to all rows but theirs;
-scores of rows here are without these.
+The formulas are for rows that leave enough of their class and of each variance. The others, the
+influential ones, need a fit to all rows but theirs; scores of rows here are without these.
 
 Sources: B. D. Ripley, Pattern Recognition and Neural Networks, 1996, section 3.2, and ``lda`` and
 ``qda`` with ``CV=TRUE`` in the package MASS of R; J. Sherman and W. J. Morrison, Annals of
@@ -31,7 +30,6 @@ Mathematical Statistics 21, 1950.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -46,7 +44,7 @@ from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
-from streamgda.models.model import Finish, by_chunks, check_width, checked_names, posterior
+from streamgda.models.model import by_chunks, check_width, checked_names, copied, posterior
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
@@ -127,7 +125,6 @@ class GaussianLeaveOneOut(GaussianModel):
     separations: np.ndarray = field(kw_only=True)
     unweighted: tuple[float, np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
-    refits = True
     _takes_sparse = False
 
     @classmethod
@@ -177,17 +174,18 @@ class GaussianLeaveOneOut(GaussianModel):
 
     # --- scores of arrays ---------------------------------------------------------------------
 
-    def leave_one_out_posterior(
+    def leave_one_out(
         self,
         X: Any,
         first_row: int = 0,
         *,
+        answer: str,
         codes: np.ndarray,
         weights: np.ndarray | None = None,
         refitted: np.ndarray | None = None,
         refits: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the probability of each class by the model without the row.
+        """Return what the model without the row says of each row.
 
         Parameters
         ----------
@@ -195,6 +193,9 @@ class GaussianLeaveOneOut(GaussianModel):
             Rows of the fit.
         first_row : int
             Number of the first row in a larger array.
+        answer : {"posterior", "right", "influential"}
+            The probability of each class; one for rows that are classified correctly and zero for
+            others; or one for rows whose removal has to be a refit and zero for others.
         codes : ndarray of int
             Classes of the rows of that larger array.
         weights : ndarray of float64, optional
@@ -204,85 +205,17 @@ class GaussianLeaveOneOut(GaussianModel):
 
         Returns
         -------
-        ndarray, shape (n_rows, n_classes)
-            Probabilities.
+        ndarray, shape (n_rows, n_classes) or (n_rows,)
+            The answers.
         """
-        out = np.empty((len(X), self.classes.size))
-        self._by_removal(X, first_row, codes, weights, self._scores, posterior, out)
-        if refitted is not None and refits is not None:
-            some = slice(*np.searchsorted(refitted, [first_row, first_row + len(out)]))
-            out[refitted[some] - first_row] = refits[some]
-        return out
-
-    def leave_one_out_right(
-        self,
-        X: Any,
-        first_row: int = 0,
-        *,
-        codes: np.ndarray,
-        weights: np.ndarray | None = None,
-        refitted: np.ndarray | None = None,
-        refits: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return one for rows that the model without them classifies correctly, zero for others.
-
-        Parameters
-        ----------
-        X, first_row, codes, weights, refitted, refits : see `leave_one_out_posterior`
-            Rows of the fit, their classes and weights, and known probabilities.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows,)
-            Ones and zeros.
-        """
-        found = np.empty(len(X), np.int64)
-        self._by_removal(X, first_row, codes, weights, self._scores, scoring.largest, found)
-        if refitted is not None and refits is not None:
-            some = slice(*np.searchsorted(refitted, [first_row, first_row + len(found)]))
-            found[refitted[some] - first_row] = refits[some].argmax(axis=1)
-        return np.asarray(found == codes[first_row : first_row + len(found)], np.float64)
-
-    def leave_one_out_influential(
-        self,
-        X: Any,
-        first_row: int = 0,
-        *,
-        codes: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return one for rows whose removal has to be a refit, zero for others.
-
-        Parameters
-        ----------
-        X, first_row, codes, weights : see `leave_one_out_posterior`
-            Rows of the fit, their classes and weights.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows,)
-            Ones and zeros.
-        """
-        out = np.empty(len(X))
-
-        def copy(found: np.ndarray, part: np.ndarray) -> None:
-            part[...] = found
-
-        return self._by_removal(X, first_row, codes, weights, self._influential, copy, out)
-
-    def _by_removal(
-        self,
-        X: Any,
-        first_row: int,
-        codes: np.ndarray,
-        weights: np.ndarray | None,
-        function: Callable[[np.ndarray, Removal], np.ndarray],
-        finish: Finish,
-        out: np.ndarray,
-    ) -> np.ndarray:
-        """Compute a function of rows and their removal chunk by chunk, on all threads."""
         X = as_matrix(checked_names(X, self.feature_names), first_row)
         check_width(X, self.n_features)
+        n, k = len(X), self.classes.size
+        function, finish, out = {
+            "posterior": (self._scores, posterior, np.empty((n, k))),
+            "right": (self._scores, scoring.largest, np.empty(n, np.int64)),
+            "influential": (self._influential, copied, np.empty(n)),
+        }[answer]
 
         def of_chunk(rows: np.ndarray, first: int) -> np.ndarray:
             part = slice(first, first + len(rows))
@@ -292,7 +225,14 @@ class GaussianLeaveOneOut(GaussianModel):
             removal = Removal(own, groups, self.count[own], removed)
             return function(self._read(rows, first), removal)
 
-        return by_chunks(of_chunk, finish, X, self.classes.size, out, first_row, by_blas=True)
+        by_chunks(of_chunk, finish, X, k, out, first_row, by_blas=True)
+        if refitted is not None and refits is not None:
+            some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
+            known = refits[some] if answer == "posterior" else refits[some].argmax(axis=1)
+            out[refitted[some] - first_row] = known
+        if answer == "right":
+            return np.asarray(out == codes[first_row : first_row + n], np.float64)
+        return out
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
