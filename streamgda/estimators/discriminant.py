@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
@@ -19,11 +19,11 @@ from streamgda.estimators.row_classifier import Scoring, takes
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.discriminants import discriminant_directions
 from streamgda.moments import ClassMoments
-from streamgda.moments.covariance_types import STRUCTURES, structure_of
+from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, rows_to_count
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_numbers, refuse, shown
+from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.saved import State
 
 
@@ -362,70 +362,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
             standardize=self.standardize,
         )
 
-    @classmethod
-    def from_parameters(
-        cls,
-        means: Any,
-        covariances: Any,
-        priors: Any,
-        classes: Any,
-        *,
-        covariance_type: str | None = None,
-        constant_features: Any = None,
-        **params: Any,
-    ) -> Self:
-        """Return an estimator of given means, covariances and priors, from a file or a paper.
-
-        It predicts what an estimator with such `means_`, `covariance_` and `priors_` predicts.
-        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
-        and `partial_fit` an error. It can be saved and loaded.
-
-        Parameters
-        ----------
-        means : array-like, shape (n_classes, n_features)
-            NaN for a class without rows.
-        covariances : array-like
-            Covariances in the shape of `covariance_`.
-        priors : array-like, shape (n_classes,)
-            Priors of the classes.
-        classes : array-like, shape (n_classes,)
-            Class labels, sorted.
-        covariance_type : str, optional
-            By default the one whose covariances have that shape.
-        constant_features : array-like of int, optional
-            Features to be left out of the density, as in `constant_features_`; by default those
-            whose variances are zero in all classes.
-        **params
-            Parameters of the estimator; those that regularise do not change what is given.
-
-        Returns
-        -------
-        estimator
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidParameterError
-            For numbers that do not fit each other.
-        SingularCovarianceError
-            If a covariance has no inverse.
-
-        Examples
-        --------
-        >>> from streamgda import GaussianDiscriminantAnalysis
-        >>> means, covariances = [[0.0, 0.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 0.5]]
-        >>> gda = GaussianDiscriminantAnalysis.from_parameters(
-        ...     means, covariances, [0.5, 0.5], ["ant", "bee"], covariance_type="diag"
-        ... )
-        >>> gda.predict([[1.0, 0.0], [2.0, 1.0]])
-        array(['ant', 'bee'], dtype='<U3')
-        """
-        numbers = {"means": means, "covariances": covariances, "priors": priors}
-        if covariance_type is None:
-            covariance_type = _type_of(numbers)
-        numbers["constant_features"] = constant_features
-        return cls._of_numbers(classes, numbers, {"covariance_type": covariance_type, **params})
-
     @fitted
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
@@ -590,73 +526,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
             return super()._estimate(moments, **options)
         return replace(beside.each, values=beside.each.values.copy())
 
-    @classmethod
-    def from_parameters(
-        cls,
-        means: Any,
-        covariances: Any,
-        priors: Any,
-        classes: Any,
-        *,
-        constant_features: Any = None,
-        **params: Any,
-    ) -> Self:
-        """Return an estimator of given means, covariances and priors, from a file or a paper.
-
-        It predicts what an estimator with such `means_`, `covariance_` and `priors_` predicts.
-        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
-        and `partial_fit` an error. It can be saved and loaded.
-
-        Parameters
-        ----------
-        means : array-like, shape (n_classes, n_features)
-            NaN for a class without rows.
-        covariances : array-like
-            Covariances in the shape of `covariance_`, (n_classes, n_features, n_features).
-        priors : array-like, shape (n_classes,)
-            Priors of the classes.
-        classes : array-like, shape (n_classes,)
-            Class labels, sorted.
-        constant_features : array-like of int, optional
-            Features to be left out of the density, as in `constant_features_`; by default those
-            whose variances are zero in all classes.
-        **params
-            Parameters of the estimator; those that regularise do not change what is given.
-
-        Returns
-        -------
-        estimator
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidParameterError
-            For numbers that do not fit each other.
-        SingularCovarianceError
-            If a covariance has no inverse.
-
-        Examples
-        --------
-        >>> import json
-        >>> from sklearn.datasets import load_iris
-        >>> from streamgda import QuadraticDiscriminantAnalysis
-        >>> X, y = load_iris(return_X_y=True)
-        >>> qda = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
-        >>> text = json.dumps(
-        ...     {
-        ...         "means": qda.means_.tolist(),
-        ...         "covariances": qda.covariance_.tolist(),
-        ...         "priors": qda.priors_.tolist(),
-        ...         "classes": qda.classes_.tolist(),
-        ...     }
-        ... )
-        >>> QuadraticDiscriminantAnalysis.from_parameters(**json.loads(text)).score(X, y)
-        0.98
-        """
-        numbers = {"means": means, "covariances": covariances, "priors": priors}
-        numbers["constant_features"] = constant_features
-        return cls._of_numbers(classes, numbers, params)
-
     @fitted
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
@@ -692,25 +561,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     def scalings_(self) -> Sequence[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [self._in_type(values) for values, _ in self._axes]
-
-
-def _type_of(numbers: Mapping[str, Any]) -> str:
-    """Return the covariance type whose covariances have the shape of those given."""
-    means, values = (as_numbers(n, numbers[n], "numbers") for n in ("means", "covariances"))
-    k, d = means.shape if means.ndim == 2 else (0, 0)
-    shapes = {name: np.empty(s.scatter_shape(k, d)) for name, s in STRUCTURES.items()}
-    fitting = [
-        name
-        for name, empty in shapes.items()
-        if (s := STRUCTURES[name]).ungroup(s.shown(empty)).shape == values.shape
-    ]
-    if len(fitting) != 1:
-        expected = f"one of {', '.join(map(repr, fitting or STRUCTURES))}"
-        raise InvalidParameterError(
-            f"means have shape {means.shape} and covariances {values.shape}, from which the "
-            f"covariance_type does not follow; give {expected}"
-        )
-    return fitting[0]
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

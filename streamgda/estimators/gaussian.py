@@ -79,6 +79,75 @@ class GaussianClassifier(MomentClassifier):
         how = self._regularisation()
         return GaussianModel.of(covariances, means, priors, how, feature_names=names)
 
+    @classmethod
+    def from_parameters(
+        cls,
+        means: Any,
+        covariances: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        constant_features: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Return an estimator of given means, covariances and priors, from a file or a paper.
+
+        It predicts what an estimator with such `means_`, `covariance_` and `priors_` predicts.
+        The result has no `moments_`: attributes and methods that need them raise an AttributeError,
+        and `partial_fit` an error. It can be saved and loaded.
+
+        Parameters
+        ----------
+        means : array-like, shape (n_classes, n_features)
+            NaN for a class without rows.
+        covariances : array-like
+            Covariances in the shape of `covariance_`; (n_classes, n_features, n_features) for
+            covariance type ``"full"``.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        constant_features : array-like of int, optional
+            Features to be left out of the density, as in `constant_features_`; by default those
+            whose variances are zero in all classes.
+        **params
+            Parameters of the estimator, such as the covariance type; those that regularise do not
+            change what is given.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        Examples
+        --------
+        >>> import json
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
+        >>> text = json.dumps(
+        ...     {
+        ...         "means": qda.means_.tolist(),
+        ...         "covariances": qda.covariance_.tolist(),
+        ...         "priors": qda.priors_.tolist(),
+        ...         "classes": qda.classes_.tolist(),
+        ...     }
+        ... )
+        >>> QuadraticDiscriminantAnalysis.from_parameters(**json.loads(text)).score(X, y)
+        0.98
+        """
+        numbers = {"means": means, "covariances": covariances, "priors": priors}
+        numbers["constant_features"] = constant_features
+        return cls._of_numbers(classes, numbers, params)
+
     def _model_of_numbers(  # type: ignore[override]
         self,
         classes: np.ndarray,

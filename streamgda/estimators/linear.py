@@ -251,7 +251,7 @@ class LinearDiscriminantAnalysis(
         return np.sqrt(model.directions[1][[0, most - 1]])
 
     @classmethod
-    def from_parameters(
+    def from_parameters(  # type: ignore[override]
         cls,
         coef: Any = None,
         intercept: Any = None,

@@ -160,7 +160,7 @@ class GaussianNB(GaussianClassifier):
     # --- fitted attributes --------------------------------------------------------------------
 
     @classmethod
-    def from_parameters(
+    def from_parameters(  # type: ignore[override]
         cls,
         theta: Any,
         var: Any,

@@ -223,22 +223,6 @@ def test_discriminants_that_do_not_fit(given):
         LinearDiscriminantAnalysis.from_parameters(**given)
 
 
-@pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize(
-    "kind", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
-)
-def test_the_covariance_type_follows_from_the_shape_or_is_asked_for(kind, d):
-    fitted = GaussianDiscriminantAnalysis(kind).fit(X[:, :d], Y)
-    numbers = numbers_of(fitted)
-    if d == 3 and kind not in ("full", "tied_spherical"):  # as many features as classes
-        with pytest.raises(InvalidParameterError, match="covariance_type does not follow"):
-            GaussianDiscriminantAnalysis.from_parameters(**numbers)
-        return
-    found = GaussianDiscriminantAnalysis.from_parameters(**numbers)
-    assert found.covariance_type == kind
-    assert_same_answers(found, fitted, X[:, :d])
-
-
 def test_logarithms_that_are_none():
     for logs, priors in (
         ([[0.5], [-1.0]], [-0.7, -0.7]),
