@@ -20,18 +20,16 @@ from samples import (
 )
 
 from streamgda import (
-    Checkpoint,
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
 from streamgda.datasets import GaussianStream
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError, MergeError
-from streamgda.storage.saved import restore, state_of
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.storage.saved import state_of
 
 SOME_TYPES = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 
@@ -151,25 +149,6 @@ def test_rows_of_unknown_number_have_no_age():
         GaussianNB().partial_fit(X[y >= 0], y[y >= 0], half_life=10)
 
 
-@pytest.mark.parametrize("estimator", [GaussianNB, QuadraticDiscriminantAnalysis])
-def test_forgetting_follows_a_stream_that_drifts(estimator):
-    stream = GaussianStream(8, 4, seed=0, period=20_000)
-    right = {half_life: [] for half_life in (None, 500)}
-    models = {half_life: estimator() for half_life in right}
-    for X, y in stream.batches(20_000, 500):
-        for half_life, model in models.items():
-            if hasattr(model, "moments_"):
-                right[half_life].append(model.score(X, y))
-            model.partial_fit(X, y, half_life=half_life)
-    still = estimator()
-    at_rest = [
-        still.partial_fit(X, y).score(X, y) for X, y in GaussianStream(8, 4).batches(5_000, 500)
-    ]
-    never, forgetting = (np.mean(right[h][20:]) for h in (None, 500))
-    assert forgetting > never + 0.2
-    assert forgetting > np.mean(at_rest) - 0.1
-
-
 # --- the stream that drifts -------------------------------------------------------------------
 
 
@@ -262,16 +241,6 @@ def test_a_window_that_was_saved_slides_on(tmp_path, n_updates):
         assert_same_moments(
             loaded.update(X[block], y[block]).moments, window.update(X[block], y[block]).moments
         )
-    attributes, arrays = state_of(window)
-    damaged = [
-        ({**attributes, "moments": attributes["moments"][:-1]}, arrays),
-        ({**attributes, "n_blocks": None}, arrays),
-        (attributes, dict(list(arrays.items())[1:])),
-        ({}, arrays),
-    ]
-    for state in damaged:
-        with pytest.raises(FormatError, match="damaged"):
-            restore(SlidingWindow, *state)
 
 
 # --- unlearning -------------------------------------------------------------------------------
@@ -346,21 +315,3 @@ def test_classes_that_cannot_be_retired():
         X,
         1e-10,
     )
-
-
-@pytest.mark.parametrize("make_state", [lambda: SlidingWindow(3, "diag"), PairwiseMoments])
-def test_windows_and_pairwise_moments_are_kept_with_their_offset(make_state, tmp_path):
-    X, y = blobs(300)
-    undisturbed = make_state()
-    for start in range(0, 300, 50):
-        undisturbed.update(X[start : start + 50], y[start : start + 50])
-    for stop in (150, 300):  # by two processes
-        checkpoint = Checkpoint(tmp_path / "kept")
-        state = make_state() if checkpoint.state is None else checkpoint.state
-        for start in range(checkpoint.offset or 0, stop, 50):
-            state.update(X[start : start + 50], y[start : start + 50])
-            checkpoint.save(state, start + 50)
-    (attributes, arrays), (expected, others) = state_of(state), state_of(undisturbed)
-    assert attributes == expected
-    for name, array in others.items():
-        np.testing.assert_array_equal(arrays[name], array, strict=True)

@@ -10,9 +10,7 @@ from streamgda import (
     BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianNB,
-    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
@@ -146,13 +144,3 @@ def test_saving_refuses_parameters_that_no_estimator_could_have(tmp_path):
     nb = GaussianNB().fit(X, Y).set_params(var_smoothing=-1.0)
     with pytest.raises(InvalidParameterError, match="var_smoothing"):
         nb.save(tmp_path / "file")
-
-
-def test_the_threshold_is_fitted_state():
-    two = Y > 0
-    classifier = ThresholdClassifier(LinearDiscriminantAnalysis(), cost=[[0, 1], [5, 0]])
-    classifier.fit(X, two)
-    expected = classifier.decision_function(X)
-    classifier.set_params(cost=None, class_weight="balanced", estimator__shrinkage=0.9)
-    classifier.estimator_.set_params(shrinkage=0.9, priors=[0.5, 0.5])
-    np.testing.assert_array_equal(classifier.decision_function(X), expected)

@@ -7,11 +7,9 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from sklearn.metrics import log_loss
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
-    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     accumulate,
@@ -122,30 +120,3 @@ def test_fifty_principal_components(moments, images):
     qda = chosen(fewer, held_out, GaussianDiscriminantAnalysis, [0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1])
     assert qda.covariance_type == "full"
     assert qda.score(X_test @ components.T, y_test) >= 0.965
-
-
-@pytest.fixture(scope="module")
-def projected(moments, images):
-    """The images in 50 dimensions, for training and for testing, with their labels."""
-    X, y, X_test, y_test = images
-    components = (moments[0] + moments[1]).pca(50).astype(np.float32)
-    return *(Z.astype(np.float32) @ components.T for Z in (X, X_test)), y, y_test
-
-
-@pytest.mark.slow
-def test_model_choice_finds_nearly_the_best_setting(projected):
-    rows, test, y, y_test = projected
-    search = GaussianDiscriminantCV(cv=3).fit(rows, y)
-    held = accumulate(rows, y)
-    models = [
-        GaussianDiscriminantAnalysis.from_moments(held, **params)
-        for params in search.cv_results_["params"]
-    ]
-    scores = [model.score(test, y_test) for model in models]
-    assert len(scores) == 37
-    assert search.score(test, y_test) >= max(0.965, max(scores) - 0.002)
-    # The estimated accuracies of the candidates agree with those on the test images.
-    assert np.corrcoef(search.cv_results_["mean_test_score"], scores)[0, 1] > 0.99
-    losses = [log_loss(y_test, model.predict_proba(test)) for model in models]
-    means = search.cv_results_["mean_test_neg_log_loss"]  # comes with accuracy
-    assert losses[np.argmax(means)] <= min(losses) + 0.01

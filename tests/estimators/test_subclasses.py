@@ -1,6 +1,5 @@
 """Subclasses of the estimators, in the styles in which people write them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
@@ -80,32 +79,6 @@ def set_later(kind, name, value):
     return SetLater()
 
 
-def other_default(kind, name, value):
-    if name == "priors":
-
-        class Default(Counted, kind):
-            def __init__(self, *, priors=value):
-                super().__init__(priors=priors)
-    else:
-
-        class Default(Counted, kind):
-            def __init__(self, *, class_prior=value):
-                super().__init__(class_prior=class_prior)
-
-    return Default()
-
-
-def with_fields(kind, name, value):
-    @dataclass
-    class Fields(Counted, kind):
-        level: Any = None
-
-        def __post_init__(self):
-            super().__init__(**{name: self.level})
-
-    return Fields(level=value)
-
-
 def held_elsewhere(kind, name, value):
     class Held(Counted, kind):
         """The parameter is a property of something else."""
@@ -120,8 +93,6 @@ STYLES = [
     mixed_in,
     overridden,
     set_later,
-    other_default,
-    with_fields,
     held_elsewhere,
 ]
 
