@@ -128,7 +128,11 @@ def subjects() -> dict[str, Subject]:
     rows, labels = np.array([[0.0, 5.0], [1.0, 3.0], [4.0, 2.0], [6.0, 9.0]]), [0, 0, 1, 1]
     weighted = GaussianNB().partial_fit(rows, labels, [0, 1, 2], [0.5, 1, 0, 2])
     tied = GaussianDiscriminantAnalysis.from_parameters(
-        [[0.0, 1.0, 7.0], [2.0, 0.0, 7.0]], np.diag([1.0, 2.0, 0.0]), [0.25, 0.75], ["a", "b"]
+        [[0.0, 1.0, 7.0], [2.0, 0.0, 7.0]],
+        np.diag([1.0, 2.0, 0.0]),
+        [0.25, 0.75],
+        ["a", "b"],
+        covariance_type="tied",
     )
     scores = LinearDiscriminantAnalysis.from_parameters([[1.0, 2.0]], [0.5], [0, 1])
     made = {"weighted": weighted, "given-tied": tied, "given-scores": scores}
