@@ -44,7 +44,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     storage,
 )
-from streamgda.engine.journal import CheckpointContents
+from streamgda.engine.accumulate_checkpoint import CheckpointContents
 from streamgda.errors import FormatError, SourceNotFoundError
 from streamgda.storage.saved import state_of
 

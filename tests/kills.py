@@ -41,9 +41,9 @@ from distributed import Client
 
 from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate, storage
 from streamgda.datasets import convert
-from streamgda.engine import outputs, plan
+from streamgda.engine import plan, resumable_outputs
+from streamgda.engine.accumulate_checkpoint import KIND
 from streamgda.engine.dask import parts
-from streamgda.engine.journal import KIND
 from streamgda.runtime import threads
 from streamgda.storage import replacing
 from streamgda.storage.opening import opened_node
@@ -431,7 +431,7 @@ def spaced(steps: int, n: int) -> list[int]:
 def write_often() -> None:
     """Let works read small slabs, and write as often as they can."""
     plan._SLAB_BYTES = SLAB_BYTES
-    outputs._EVERY = 0
+    resumable_outputs._EVERY = 0
 
 
 def compile_kernels() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import zarr
 
 from streamgda import ClassMoments, GaussianModel, GroupedMoments, SlidingWindow, accumulate
-from streamgda.engine.journal import CheckpointContents
+from streamgda.engine.accumulate_checkpoint import CheckpointContents
 from streamgda.errors import StreamGDAError
 from streamgda.models.model import Model
 from streamgda.moments import Moments

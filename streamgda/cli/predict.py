@@ -83,7 +83,7 @@ def predict(
     """
     import numpy as np  # noqa: PLC0415  (see the note in `options`)
 
-    from streamgda.engine.outputs import ENDINGS, holds_scores  # noqa: PLC0415
+    from streamgda.engine.resumable_outputs import ENDINGS, holds_scores  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
     from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
@@ -161,7 +161,7 @@ def _refuse_other_data(*paths: Path) -> None:
 
     Tables have no mark.
     """
-    from streamgda.engine.outputs import holds_scores  # noqa: PLC0415
+    from streamgda.engine.resumable_outputs import holds_scores  # noqa: PLC0415
     from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
 
     for path in paths:

@@ -33,8 +33,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from streamgda.engine.accumulate_checkpoint import RowJournal, check_interval, only_run
 from streamgda.engine.fingerprints import SeenBatches, describe
-from streamgda.engine.journal import RowJournal, check_interval, only_run
 from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume

@@ -2,20 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streamgda.engine.fingerprints import describe, fingerprint_rows
-from streamgda.engine.outputs import Output, Scoring, only_writer
 from streamgda.engine.plan import plan_rows
+from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
+from streamgda.engine.resumable_outputs import Output, only_writer
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_plain
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime.parameters import refuse
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The scores of a pass, and how they are written.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)``.
+    dtype : dtype
+        Data type of the scores.
+    columns : int, optional
+        Scores of each row; by default one, and the result is one-dimensional.
+    labels : ndarray, optional
+        All values of the scores, if these are labels.
+    name, classes, fill : str, ndarray, label or number; optional
+        Name of the scores, classes to which their columns belong, and the result of invalid rows,
+        for containers that keep them.
+    keys : str or sequence of str, optional
+        Columns of the table that is scored which are copied to a table of scores.
+    overwrite : bool
+        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
+    fingerprint : dict, optional
+        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
+        it has been written; if the process is stopped, the same call resumes there.
+    held : int
+        Bytes that the function needs for any number of rows.
+    max_memory, progress
+        See `streamgda.accumulate`.
+    """
+
+    function: Callable[..., np.ndarray]
+    dtype: Any = np.float64
+    columns: int | None = None
+    labels: np.ndarray | None = None
+    name: str | None = None
+    classes: np.ndarray | None = None
+    fill: Any = None
+    keys: Any = ()
+    overwrite: bool = False
+    fingerprint: Mapping[str, Any] | None = None
+    held: int = 0
+    max_memory: int | str | None = None
+    progress: Progress = False
+
+    def __post_init__(self) -> None:
+        keys = () if self.keys is None else self.keys
+        keys = (keys,) if isinstance(keys, str) else keys
+        if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
+            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
+        object.__setattr__(self, "keys", tuple(keys))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the scores of a row."""
+        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
 def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **options: Any) -> Any:

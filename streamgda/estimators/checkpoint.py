@@ -9,8 +9,8 @@ import weakref
 from typing import Any
 
 from streamgda import storage
+from streamgda.engine.accumulate_checkpoint import CheckpointContents, as_file, check_interval
 from streamgda.engine.fingerprints import REMEDY
-from streamgda.engine.journal import CheckpointContents, as_file, check_interval
 from streamgda.errors import CheckpointError, FormatError
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.replacing import lock_of, locked, owner, replacing

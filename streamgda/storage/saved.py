@@ -28,7 +28,7 @@ _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their class
 # The classes of the other kinds.
 _CLASSES = {
     "bernoulli": "models.bernoulli.BernoulliModel",
-    "checkpoint": "engine.journal.CheckpointContents",
+    "checkpoint": "engine.accumulate_checkpoint.CheckpointContents",
     "drift": "estimators.drift.DriftMonitor",
     "fourth moments": "moments.fourth.FourthMoments",
     "grouped": "moments.grouped.GroupedMoments",

@@ -21,7 +21,7 @@ from streamgda import (
     load,
     storage,
 )
-from streamgda.engine import journal as checkpoint
+from streamgda.engine import accumulate_checkpoint as checkpoint
 from streamgda.engine import plan
 from streamgda.errors import (
     CheckpointError,

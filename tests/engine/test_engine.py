@@ -16,7 +16,7 @@ from numba.core import event
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda.engine import fingerprints, journal, plan, progress
+from streamgda.engine import accumulate_checkpoint, fingerprints, plan, progress
 from streamgda.errors import SourceError
 from streamgda.runtime.compilation import is_compiling
 from streamgda.storage.saved import state_of
@@ -229,7 +229,7 @@ def test_a_pass_without_a_checkpoint_builds_no_journal_and_no_fingerprints(
     X, y = blobs(FEW_ROWS, 6)
     rows = held(X, kind, 64) if kind in ("numpy", "frame", "zarr", "dask") else None
     batches = [(X[:90], y[:90]), (X[90:], y[90:])]
-    monkeypatch.setattr(journal, "as_file", refuse)
+    monkeypatch.setattr(accumulate_checkpoint, "as_file", refuse)
     monkeypatch.setattr(fingerprints, "checksum", refuse)
     for seen in (fingerprints.SeenSlabs, fingerprints.SeenBatches):
         monkeypatch.setattr(seen, "__init__", refuse)

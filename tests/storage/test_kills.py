@@ -6,7 +6,7 @@ import random
 import kills
 import pytest
 
-from streamgda.engine import outputs, plan
+from streamgda.engine import plan, resumable_outputs
 from streamgda.runtime import threads
 from streamgda.storage import replacing
 
@@ -27,7 +27,11 @@ FEW = {  # steps at which the short version stops each work
 def one_thread(monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
-    for module, name in [(plan, "_SLAB_BYTES"), (outputs, "_EVERY"), (replacing, "exchange")]:
+    for module, name in [
+        (plan, "_SLAB_BYTES"),
+        (resumable_outputs, "_EVERY"),
+        (replacing, "exchange"),
+    ]:
         monkeypatch.setattr(module, name, getattr(module, name))  # restored afterwards
     kills.write_often()
     with threads.limit(1):

@@ -16,6 +16,7 @@ import dask
 import numpy as np
 from dask.delayed import delayed
 
+from streamgda.engine.accumulate_checkpoint import Journal
 from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
 from streamgda.engine.dask.collections import aligned
@@ -36,7 +37,6 @@ from streamgda.engine.fingerprints import (
     describe,
     refuse_others,
 )
-from streamgda.engine.journal import Journal
 from streamgda.engine.progress import reporter
 from streamgda.engine.reading import resumed
 from streamgda.errors import CheckpointError, InvalidDataError

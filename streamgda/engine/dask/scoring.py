@@ -16,8 +16,9 @@ from dask.delayed import delayed
 from streamgda.engine.dask import cluster, parts
 from streamgda.engine.dask.collections import OneThread, as_rows, held
 from streamgda.engine.fingerprints import fingerprint_rows
-from streamgda.engine.outputs import Output, Scoring, grid_of
 from streamgda.engine.progress import reporter
+from streamgda.engine.resumable_outputs import Output, grid_of
+from streamgda.engine.scoring import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows import Rows
 from streamgda.rows.grids import Grid, in_type_of

@@ -1,4 +1,4 @@
-"""Journals: they write the checkpoints of a pass over rows, between slabs only."""
+"""Checkpoints of passes that accumulate rows: journals write them, and resume from them."""
 
 from __future__ import annotations
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
-from streamgda.engine.progress import Progress
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -38,7 +36,7 @@ from streamgda.rows.grids import Grid, is_lazy
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
@@ -56,62 +54,8 @@ from streamgda.storage.opening import (
 )
 from streamgda.storage.replacing import naming
 
-
-@dataclass(frozen=True)
-class Scoring:
-    """The scores of a pass, and how they are written.
-
-    Attributes
-    ----------
-    function : callable
-        Called as ``function(rows, first_row)``.
-    dtype : dtype
-        Data type of the scores.
-    columns : int, optional
-        Scores of each row; by default one, and the result is one-dimensional.
-    labels : ndarray, optional
-        All values of the scores, if these are labels.
-    name, classes, fill : str, ndarray, label or number; optional
-        Name of the scores, classes to which their columns belong, and the result of invalid rows,
-        for containers that keep them.
-    keys : str or sequence of str, optional
-        Columns of the table that is scored which are copied to a table of scores.
-    overwrite : bool
-        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
-    fingerprint : dict, optional
-        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
-        it has been written; if the process is stopped, the same call resumes there.
-    held : int
-        Bytes that the function needs for any number of rows.
-    max_memory, progress
-        See `streamgda.accumulate`.
-    """
-
-    function: Callable[..., np.ndarray]
-    dtype: Any = np.float64
-    columns: int | None = None
-    labels: np.ndarray | None = None
-    name: str | None = None
-    classes: np.ndarray | None = None
-    fill: Any = None
-    keys: Any = ()
-    overwrite: bool = False
-    fingerprint: Mapping[str, Any] | None = None
-    held: int = 0
-    max_memory: int | str | None = None
-    progress: Progress = False
-
-    def __post_init__(self) -> None:
-        keys = () if self.keys is None else self.keys
-        keys = (keys,) if isinstance(keys, str) else keys
-        if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
-            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
-        object.__setattr__(self, "keys", tuple(keys))
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of the scores of a row."""
-        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
+if TYPE_CHECKING:
+    from streamgda.engine.scoring import Scoring
 
 
 class FileOutput(NamedTuple):
