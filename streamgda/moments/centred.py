@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -163,6 +163,8 @@ class Sums(ABC):
             return self.centred()
         alone = self.with_scatter(self.structure.diagonal(self.scatter), self.rounding)
         alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
+        if self.structure.sharing:
+            alone.structure = replace(alone.structure, sharing=self.structure.sharing)
         return alone.centred()
 
     @property
@@ -190,10 +192,6 @@ class Sums(ABC):
     def small(self) -> bool:
         """True if it takes little time and memory to copy these sums."""
         return self.structure.state_bytes(self.count.size, self.n_features) <= _SMALL_STATE
-
-    def _is_little(self, n_rows: int, n_features: int) -> bool:
-        """Return True if adding rows is not worth a second thread."""
-        return n_rows * self.structure.group_size(n_features) <= _SMALL_WORK
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`.
@@ -245,7 +243,7 @@ class Sums(ABC):
         if n > LEAST_ROWS:  # enough rows for every class to have some to multiply with each other
             block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
         dtype = self._read_dtype(X.dtype)
-        few = n <= block_rows and self._is_little(n, d)
+        few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
         if few or type(X) is CompressedRows:
             rows = as_kernel_rows(X, dtype)
             add: Any = self._add_few
