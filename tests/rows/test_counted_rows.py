@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from samples import KINDS, blobs, held
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
-from sklearn.model_selection import StratifiedKFold
 
 from streamgda import (
     BernoulliNB,
     ClassMoments,
     GaussianDiscriminantAnalysis,
-    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
@@ -26,7 +24,6 @@ from streamgda import (
     accumulate,
 )
 from streamgda.engine import plan
-from streamgda.engine.folds import fold_of
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 NODATA = -9999
@@ -123,18 +120,6 @@ def test_streams_learn_and_forget_the_rows_that_count(name):
     stream.forget(X[:100], y[:100], **COUNTING)
     later = [number for number in GOOD if number >= 100]
     same(stream.moments_, type(stream)().fit(X[later], y[later]).moments_)
-
-
-def test_folds_leave_out_the_same_rows_in_training_and_in_test_sets():
-    grid = {"covariance_type": ["tied", "diag"]}
-    folds = fold_of(0, len(X), 3, 0)[GOOD]
-    expected = GaussianDiscriminantCV(grid, cv=folds).fit(X[GOOD], y[GOOD]).cv_results_
-    search = GaussianDiscriminantCV(grid, cv=3).fit(X, y, **COUNTING)
-    for score in ("mean_test_score", "mean_test_joint_log_likelihood"):
-        np.testing.assert_allclose(search.cv_results_[score], expected[score], rtol=1e-9)
-    assert search.best_estimator_.moments_.n_skipped == SKIPPED
-    search = GaussianDiscriminantCV(grid, cv=StratifiedKFold(3)).fit(X, y, WEIGHTS, **COUNTING)
-    assert search.best_estimator_.moments_.class_count.sum() == WEIGHTS[GOOD].sum()
 
 
 @EVERY

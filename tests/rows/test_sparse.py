@@ -110,18 +110,6 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
     np.testing.assert_array_equal(model.predict(sparse), labels)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_chunks_of_rows_do_not_matter(threads, use_threads):
-    use_threads(threads)
-    X, y, _ = rows(2000)
-    sparse = sp.csr_array(X)
-    fitted = GaussianNB().fit(sparse, y)
-    expected = fitted.predict_joint_log_proba(sparse)
-    for part in (slice(700, 900), slice(5, 6)):
-        found = fitted.predict_joint_log_proba(sparse[part])
-        np.testing.assert_array_equal(found, expected[part])
-
-
 @pytest.mark.parametrize("binarize", [0.0, 2.0, None])
 def test_agrees_with_scikit_learn(binarize):
     X, y, weights = rows()
@@ -315,17 +303,6 @@ def test_indices_out_of_bounds_are_refused(bad):
     X.indices[40] = bad
     with pytest.raises(InvalidDataError, match="X is no valid csr matrix"):
         ClassMoments("diag").update(X, y)
-
-
-def test_other_kinds_of_numbers_are_refused():
-    X, y, _ = rows()
-    for estimator in (GaussianNB(), BernoulliNB()):
-        with pytest.raises(ValueError, match="Complex data not supported"):
-            estimator.fit(sp.csr_array(X + 1j), y)
-    with pytest.raises(InvalidDataError, match="Complex data not supported"):
-        ClassMoments("diag").update(sp.csr_array(X + 1j), y)
-    with pytest.raises(InvalidDataError, match="expected a 2D array"):
-        ClassMoments("diag").update(sp.coo_array(X[0]), [0])
 
 
 class Backed:
