@@ -24,10 +24,10 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows import Rows, as_source, names_of
-from streamgda.rows.arrays import unmasked
+from streamgda.rows.arrays import as_slab, unmasked
 from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.forward import ForwardRows
-from streamgda.rows.in_memory import as_array
+from streamgda.rows.in_memory import BackedSparseRows, SparseRows, as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource
@@ -312,8 +312,16 @@ def _source(values: Any, name: str) -> RowSource:
     """Return a source of rows or labels whose number is known."""
     if isinstance(values, IdxFile):
         return _IdxRows.of(values, name)
+    if name == "y" and not (isinstance(values, RowSource) or hasattr(values, "chunks")):
+        values = as_slab(values, name)
     source = as_source(values, name)
-    return as_source(source.whole(), name) if math.isnan(source.n_rows) else source
+    if isinstance(source, SparseRows | BackedSparseRows):
+        raise InvalidDataError(
+            f"{name} is sparse, and arrays of zarr are dense; pass batches of dense rows, such as "
+            f"(X[n : n + 1000].toarray() for n in range(0, X.shape[0], 1000))"
+        )
+    unknown = math.isnan(source.n_rows)  # as of frames of dask
+    return as_source(source.values.compute(), name) if unknown else source
 
 
 def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -25,6 +26,7 @@ from dataset_files import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from streamgda import datasets
 from streamgda.datasets import GaussianStream, convert
@@ -102,6 +104,7 @@ class TestSources:
             (X, NAMES.astype(np.dtypes.StringDType()), X),
             (X, NAMES.tolist(), X),
             (pd.DataFrame(X / 2), pd.Series(NAMES), X / 2),
+            (dd.from_pandas(pd.DataFrame(X), npartitions=2), NAMES, X),
             (pl.LazyFrame(X), pl.Series(NAMES), X),
             (da.from_array(X, chunks=(3, 2)), da.from_array(NAMES), X),
             (GaussianStream(6, 2, dtype="uint8").batches(11, 4), None, None),
@@ -202,6 +205,7 @@ class TestErrors:
             (NAMES[:, None], Y, "features of dtype <U11"),
             (X, Y.astype("datetime64[D]"), "labels of dtype datetime64"),
             (X, np.array([*NAMES[:10], 1], object), "rows 0 to 10 .* not strings"),
+            (sparse.csr_matrix(X), Y, r"X is sparse.*batches of dense rows"),
             ([], None, "no batches"),
             ([(X, Y), (X[:, 1:], Y)], None, r"shapes .*\(11, 5\), .* after one of .*\(11, 6\)"),
             ([(X, Y), X], None, r"\[\(11, 6\)\] after one of \[\(11, 6\), \(11,\)\]"),
