@@ -22,7 +22,6 @@ import inspect
 import itertools
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -384,56 +383,33 @@ def sent() -> None:
 # --- the program --------------------------------------------------------------------------------
 
 
-def every_case() -> list[Case]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [*cases(large=False), *cases(large=True)]
-
-
-def work(words: list[str], n: int, seed: int) -> None:
-    """Interrupt cases in this process; print the counts of each."""
-    warnings.simplefilter("ignore")
-    for number, case in enumerate(chosen(words)):
-        faulthandler.dump_traceback_later(LONGEST, exit=True)
-        print(f"{case.name}: ", end="", flush=True)
-        counted = signals(case, n, seed + number)
-        print(", ".join(f"{count} {verdict}" for verdict, count in counted.items()), flush=True)
-
-
-def chosen(words: list[str]) -> list[Case]:
-    return [c for c in every_case() if not words or any(word in c.name for word in words)]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="cases whose name contains one of them")
     parser.add_argument("-n", type=int, default=1000, help="signals over all cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="print the names and stop")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--sent", action="store_true", help="let a thread send one exception")
     given = parser.parse_args()
     if given.sent:
         sent()
         return 0
-    if given.worker:
-        work(given.words, given.n, given.seed)
-        return 0
-    names = [case.name for case in chosen(given.words)]
+    warnings.simplefilter("ignore")
+    every = [*cases(large=False), *cases(large=True)]
+    chosen = [c for c in every if not given.words or any(word in c.name for word in given.words)]
     if given.list:
-        print(*names, sep="\n")
+        print(*(case.name for case in chosen), sep="\n")
         return 0
-    each = -(-given.n // len(names))
-    options = ["--worker", "-n", str(each), "--seed", str(given.seed), *given.words]
-    done = subprocess.run(
-        [sys.executable, __file__, *options], check=False, stdout=subprocess.PIPE, text=True
-    )
-    print(done.stdout)
-    lines = [line for line in done.stdout.splitlines() if line]
-    bad = [line for line in lines if not line.endswith(f": {each} sound")]
-    ended = "" if not done.returncode else f"; {lines[-1] if lines else ''} hung or crashed"
-    print(f"{each * (len(lines) - len(bad))} of {each * len(names)} interruptions are sound{ended}")
-    return 1 if bad or done.returncode or len(lines) < len(names) else 0
+    each, sound = -(-given.n // len(chosen)), 0
+    for number, case in enumerate(chosen):
+        faulthandler.dump_traceback_later(LONGEST, exit=True)
+        print(f"{case.name}: ", end="", flush=True)
+        counted = signals(case, each, given.seed + number)
+        print(", ".join(f"{count} {verdict}" for verdict, count in counted.items()), flush=True)
+        sound += counted["sound"]
+    faulthandler.cancel_dump_traceback_later()
+    print(f"{sound} of {each * len(chosen)} interruptions are sound")
+    return int(sound < each * len(chosen))
 
 
 if __name__ == "__main__":

@@ -237,12 +237,3 @@ def test_a_large_scene_needs_little_memory(tmp_path: Path) -> None:
     assert peak("fit", X, *labelled, "--model", model, "--overwrite") < 200
     assert peak("predict", model, X, "--out", tmp_path / "classes.tif") < 200
     assert peak("predict", model, X, "--out", tmp_path / "classes.zarr") < 200
-
-
-@pytest.mark.slow
-def test_the_example_runs(tmp_path: Path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "raster.py"
-    command = [sys.executable, str(example), "300", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert "synthetic scene" in done.stdout
-    assert (tmp_path / "classes.tif").exists()

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from streamgda.kernels.processors import SHAPE
-
 ROOT = Path(__file__).parents[2]
 MARKS = ("speed", "skew", "memory", "accuracy", "cost")
 
@@ -98,12 +96,6 @@ def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monk
     assert {row["suite"] for row in rows[1:]} == {"stream"}
 
 
-def test_results_name_the_processor_and_what_is_chosen_for_it(bench):
-    machine = bench.about()["machine"]
-    assert f"{SHAPE.name} tiles" in machine
-    assert "blas" in machine or "mkl" in machine
-
-
 def test_target_is_for_the_fastest_peer_of_a_name(bench):
     measure = import_module("bench.measure")
     times = {"ours": [1.0, 1.0], "a (slow)": [9.0, 9.0], "a (fast)": [3.0, 3.0], "b": [1.0, 1.0]}
@@ -115,18 +107,6 @@ def test_target_is_for_the_fastest_peer_of_a_name(bench):
         ("c", None, "", None),
     ]
     assert measure.of_its_time(0.5).ratio == 2
-
-
-def test_limit_is_the_larger_of_memory_and_arithmetic(bench, plan):
-    limits = import_module("bench.limits")
-    assert plan.limits.of(limits.Work(1e10, {"float32": 2e10})) == (2.0, "arithmetic")
-    assert plan.limits.of(limits.Work(3e10, {"float32": 2e10})) == (3.0, "memory")
-
-
-def test_largest_jump_between_neighbours(bench):
-    largest_jump = import_module("bench.curves").largest_jump
-    assert largest_jump({1: 1.0, 2: 4.0, 3: 12.0}, {1: 1, 2: 4, 3: 6}) == (2.0, (2, 3))
-    assert largest_jump({7: 3.0, 8: 1.0}, {7: 7, 8: 8}) == (3.0, (7, 8))
 
 
 def test_cost_of_a_fit_on_a_cluster(bench):
