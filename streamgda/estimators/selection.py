@@ -50,7 +50,6 @@ SCORINGS = (ACCURACY, BALANCED, LOG_LOSS, LIKELIHOOD)
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 _STREAM = 1 << 63  # added to seeds: samples do not depend on the hashes that choose the folds
 _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
-_KEPT = 8  # one in so many folds is copied while the moments of the others are added up
 _BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
 _FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
 
@@ -263,10 +262,9 @@ class GaussianDiscriminantCV(RowClassifier):
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
         scores = _Scores(self, candidates, rows, folds)
         started = time.perf_counter()
-        scores.accumulate()
-        if scores.moments.n_features is None:
+        total = scores.accumulate()
+        if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        total = scores.moments.total()
         check_classes(total.classes, total.class_count, least=2)
         total._name_features(names_in(template))
         shared = (time.perf_counter() - started) / scores.fit_times.size  # of the pass for moments
@@ -415,8 +413,8 @@ class _Scores:
 
     Attributes
     ----------
-    moments : GroupedMoments
-        Moments of the rows of each fold.
+    parts : dict of int to ClassMoments
+        Moments of the rows of each fold that has any.
     scores : dict of str to ndarray, shape (n_candidates, n_splits)
         Scores by their names; NaN if there is none.
     fit_times, score_times : ndarray, shape (n_candidates, n_splits)
@@ -437,15 +435,14 @@ class _Scores:
         kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
         matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
         fourth = any(each["fourth_moments"] for each in kept)
-        self.moments = GroupedMoments("full" if matrix else "diag", fourth_moments=fourth)
+        self.kept = GroupedMoments("full" if matrix else "diag", fourth_moments=fourth)
+        self.parts: dict[int, ClassMoments] = {}
         self.allowed = allowed_bytes(search.max_memory)
         with placing(*rows.sources):
             self.n_classes = count_classes(rows.y, rows.rule)
-        n_parts = folds.n_folds + 1  # with the rows that are never held out
-        sums = max(5, 3 + n_parts.bit_length())  # one for each halving of the parts
-        self.held = (n_parts + n_parts // _KEPT + sums) * self._state_bytes(
-            self.moments.covariance_type
-        )
+        self.n_parts = folds.n_folds + 1  # with the rows that are never held out
+        sums = max(5, 3 + self.n_parts.bit_length())  # one for each halving of the parts
+        self.held = (self.n_parts + sums) * self._state_bytes(self.kept.covariance_type)
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
         self.fit_times, self.score_times = np.zeros((2, *shape))
@@ -459,11 +456,13 @@ class _Scores:
         slab_rows = plan_rows(self.rows.X, self.allowed, held, beside=self.rows.beside, copies=1)
         return read_slabs(self.rows, slab_rows, what, self.search.verbose)
 
-    def accumulate(self) -> None:
-        """Add all rows to the moments of their folds, in one pass."""
-        with self._read(self.held, "accumulating") as slabs:
+    def accumulate(self) -> ClassMoments:
+        """Add all rows to the moments of their folds, in one pass, and return those of all rows."""
+        moments = self.kept.copy()
+        adding = moments._bytes(self.n_classes, self.rows.X.shape[1], self.n_parts)[1]
+        with self._read(max(adding, self.held), "accumulating") as slabs:
             for slab in slabs:
-                self.moments._update(
+                moments._update(
                     slab.X,
                     slab.y,
                     sample_weight=slab.weight,
@@ -471,6 +470,8 @@ class _Scores:
                     first_row=slab.first_row,
                     rule=self.rows.rule,
                 )
+        self.parts, self.classes = {fold: moments[fold] for fold in moments}, moments.classes
+        return moments.total()
 
     def score(self) -> None:
         """Score the candidates in all splits, with passes over the rows if needed."""
@@ -509,16 +510,13 @@ class _Scores:
 
     def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, GaussianModel]]]:
         """Yield each split and the models of candidates, whose likelihoods are then known."""
-        moments, last = self.moments, self.folds.n_folds
-        kept = {"fourth_moments": moments.fourth_moments}
-        never = ClassMoments(moments.covariance_type, **kept)
-        if last in moments:
-            never = moments[last]
-        folds = [fold for fold in moments if fold < last]
-        for s, others in _others(moments, folds, never, few=last // _KEPT):
+        last, fourth = self.folds.n_folds, self.kept.fourth_moments
+        never = ClassMoments(self.kept.covariance_type, fourth_moments=fourth)
+        folds = [fold for fold in self.parts if fold < last]
+        for s, others in _others(self.parts, folds, self.parts.get(last, never)):
             if (others.class_count > 0).sum() < 2:
                 continue
-            held_out, models = moments[s], {}
+            held_out, models = self.parts[s], {}
             train = others * 1.0 if others.exact else others  # centred once, not for each candidate
             for c in numbers:
                 started = time.perf_counter()
@@ -543,9 +541,9 @@ class _Scores:
         """
         every = [model for split in models.values() for model in split.values()]
         held = sum(2 * model.roots.nbytes + 2 * model.means.nbytes for model in every)
-        classes, n_features = self.moments.classes, self.rows.X.shape[1]
+        n_features = self.rows.X.shape[1]
         step = max(
-            _BLOCK_ELEMENTS // (classes.size + n_features), _FEWEST_ROWS * self.folds.n_folds
+            _BLOCK_ELEMENTS // (self.classes.size + n_features), _FEWEST_ROWS * self.folds.n_folds
         )
         with self._read(self.held + held, "scoring") as slabs:
             for slab in slabs:
@@ -561,7 +559,7 @@ class _Scores:
         counted = rows_to_count(X, rule.as_labels(slab.y, start), slab.weight, rule, start)
         rows: Any = slice(None) if counted[3] is None else counted[3]
         codes, weights, size = np.full(len(X), -1), np.ones(len(X)), self.search.score_sample
-        codes[rows] = find(counted[1], self.moments.classes)
+        codes[rows] = find(counted[1], self.classes)
         weights[rows] = counted[2] if counted[2].size else 1.0
         stop = start + len(X)
         if size is not None:
@@ -583,7 +581,7 @@ class _Scores:
         sums = np.zeros(shape)
         for s, split in models.items():
             some = next(iter(split.values()))
-            truths = find(self.moments.classes, some.classes)
+            truths = find(self.classes, some.classes)
             truths[np.isnan(some.means[truths, 0])] = -1  # classes without rows to learn from
             truths = np.append(truths, -1)[codes]
             known = (folds == s) & (truths >= 0)
@@ -622,16 +620,13 @@ class _Scores:
 
 
 def _others(
-    moments: Mapping[int, ClassMoments], folds: list[int], rest: ClassMoments, few: int = 0
+    moments: Mapping[int, ClassMoments], folds: list[int], rest: ClassMoments
 ) -> Iterator[tuple[int, ClassMoments]]:
     """Yield each of some folds, and the sum of `rest` and the moments of the others.
 
     Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
-    that nothing cancels, and one sum is held for each level. Groups return copies of their moments,
-    which are kept for a `few` folds.
+    that nothing cancels, and one sum is held for each level.
     """
-    if len(folds) <= few and not isinstance(moments, dict):
-        moments = {fold: moments[fold] for fold in folds}
     middle = len(folds) // 2
     if not middle:
         yield from ((fold, rest) for fold in folds)
@@ -641,7 +636,7 @@ def _others(
         total = rest.copy()
         for fold in other:
             total += moments[fold]
-        yield from _others(moments, half, total, few)
+        yield from _others(moments, half, total)
 
 
 def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:

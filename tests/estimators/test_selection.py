@@ -105,13 +105,13 @@ def test_folds_depend_on_row_numbers_alone(n_folds, seed):
 
 
 @pytest.mark.parametrize("n_folds", [2, 3, 11, 40])
-@pytest.mark.parametrize(("shift", "few"), [(0, 0), (1e7, 5)])
-def test_training_sets_are_all_other_rows(n_folds, shift, few):
+@pytest.mark.parametrize("shift", [0, 1e7])
+def test_training_sets_are_all_other_rows(n_folds, shift):
     folds, rows = np.arange(N) % n_folds, X + shift  # far from zero, differences would cancel
     moments, never = GroupedMoments().update(rows, Y, folds), ClassMoments()
     for more in (0, 30):
         never.update(rows[:more], Y[:more])
-        for fold, train in selection._others(moments, list(range(n_folds)), never, few):
+        for fold, train in selection._others(moments, list(range(n_folds)), never):
             used = np.r_[np.flatnonzero(folds != fold), :more]
             expected = naive.moments(rows[used], Y[used])
             assert train.class_count.tolist() == expected.count.tolist()
