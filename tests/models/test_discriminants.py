@@ -12,7 +12,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as ScikitLD
 from streamgda import (
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
-    GaussianNB,
     LinearDiscriminantAnalysis,
     LinearDiscriminants,
     QuadraticDiscriminantAnalysis,
@@ -86,17 +85,6 @@ def test_they_reproduce_the_classifier(kind, covariance_type, origin):
             found = discriminants.pair(a, b)(X)
             expected = fitted.predict_log_proba(X)[:, a] - fitted.predict_log_proba(X)[:, b]
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize(
-    "estimator", [LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(), GaussianNB()]
-)
-def test_of_two_classes_the_pair_is_the_decision_function(estimator):
-    X, y = blobs(n_classes=2)
-    fitted = estimator.fit(X, np.array(["no", "yes"])[y])
-    pair = QuadraticDiscriminants.of(fitted).pair("yes", "no")
-    np.testing.assert_allclose(pair(X), fitted.model_.log_odds(X), rtol=1e-9, atol=1e-10)
-    np.testing.assert_array_equal(np.where(pair(X) > 0, "yes", "no"), fitted.predict(X))
 
 
 @pytest.mark.parametrize("kind", [LinearDiscriminants, QuadraticDiscriminants])

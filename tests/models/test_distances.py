@@ -89,12 +89,12 @@ def test_as_many_fresh_rows_are_rejected_as_promised(covariance_type, n, seed):
     With other seeds, one case in twenty is outside by chance.
     """
     fits, d = (1000, 8) if THOROUGH else (100, 5)
-    n_classes = 2 if "tied" in covariance_type else max(2, 3000 // n)
+    n_classes = 2 if "tied" in covariance_type else max(2, 1000 // n)
     found = share_rejected(covariance_type, [n] * n_classes, d, fits, seed)
     assert (np.abs(found) < 2).all(), found
 
 
-@pytest.mark.parametrize("d", [1, 2, 7, 150])
+@pytest.mark.parametrize("d", [1, 7, 150])
 def test_sums_of_f(d):
     """They are F itself for one term, chi-square in the limit, and in between as simulated."""
     x = chi2.isf([0.99, 0.5, 0.1, 1e-3, 1e-6], d)

@@ -101,7 +101,7 @@ def test_no_digits_are_lost_far_from_zero(covariance_type, offset):
 
 
 @EVERY_GAUSSIAN
-@pytest.mark.parametrize("n_features", [3, 40, 130])
+@pytest.mark.parametrize("n_features", [3, 130])
 def test_a_shift_without_rounding_changes_no_score(name, n_features):
     X, y = blobs(1200, n_features)
     X = np.round(X * 1024) / 1024
