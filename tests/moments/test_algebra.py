@@ -331,17 +331,6 @@ def test_pca_is_scikit_learn_s(covariance_type, n_components, dtype):
     assert (components[np.arange(n_components), largest] > 0).all()
 
 
-def test_pca_commutes_with_merging_and_knows_no_classes():
-    X, y = sample(300, 4)
-    whole = ClassMoments().update(X, y)
-    merged = ClassMoments().update(X[:100], y[:100]) + ClassMoments().update(X[100:], y[100:])
-    one_class = ClassMoments().update(X, np.zeros(300))
-    for moments in (merged, one_class, whole.declare([99])):
-        np.testing.assert_allclose(moments.pca(3), whole.pca(3), atol=1e-12)
-    offset = ClassMoments().update(X + 1e6, y)
-    np.testing.assert_allclose(offset.pca(3), whole.pca(3), atol=1e-8)
-
-
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "weighted"])
 def test_project(covariance_type, dtype):
