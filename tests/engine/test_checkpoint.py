@@ -205,27 +205,6 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
     assert before is None or path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"checkpoint": "s3://bucket/kept"}, "expected a path on this machine"),
-        ({"checkpoint": 7}, "expected a path on this machine"),
-        ({"checkpoint": "kept", "checkpoint_every": -1}, "expected a number of seconds"),
-        ({"checkpoint": "kept", "checkpoint_every": "often"}, "expected a number of seconds"),
-        ({"on_invalid": "ignore"}, "expected 'raise' or 'skip'"),
-        ({"nodata": "none"}, "expected one number"),
-        ({"nodata": [1, 2]}, "expected one number"),
-    ],
-)
-def test_unusable_parameters(tmp_path, monkeypatch, options, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidParameterError, match=message):
-        accumulate(X, Y, **options)
-    with pytest.raises(InvalidParameterError, match=message):
-        accumulate([(X, Y)], **options)
-    assert not any(tmp_path.iterdir())
-
-
 def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     path = tmp_path / "kept"
     stopped(path)
@@ -351,13 +330,6 @@ def test_scores_before_an_invalid_row_are_kept(tmp_path, fitted):
     assert "the first 180 rows" in refusal.value.__notes__[0]
     written = zarr.open_array(tmp_path / "scores.zarr", mode="r")
     np.testing.assert_array_equal(written[:180], fitted.predict(X[:180]))
-
-
-def test_outputs_that_do_not_fit_are_not_marked(fitted):
-    out = zarr.create_array({}, shape=7, dtype=np.int64)
-    with pytest.raises(InvalidDataError, match="out has shape"):
-        fitted.predict(X, out=out)
-    assert dict(out.attrs) == {}
 
 
 def test_scores_go_to_a_zip_file_unmarked(tmp_path, fitted):

@@ -36,7 +36,6 @@ from samples import (
 from streamgda import (
     ClassMoments,
     GaussianNB,
-    QuadraticDiscriminantAnalysis,
     accumulate,
     engine,
     storage,
@@ -83,19 +82,6 @@ def test_every_scheduler_names_the_row_that_is_not_finite(scheduler):
         accumulate(blocks, labels)
     with pytest.raises(InvalidDataError, match="NaN: row 217, column 1"):
         fitted.predict(blocks).compute()
-
-
-def test_every_scheduler_reads_stores(scheduler, tmp_path):
-    X, y = blobs(N_ROWS)
-    group = zarr.create_group(tmp_path / "store")
-    group.create_array("X", data=X, chunks=(64, 2))
-    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
-    rows = da.from_zarr(tmp_path / "store" / "X")
-    found = GaussianNB().fit(rows, group["y"])
-    assert_equal_to_rounding(found, GaussianNB().fit(X, NAMES[y]), X)
-    da.to_zarr(found.predict_proba(rows), tmp_path / "scores")
-    stored = zarr.open_array(tmp_path / "scores", mode="r")
-    np.testing.assert_array_equal(stored[...], found.predict_proba(X))
 
 
 def test_data_frames(scheduler):
@@ -318,27 +304,6 @@ class TestBlocks:
             results(found, X),
         )
 
-    def test_halves_add_up(self):
-        X, y = blobs(N_ROWS)
-        blocks, labels = in_blocks("thirty", X, y)
-        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
-        found = QuadraticDiscriminantAnalysis.from_moments(halves)
-        assert_equal_to_rounding(found, make("QDA").fit(X, y), X)
-        X = bytes_of(X)
-        (blocks,) = in_blocks("thirty", X)
-        halves = accumulate(blocks[:130], labels[:130]) + accumulate(blocks[130:], labels[130:])
-        np.testing.assert_array_equal(
-            halves.covariance(), ClassMoments().update(X, y).covariance(), strict=True
-        )
-
-    def test_score(self):
-        X, y = blobs(N_ROWS)
-        blocks, labels = in_blocks("uneven", X, y)
-        fitted = make("full").fit(X, y)
-        weights = np.linspace(0, 1, N_ROWS)
-        assert fitted.score(blocks, labels) == fitted.score(X, y)
-        assert fitted.score(blocks, y, da.from_array(weights)) == fitted.score(X, y, weights)
-
 
 def test_parts_are_not_changed_when_they_are_merged():
     parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
@@ -476,19 +441,6 @@ def test_errors_of_blocks_that_do_not_fit():
         accumulate(blocks, da.stack([labels, labels], axis=1))
     with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
         accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)
-
-
-def test_invalid_rows_are_left_out_and_counted():
-    X, y = blobs(N_ROWS, 4)
-    X[[5, 130, 299], [0, 1, 2]] = np.nan, np.inf, -9999
-    options = {"on_invalid": "skip", "nodata": -9999}
-    lazy = da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64)
-    found, expected = accumulate(*lazy, **options), accumulate(X, y, **options)
-    assert found.n_skipped == expected.n_skipped == 3
-    assert found.class_count.tolist() == expected.class_count.tolist()
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
-    with pytest.raises(InvalidDataError, match="row 5"):
-        accumulate(*lazy)
 
 
 HELD = {

@@ -4,7 +4,6 @@ import io
 import re
 import sys
 import threading
-import time
 
 import dask
 import naive
@@ -17,7 +16,6 @@ from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, resu
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import accumulate_checkpoint, fingerprints, plan, progress
-from streamgda.errors import SourceError
 from streamgda.runtime.compilation import is_compiling
 from streamgda.storage.saved import state_of
 
@@ -298,19 +296,6 @@ def test_labels_of_strings_are_stored(small_slabs, tmp_path, kind):
     assert fitted.score(held(X, kind), zarr.open_array(tmp_path / "labels.zarr")) == 1
 
 
-def test_existing_contents_are_not_overwritten(tmp_path):
-    X, y = blobs()
-    fitted = make("QDA").fit(X, y)
-    fitted.predict(X, out=tmp_path / "labels.zarr")
-    with pytest.raises(SourceError, match="exists already"):
-        make("LDA").fit(X, y).predict(X, out=tmp_path / "labels.zarr")
-    with pytest.raises(SourceError, match="exists already"):
-        fitted.predict(X[1:], out=tmp_path / "labels.zarr")
-    zarr.create_array(tmp_path / "others.zarr", data=y)
-    with pytest.raises(SourceError, match="exists already"):
-        fitted.predict(X, out=tmp_path / "others.zarr")
-
-
 # --- progress ---------------------------------------------------------------------------------
 
 
@@ -395,16 +380,6 @@ def test_rates_are_of_this_run_alone_and_quick_work_reports_none(
     assert re.fullmatch(rf"streamgda: scoring: {line}, {MEMORY}", shown)
 
 
-def test_silence_and_the_callers_own(clock, log):
-    calls = []
-    for wanted in (False, lambda *call: calls.append(call)):
-        with progress.reporter(wanted, TOTAL, "accumulating", first=3) as report:
-            clock[0] += 60
-            report(7)
-    assert calls == [(7, TOTAL)]
-    assert log() == []
-
-
 @pytest.mark.parametrize("columns", ["60", "200"])
 def test_a_bar_with_figures(monkeypatch, clock, columns):
     monkeypatch.setenv("COLUMNS", columns)
@@ -432,19 +407,3 @@ def test_compiling_is_said_and_does_not_count(clock, log):
     compiling, line = log()
     assert compiling == "streamgda: accumulating: compiling (once)"
     assert "160,000 of 1,000,000 rows (16 %), 10,000 rows/s, 0:01:24 left" in line
-
-
-def test_a_bar_says_that_it_compiles(monkeypatch, clock):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.reporter(True, 240, "accumulating") as report:
-        with event.trigger_event("numba:compile"):
-            clock[0] += 30
-            while "compiling (once)" not in sys.stderr.getvalue():  # drawn ten times a second
-                time.sleep(0.01)
-        clock[0] += 10
-        report(100)
-    before, _, after = sys.stderr.getvalue().partition("compiling (once)")
-    assert "rows/s" not in before
-    assert "10 rows/s" in after

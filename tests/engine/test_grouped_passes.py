@@ -187,13 +187,3 @@ def test_a_resumed_pass_has_the_same_bits(tmp_path, monkeypatch, covariance_type
         accumulate(X, Y, checkpoint=path, covariance_type=covariance_type)
     assert snapshot(accumulate(X, Y, checkpoint=path, **options)) == snapshot(expected)
     assert snapshot(accumulate(X, Y, checkpoint=path, **options)) == snapshot(expected)
-
-
-def test_a_resumed_pass_on_dask_has_the_same_bits(tmp_path, monkeypatch):
-    use_parts_of(monkeypatch, 1)
-    rows, y, groups = blocks(X, 20), blocks(Y, 20), blocks(GROUPS, 20)
-    path = tmp_path / "dask.zip"
-    expected = accumulate(rows, y, groups=groups)
-    stop(rows, y, at=100, groups=groups, checkpoint=path)
-    found = accumulate(rows, y, groups=groups, checkpoint=path)
-    assert snapshot(found) == snapshot(expected)

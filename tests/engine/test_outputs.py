@@ -374,24 +374,3 @@ def test_a_file_that_exists_is_no_output(tmp_path):
             NB.predict(X, out=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
         assert open_store(tmp_path / name, y=None)[0].shape == (40, 3)
-
-
-@pytest.mark.parametrize("name", ["s.cvs", "s.csv", "s.parquett", "s.tif", "s"])
-def test_a_file_that_is_missing_is_named(name, tmp_path, command):
-    path = tmp_path / name
-    calls = [
-        lambda: open_store(path),
-        lambda: open_store(path, label="kind", features=["a"]),
-        lambda: open_store(path, missing="error"),
-        lambda: convert(path, {}),
-        lambda: convert(path, {}, label_column="kind", na_values="?"),
-        lambda: convert(X, {}, labels=path),
-    ]
-    for call in calls:
-        with pytest.raises(FileNotFoundError, match=f"{name} does not exist"):
-            call()
-    commands = ["fit {} --label kind --model m", "convert {} t --label-column kind"]
-    for text in commands:
-        ended = command(*text.format(path).split())
-        assert ended.code == 1
-        assert f"{name} does not exist" in " ".join(ended.err.split())
