@@ -287,16 +287,26 @@ def _pandas_rows(frame: Frame, dtype: np.dtype) -> np.ndarray:
             native = native.where(native.notna(), np.nan)
         return np.ascontiguousarray(native.to_numpy(dtype=dtype, **options), dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        names = ", ".join(map(repr, objects))
-        raise InvalidDataError(
-            f"X holds objects that are not numbers, in column {names:.500}: {error}; {_REMEDY}"
-        ) from None
+        raise _not_numbers(objects, error) from None
+
+
+def _not_numbers(columns: list[Any], error: Exception) -> InvalidDataError:
+    names = ", ".join(map(repr, columns))
+    return InvalidDataError(
+        f"X holds objects that are not numbers, in column {names:.500}: {error}; {_REMEDY}"
+    )
 
 
 def rows_of(frame: Frame, dtype: np.dtype) -> np.ndarray:
     """Return columns of other libraries as rows of a type."""
     name = {"b": "Boolean", "i": "Int", "u": "UInt", "f": "Float"}[dtype.kind]
     kind = getattr(nw, name if dtype.kind == "b" else f"{name}{dtype.itemsize * 8}")
+    objects = [column for column, found in frame.schema.items() if found == nw.Object]
+    if objects:
+        try:
+            return np.column_stack([np.array(c.to_list(), dtype) for c in frame.iter_columns()])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _not_numbers(objects, error) from None
     if any(column != kind for column in frame.schema.values()):
         frame = frame.select(nw.all().cast(kind))
     return np.ascontiguousarray(frame.to_numpy(), dtype)

@@ -255,8 +255,12 @@ def test_columns_that_are_not_numbers_are_named_with_a_remedy(what: str) -> None
 def test_other_frames_that_cannot_be_used() -> None:
     with pytest.raises(InvalidDataError, match="several columns with the same name"):
         accumulate(pd.DataFrame(X[:, :2], columns=["a", "a"]), LABELS)
-    with pytest.raises(InvalidDataError, match="objects that are not numbers, in column 'a'"):
-        accumulate(pd.DataFrame({"a": [1, object()]}), [0, 1])
+    for frame in (
+        pd.DataFrame({"a": [1, object()]}),
+        pl.DataFrame({"a": pl.Series([1, object()], dtype=pl.Object)}),
+    ):
+        with pytest.raises(InvalidDataError, match="objects that are not numbers, in column 'a'"):
+            accumulate(frame, [0, 1])
     with pytest.raises(InvalidDataError, match="some of whose names are strings"):
         GaussianNB().fit(pd.DataFrame(X[:, :2], columns=["a", 1]), LABELS)
     for kind, frame in FRAMES.items():
@@ -291,6 +295,8 @@ def test_sparse_categorical_and_object_columns_of_numbers() -> None:
     )
     source = as_source(frame)
     np.testing.assert_array_equal(source.whole(), [[0, 5, 1], [0, 6, 2.5], [1.5, 5, np.nan]])
+    objects = pl.DataFrame({"a": pl.Series([1, 2.5, None], dtype=pl.Object), "b": [1, 2, 3]})
+    np.testing.assert_array_equal(as_source(objects).whole(), [[1, 1], [2.5, 2], [np.nan, 3]])
 
 
 def test_sparse_labels_and_weights_of_pandas() -> None:
