@@ -21,7 +21,7 @@ from moment_checks import (
     variances,
 )
 
-from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments
+from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.storage.saved import state_of
 
@@ -582,3 +582,10 @@ ACTIONS = [
     lambda moments, data, part: moments.declare(moments.classes),
     projected,
 ]
+
+
+def test_skipped_rows_are_counted_through_the_algebra():
+    X = np.array([[1.0], [np.nan], [3.0], [np.nan]])
+    a, b = (accumulate(X[:n], np.zeros(n, int), on_invalid="skip") for n in (4, 2))
+    assert (a + b).n_skipped == 3
+    assert (a + b - b).n_skipped == a.n_skipped == 2
