@@ -23,7 +23,7 @@ def cut(X, y, size):
 
 
 def test_scores_are_those_of_predicting_before_learning():
-    model, hits, predicted, losses = GaussianNB(), [], [], []
+    model, hits, losses = GaussianNB(), [], []
     results = [*prequential(model, cut(X, Y, 50), faded_half_life=80)]
     other = GaussianNB().partial_fit(X[:50], Y[:50])
     for result, (rows, labels) in zip(results[1:], [*cut(X, Y, 50)][1:], strict=True):
@@ -32,11 +32,7 @@ def test_scores_are_those_of_predicting_before_learning():
         loss = -other.predict_log_proba(rows)[
             np.arange(len(rows)), np.searchsorted(other.classes_, labels)
         ]
-        hits, predicted, losses = (
-            [*hits, *(expected == labels)],
-            [*predicted, *expected],
-            [*losses, *loss],
-        )
+        hits, losses = [*hits, *(expected == labels)], [*losses, *loss]
         assert result.batch_accuracy == accuracy_score(labels, expected)
         assert result.batch_log_loss == pytest.approx(
             log_loss(labels, other.predict_proba(rows), labels=other.classes_)

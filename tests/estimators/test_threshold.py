@@ -7,8 +7,6 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import KINDS, blobs, held
-from sklearn.metrics import confusion_matrix, make_scorer
-from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamgda import (
@@ -155,27 +153,6 @@ def test_fitted_classifiers_cost_least(estimator, cost):
         theta = linear.threshold_ - linear.estimator_.intercept_[0]
         above = X @ np.linalg.solve(S, m.means[1] - m.means[0]) > theta
         np.testing.assert_array_equal(linear.predict(X), np.where(above, "yes", "no"))
-
-
-def test_scikit_learn_finds_none_that_costs_less():
-    X, y = two_classes()
-    cost = np.array([[0.0, 1.0], [20.0, 0.0]])
-    fitted = ThresholdClassifier(LinearDiscriminantAnalysis(), cost=cost).fit(X, y)
-    scores = np.unique(fitted.estimator_.decision_function(X))
-    gain = make_scorer(lambda true, told: -(confusion_matrix(true, told) * cost).sum())
-    tuned = TunedThresholdClassifierCV(
-        fitted.estimator_,
-        scoring=gain,
-        response_method="decision_function",
-        thresholds=(scores[:-1] + scores[1:]) / 2,
-        cv="prefit",
-        refit=False,
-        store_cv_results=True,
-    ).fit(X, y)
-    assert fitted.total_cost_ == -tuned.best_score_
-    best = tuned.cv_results_["thresholds"][tuned.cv_results_["scores"] == tuned.best_score_]
-    assert np.isclose(best, fitted.threshold_, rtol=1e-9).any()
-    np.testing.assert_array_equal(gain(fitted, X, y), gain(tuned, X, y))
 
 
 @pytest.mark.parametrize("kind", KINDS)
