@@ -156,7 +156,7 @@ def cut_rows(draw):
 
 
 @given(cut_rows())
-def test_any_chunking_and_any_merging_give_the_norms_of_all_rows(data):
+def test_any_chunks_give_the_norms_of_all_rows_and_can_be_taken_out(data):
     X, y, weights, cuts = data
     slices = [slice(a, b) for a, b in pairwise(cuts)]
     w = [None if weights is None else weights[s] for s in slices]
@@ -169,32 +169,13 @@ def test_any_chunking_and_any_merging_give_the_norms_of_all_rows(data):
         merged = part + merged
     for moments in (updated, merged):
         assert_norms(moments, X, y, weights, rtol=1e-9)
-
-
-@given(cut_rows())
-def test_subtracted_rows_leave_the_norms_of_the_others(data):
-    X, y, weights, cuts = data
-    some = slice(0, cuts[1])
-    rest = slice(cuts[1], None)
-    w = np.ones(len(y)) if weights is None else weights
-    left = norm_moments(X, y, weights) - norm_moments(X[some], y[some], w[some])
-    if cuts[1] == len(y):
-        assert left.class_count.sum() == 0
-        return
-    alone = norm_moments(X[rest], y[rest], w[rest])
+    half, w = 0.5 * merged, np.ones(len(y)) if weights is None else weights
+    assert_norms(half + updated, X, y, 1.5 * w, rtol=1e-9)
+    assert_norms(0.0 * merged + half, X, y, 0.5 * w, rtol=1e-9)
+    left, alone = updated - parts[0], sum(parts[1:], ClassMoments("full", fourth_moments=True))
     assert left.classes.tolist() == alone.classes.tolist()
-    whole = norm_moments(X, y, weights).fourth.max()
+    whole = updated.fourth.max()
     np.testing.assert_allclose(left.fourth, alone.fourth, rtol=1e-8, atol=1e-8 * whole)
-
-
-def test_forgetting_scales_norms():
-    X, y = blobs(60, 3)
-    half = 0.5 * norm_moments(X, y)
-    assert_norms(half, X, y, np.full(len(y), 0.5))
-    assert_norms(half + norm_moments(X, y), X, y, np.full(len(y), 1.5))
-    nothing = 0.0 * norm_moments(X, y)
-    assert_norms(nothing + norm_moments(X, y), X, y)
-    assert (nothing + nothing).fourth.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.uint8])
