@@ -185,7 +185,7 @@ class Scorer:
         if self.options.get("on_invalid") == "fill":
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
-        own = sum(np.asarray(value).nbytes for value in self.options.values())
+        own = [np.asarray(value).nbytes for value in self.options.values()]
         return engine.score(
             self.function,
             rows,
@@ -197,7 +197,7 @@ class Scorer:
             classes=classes if by_class else None,
             fill=fill,
             fingerprint=None if out is None else self.fingerprint | (about or {}),
-            held=int(self.model.packed_bytes) + own,
+            held=int(self.model.packed_bytes) + sum(own),
             **options,
         )
 
@@ -233,11 +233,11 @@ class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
         """Score rows by a method with options of its own."""
         self._check_options(method, scoring, Scoring)
         scorer = self._scorer(method, **options)
-        names = ("features", "nodata", "on_invalid")
-        reading: Any = {name: scoring[name] for name in names if name in scoring}
-        read, out = Rows.of(X, actions=SCORING, **reading), scoring.get("out")
-        rows, filling = validate_rows(self, read.X), scorer.filling(read.rule, scoring.get("fill"))
-        scores = filling.score(rows, out, keys=scoring.get("keys"))
+        out, fill = scoring.pop("out", None), scoring.pop("fill", None)
+        keys = scoring.pop("keys", None)
+        read = Rows.of(X, actions=SCORING, **scoring)
+        rows, filling = validate_rows(self, read.X), scorer.filling(read.rule, fill)
+        scores = filling.score(rows, out, keys=keys)
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores
 
