@@ -105,11 +105,12 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    asked = Scoring(function, **options)
-    if out is None and asked.max_memory is None and not asked.progress and not asked.keys:
+    planned = options.get("progress") or options.get("keys")
+    if out is None and options.get("max_memory") is None and not planned:
         whole = X if is_plain(X) else Rows(X).at_once
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
+    asked = Scoring(function, **options)
     rows = as_source(X)
     if rows.executor == "dask":
         with only_writer(out):
