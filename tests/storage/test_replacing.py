@@ -127,11 +127,10 @@ def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     path = tmp_path / "kept"
     opened = Checkpoint(path)
     other = f"from streamgda import Checkpoint; Checkpoint({str(path)!r})"
-    for _ in range(2):
-        ended = child(program=other)
-        assert ended.code == 1
-        assert f"CheckpointError: {path} is in use by process {os.getpid()}" in ended.err
-        opened.save(moments(100), 1)
+    opened.save(moments(100), 1)
+    ended = child(program=other)
+    assert ended.code == 1
+    assert f"CheckpointError: {path} is in use by process {os.getpid()}" in ended.err
     again = Checkpoint(path)
     assert again.offset == 1
     again.save(moments(300), 2)
@@ -140,7 +139,6 @@ def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     del opened
     assert Checkpoint(path).offset == 2
     again.save(moments(100), 3)
-    assert child(program=other).code == 1
     del again
     assert names(tmp_path) == ["kept"]
     assert child(program=other).code == 0
