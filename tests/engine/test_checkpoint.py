@@ -205,6 +205,30 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
     assert before is None or path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": "s3://bucket/kept"}, "expected a path on this machine"),
+        ({"checkpoint": 7}, "expected a path on this machine"),
+        ({"checkpoint": "kept", "checkpoint_every": -1}, "expected a number of seconds"),
+        ({"checkpoint": "kept", "checkpoint_every": "often"}, "expected a number of seconds"),
+    ],
+)
+def test_checkpoints_that_cannot_be_kept(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    for data in ((X, Y), ([(X, Y)],)):
+        with pytest.raises(InvalidParameterError, match=message):
+            accumulate(*data, **options)
+    assert not any(tmp_path.iterdir())
+
+
+def test_left_overs_of_killed_runs_are_removed(tmp_path):
+    for name in ("kept.streamgda-0123abcd.partial.zip", "kept.partially"):
+        (tmp_path / name).write_text("half")
+    accumulate(X, Y, checkpoint=tmp_path / "kept")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "kept.partially"]
+
+
 def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     path = tmp_path / "kept"
     stopped(path)

@@ -374,3 +374,8 @@ def test_a_file_that_exists_is_no_output(tmp_path):
             NB.predict(X, out=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
         assert open_store(tmp_path / name, y=None)[0].shape == (40, 3)
+    scores = NB.predict_proba(X, out=tmp_path / "s.zarr")[:]
+    for other in (NB.predict, LinearDiscriminantAnalysis().fit(X, Y).predict_proba):
+        with pytest.raises(SourceError, match="exists already"):
+            other(X, out=tmp_path / "s.zarr")
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "s.zarr")[:], scores)
