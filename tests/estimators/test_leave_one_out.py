@@ -142,6 +142,16 @@ def test_many_features(covariance_type, regularisation):
     assert gda.leave_one_out_score(X, y) == right.mean() < gda.score(X, y)
 
 
+@EVERY_TYPE
+@pytest.mark.parametrize("regularisation", [{}, {"reg_param": 0.2}])
+def test_a_shift_without_rounding_changes_nothing(covariance_type, regularisation):
+    X, y = blobs(120)
+    X = np.round(X * 1024) / 1024
+    gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation)
+    near, far = (clone(gda).fit(rows, y).leave_one_out_proba(rows, y) for rows in (X, X + 1e9))
+    np.testing.assert_allclose(far, near, rtol=1e-9, atol=1e-12)
+
+
 def test_smoothing_by_the_variance_of_few_rows():
     """The largest variance changes by so much that no series would do."""
     X, y = blobs(60)
