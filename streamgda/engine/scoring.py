@@ -105,8 +105,8 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    planned = options.get("progress") or options.get("keys")
-    if out is None and options.get("max_memory") is None and not planned:
+    plain = options.get("max_memory") is options.get("keys") is None
+    if out is None and plain and not options.get("progress"):
         whole = X if is_plain(X) else Rows(X).at_once
         if whole is not None:
             return function(whole, 0)  # nothing to read, and no memory to plan
