@@ -235,7 +235,7 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 """
 
 
-@pytest.mark.parametrize("name", ["avx512vnni", "avx2", "sse2"])
+@pytest.mark.parametrize("name", ["avx512vnni", "sse2"])
 def test_all_processors_give_the_same_bits(name, capsys):
     """Words of four bytes and of two, in a process of their own."""
     child = subprocess.run(

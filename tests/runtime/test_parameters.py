@@ -10,10 +10,8 @@ from streamgda import (
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
-    GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    LinearDiscriminants,
     PairwiseMoments,
     SlidingWindow,
     ThresholdClassifier,
@@ -21,7 +19,6 @@ from streamgda import (
 )
 from streamgda.datasets import GaussianStream
 from streamgda.errors import InvalidParameterError
-from streamgda.models.covariance import Regularisation
 from streamgda.runtime.parameters import as_flag, as_integer, as_number, as_numbers, shown
 
 X, y = blobs(60, 3, 2)
@@ -83,22 +80,6 @@ def test_parameters_of_functions(name, call):
 def test_budgets_that_no_machine_has(given):
     with pytest.raises(InvalidParameterError, match="max_memory="):
         accumulate(X, y, max_memory=given)
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("moments", GaussianNB.from_moments),
-        ("moments", FisherDiscriminant.from_moments),
-        ("moments", lambda m: GaussianModel.from_moments(m, "full", Regularisation())),
-        ("block", lambda m: SlidingWindow(2).append(m)),
-        ("fitted", LinearDiscriminants.of),
-    ],
-)
-@pytest.mark.parametrize("wrong", [None, 3, "abc", np.empty(0), PairwiseMoments(), GaussianNB])
-def test_objects_of_another_kind(name, call, wrong):
-    with pytest.raises(TypeError, match=f"{name} is .*; expected "):
-        call(wrong)
 
 
 def test_arrays_are_no_operands():

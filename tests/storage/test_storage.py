@@ -224,7 +224,7 @@ def test_files_hold_triangles_and_narrow_integers(tmp_path, dtype):
 
 
 def test_parts_of_large_arrays_fill_up_little(tmp_path):
-    for n in (1, 3, 7, 10, 11, 1001):
+    for n in (1, 7, 1001):
         array = np.ones((n, 3_000_000 // n))
         storage.write(tmp_path / "it.zip", "odds", {}, {"a": array})
         assert (tmp_path / "it.zip").stat().st_size < 1.1 * array.nbytes + 4096
