@@ -43,10 +43,6 @@ def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path 
         refuse_occupied(store)
     if picture != _PICTURE:  # which another demo may have drawn
         refuse_occupied(picture)
-    # Imported first, so that the memory that modules take is not counted as that of the data.
-    from streamgda import datasets, estimators  # noqa: F401, PLC0415
-
-    imported = _peak_memory()
     with contextlib.ExitStack() as stack:
         if store is None:
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgda-"))
@@ -70,7 +66,6 @@ def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path 
             f"\nBest on the validation rows: {best.name}. Its confusion matrix on test rows:"
         )
         show_confusion(best.evaluation)
-        _show_memory(imported)
         if store is not None:
             best.estimator.save(folder / "model")
         drawn = _draw(best, test, picture)
@@ -182,29 +177,6 @@ def _fit(
 
 
 # --- Report -------------------------------------------------------------------------------------
-
-
-def _peak_memory() -> int | None:
-    """Return the peak resident memory of the process in bytes; None if the system has no figure."""
-    import sys  # noqa: PLC0415
-
-    try:
-        import resource  # noqa: PLC0415
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _show_memory(imported: int | None) -> None:
-    from streamgda.runtime.memory import readable  # noqa: PLC0415
-
-    peak = _peak_memory()
-    if peak is not None and imported is not None:
-        screen.say(
-            f"\npeak memory of this process: {readable(peak)}; {readable(imported)} were in use\n"
-            "  before any data was read"
-        )
 
 
 def _draw(best: _Fitted, test: Rows, path: Path) -> str:

@@ -43,7 +43,6 @@ def test_demo_measures_what_it_prints(command, tmp_path):
     assert confusion.sum() == 1797 // 4
     assert confusion.trace() / confusion.sum() == pytest.approx(accuracies["QDA"], abs=5e-5)
     assert "rows a second" in ended.out
-    assert "peak memory of this process" in ended.out
     assert "streamgda demo --mnist FOLDER" in ended.out
     assert ended.out.endswith("A picture of QDA is in streamgda-demo.png\n")
     assert [path.name for path in tmp_path.iterdir()] == ["streamgda-demo.png"]
