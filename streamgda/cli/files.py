@@ -99,7 +99,7 @@ def open_both(model: str, store: str, **options: Any) -> tuple[Any, Any, Any]:
             f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
             f"model that `streamgda fit` or a classifier's save() wrote"
         )
-    if options["features"] is None and is_table(store):
+    if options["features"] is None and (options.get("format") or is_table(store)):
         options["features"] = names_in(estimator)
     X, found = open_rows(store, **options)
     x = options["x"]

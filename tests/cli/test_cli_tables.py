@@ -73,6 +73,27 @@ def test_weights_are_no_feature(tmp_path: Path, command: Command) -> None:
     np.testing.assert_array_equal(load(model).theta_, expected.theta_)
 
 
+def test_every_command_takes_the_options_of_tables(tmp_path: Path, command: Command) -> None:
+    path, model = tmp_path / "rows.raw", tmp_path / "model"
+    lines = [
+        f"{i};{a:.9f};{name};{b:.9f}" for i, (a, b), name in zip(range(N), X, NAMES, strict=True)
+    ]
+    path.write_text("\n".join(["id;a;kind;b", *lines, "-;?;oak;1"]).replace(".", ","))
+    read = ("--format", "csv", "--delimiter", ";", "--decimal", ",", "--na", "?", "--drop", "id")
+    rules = ("--label", "kind", "--on-invalid", "skip")
+    ended = command("fit", path, "--kind", "nb", "--model", model, *read, *rules)
+    assert "left out 1 rows" in ended.out, ended.err
+    expected = GaussianNB().fit(X.round(9), NAMES)
+    np.testing.assert_allclose(load(model).theta_, expected.theta_)
+    told = json.loads(command("evaluate", model, path, *read, *rules, "--json").out)
+    assert told["accuracy"] == pytest.approx(expected.score(X, NAMES))
+    best = ("--model", tmp_path / "best", "--cv", "2", "--grid", "covariance_type=diag")
+    assert command("select", path, *read, *rules, *best).code == 0
+    out = ("--out", tmp_path / "p.csv", "--on-invalid", "fill")
+    assert command("predict", model, path, *read, *out).code == 0  # the model names its columns
+    assert pc.read_csv(tmp_path / "p.csv")["label"].to_pylist()[-1] == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
