@@ -15,7 +15,6 @@ TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
 SITE = TOP / "docs"
 PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))
-SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -46,19 +45,6 @@ def test_slow_examples_run(tmp_path, monkeypatch):
     assert scripts
     for text in scripts:
         exec(compile(text, "script", "exec"), {"__name__": "__main__"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if SHELL_BLOCK.search(p.read_text())], ids=lambda page: page.stem
-)
-def test_shell_examples_run(page, tmp_path, monkeypatch):
-    """The whole page, with its pipes: in the shell, commands are other processes."""
-    test_examples_run(page, tmp_path, monkeypatch)
-    scripts = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
-    for text in SHELL_BLOCK.findall(page.read_text()):
-        subprocess.run(["bash", "-euo", "pipefail", "-c", text], check=True, env=environment)
 
 
 def run_command(line):
