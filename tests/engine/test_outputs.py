@@ -286,6 +286,14 @@ DOORS = {
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
     "a stream": lambda path: Checkpoint(path).save(NB, 1),
 }
+COMMANDS = {
+    "predict": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
+    "predict to a new path": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
+    "fit": "fit {data}/rows.zarr --model {path} --overwrite",
+    "fit moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
+    "fit with a checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
+    "convert": "convert {data}/rows.zarr {path} --overwrite",
+}
 
 
 def contents(folder):
@@ -334,6 +342,31 @@ def test_files_of_others_stay_as_they_are(door, names, ending, tmp_path_factory)
     if path.is_dir() and not names:  # of ours
         put(path, ["notes.txt"])
         leaves_strangers(call, path, ["notes.txt"])
+
+
+@pytest.mark.parametrize("door", COMMANDS)
+@pytest.mark.parametrize("ending", ["", ".zip"])
+def test_commands_leave_files_of_others_as_they_are(door, ending, data, tmp_path, command):
+    def call(path):
+        command(*COMMANDS[door].format(data=data, path=path).split())
+
+    for number, names in enumerate([[], STRANGERS, [f"zarr.{HEX}.partial"]]):
+        path = tmp_path / str(number) / f"m{ending}"
+        path.parent.mkdir()
+        put(path, names)
+        leaves_strangers(call, path, names)
+        if path.is_dir() and not names:  # of ours
+            put(path, ["notes.txt"])
+            leaves_strangers(call, path, ["notes.txt"])
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if "store" not in door])
+@pytest.mark.parametrize("path", ["", "a\0b.csv"])
+def test_texts_that_are_no_paths(door, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameterError, match=re.escape(f"{path!r} is not a path")):
+        DOORS[door](path)
+    assert not any(tmp_path.iterdir())
 
 
 # --- names ----------------------------------------------------------------------------------------
