@@ -3,6 +3,9 @@
 They share these conventions. ``X`` is C-contiguous, shape (n_rows, n_features). ``codes`` holds
 the class number of each row. ``weights`` is empty if every row has weight one. Only the lower
 triangle of a scatter matrix is filled.
+
+With ``NUMBA_DISABLE_JIT=1`` they run as Python. What only LLVM or BLAS can run has a plain form for
+that, see `intrinsic_of`.
 """
 
 from collections.abc import Callable
@@ -11,7 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from numba import config
 from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import intrinsic
 
 from streamgda.kernels.caching import cached, compile_or_load
 from streamgda.kernels.processors import SHAPE
@@ -25,6 +30,8 @@ _STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    if config.DISABLE_JIT:
+        return function
     # Numba looks up a cached function by its name and its own file, so it would miss a change to
     # a kernel that the function calls. A hash of all sources in the name prevents that.
     function.__qualname__ += f"_{_STAMP}"
@@ -57,3 +64,8 @@ inline_kernel = partial(_compiled, inline="always", cache=False)
 inner_kernel = partial(_compiled, no_cpython_wrapper=True, cache=False)
 # Compiled as part of its callers, for functions that Python calls too.
 shared_kernel = partial(_compiled, inline="always")
+
+
+def intrinsic_of(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate an intrinsic, whose place a plain function takes where Numba is disabled."""
+    return lambda function: plain if config.DISABLE_JIT else intrinsic(function)

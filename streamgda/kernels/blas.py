@@ -11,10 +11,13 @@ BLAS may use several threads for a call, and other bits with them, unless `runti
 it. That costs 20 us, so it is done once for many products.
 """
 
+import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address
+
+from streamgda.kernels import intrinsic_of
 
 _SYMBOL = "streamgda_{}".format
 _LETTERS = {types.float32: "s", types.float64: "d"}
@@ -27,7 +30,28 @@ for _routine in ("syrk", "gemm", "trmm"):
         )
 
 
-@intrinsic
+def _update(C, part, product, beta):
+    C[part] = product + beta * C[part] if beta else product
+
+
+def _gram(A, beta, C):
+    lower = np.tril_indices(len(C))
+    _update(C, lower, (A.T @ A)[lower], beta)
+
+
+def _cross(A, B, beta, C):
+    _update(C, ..., A.T @ B, beta)
+
+
+def _product(A, B, beta, C):
+    _update(C, ..., A @ B.T, beta)
+
+
+def _lower_product(A, L):
+    A[...] = A @ np.tril(L).T
+
+
+@intrinsic_of(_gram)
 def gram(typing, A, beta, C):
     """Write the lower triangle of ``A.T @ A + beta * C`` to that of `C`.
 
@@ -40,7 +64,7 @@ def gram(typing, A, beta, C):
     return types.void(A, types.float64, C), _generator(generate)
 
 
-@intrinsic
+@intrinsic_of(_cross)
 def cross(typing, A, B, beta, C):
     """Write ``A.T @ B + beta * C`` to `C`; see `gram`."""
 
@@ -50,7 +74,7 @@ def cross(typing, A, B, beta, C):
     return types.void(A, B, types.float64, C), _generator(generate)
 
 
-@intrinsic
+@intrinsic_of(_product)
 def product(typing, A, B, beta, C):
     """Write ``A @ B.T + beta * C`` to `C`; see `gram`."""
 
@@ -60,7 +84,7 @@ def product(typing, A, B, beta, C):
     return types.void(A, B, types.float64, C), _generator(generate)
 
 
-@intrinsic
+@intrinsic_of(_lower_product)
 def lower_product(typing, A, L):
     """Replace `A` by ``A @ L.T`` for a lower triangle; the upper one of `L` is not read."""
 

@@ -4,9 +4,15 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from streamgda.kernels import fast_kernel, inline_kernel, inner_kernel, kernel, shared_kernel
+from streamgda.kernels import (
+    fast_kernel,
+    inline_kernel,
+    inner_kernel,
+    intrinsic_of,
+    kernel,
+    shared_kernel,
+)
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
 from streamgda.kernels.sums import group_rows, scalar_two_sum
 from streamgda.kernels.vectors import (
@@ -20,7 +26,16 @@ from streamgda.kernels.vectors import (
 )
 
 
-@intrinsic
+def _add_class_squares(X, codes, weights, first, last, vectors, squares):
+    d = X.shape[1]
+    for r in range(first, last):
+        k, w = codes[r], weights[r] if len(weights) else 1.0
+        t = X[r] - vectors[0, k, :d]
+        vectors[1, k, :d] += w * t
+        squares[k, :d] += (w * t) * t
+
+
+@intrinsic_of(_add_class_squares)
 def add_class_squares(typing, X, codes, weights, first, last, vectors, squares):
     """Add ``w t`` to ``vectors[1, k]`` and ``w t^2`` to ``squares[k]``, t being x - vectors[0, k].
 

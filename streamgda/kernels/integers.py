@@ -25,13 +25,14 @@ n < 2**31. The last term is split into the nearest integer and a fraction of at 
 that the integers sum to zero or to something larger than the fraction.
 """
 
+from functools import partial
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, kernel
+from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import group_of_class
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.vectors import broadcast, function_of, repeated, vector_at
@@ -60,6 +61,21 @@ _TO_WHOLE = 1.5 * 2.0**52  # added and subtracted again, it rounds to the neares
 _WORD = ir.IntType(32)
 
 
+def plain_tile(shape, panels, left, right, depth, row, column, T):
+    """Compute the tile of a shape with NumPy, as `tile_function` explains it."""
+    width, together = shape.panel_width, shape.together
+
+    def bytes_of(first, some):
+        words = panels[first : first + depth * width * together]
+        return words.reshape(depth, width, together)[:, some].astype(np.int32)
+
+    rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
+    lowered = 128 if together == 4 else 0
+    T.reshape(width, width)[rows, columns] += np.einsum(
+        "kat,kbt->ab", bytes_of(left, rows), bytes_of(right, columns) - lowered
+    )
+
+
 def tile_function(shape):
     """Return the function that multiplies a tile, for a shape of tiles."""
     width, together = shape.panel_width, shape.together
@@ -83,7 +99,7 @@ def tile_function(shape):
         builder.call(function, [*words, depth, sums])
         return context.get_dummy_value()
 
-    @intrinsic
+    @intrinsic_of(partial(plain_tile, shape))
     def multiply(typing, panels, left, right, depth, row, column, T):
         """Add to ``T[a * WIDTH + b]`` the sums of ``A[k, a] * (B[k, b] - LOWERED)``.
 

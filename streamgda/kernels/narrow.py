@@ -11,9 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, inner_kernel, kernel
+from streamgda.kernels import inline_kernel, inner_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import add_squared_weights, merge_sums
 from streamgda.kernels.vectors import (
     LANES,
@@ -99,7 +98,22 @@ def add_narrow_products(block, buckets, totals, vectors, products):
             totals[codes[r]] += weights[r]
 
 
-@intrinsic
+def _fill_buckets(X, codes, weights, first, last, vectors, rows, roots, ends):
+    size, d = rows.shape[1], X.shape[1]
+    for r in range(first, last):
+        k = codes[r]
+        b, slot = divmod(ends[k], size)
+        if len(weights):
+            roots[b, slot] = np.sqrt(weights[r])
+        rows[b, slot] = 0.0
+        rows[b, slot, :d] = (X[r] - vectors[0, k, :d]) * roots[b, slot]
+        ends[k] += 1
+        if slot + 1 == size:
+            return r + 1
+    return last
+
+
+@intrinsic_of(_fill_buckets)
 def fill_buckets(typing, X, codes, weights, first, last, vectors, rows, roots, ends):
     """Copy rows from number `first` on to their buckets, until one is full; return the next row.
 
@@ -153,7 +167,13 @@ def _copy_row(builder, k, w, weighted, pivots, rows, roots, ends, size, width):
     return copy, has_space
 
 
-@intrinsic
+def _add_bucket(rows, roots, k, n, vectors, products):
+    t = rows[k, :n]
+    vectors[1, k] += roots[k, :n] @ t
+    products[k // (len(rows) // len(products))] += (t[:, :, None] * t[:, None, :]).sum(axis=0)
+
+
+@intrinsic_of(_add_bucket)
 def add_bucket(typing, rows, roots, k, n, vectors, products):
     """Add the sums and products of the first n rows of bucket k."""
     index = types.intp

@@ -16,9 +16,14 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from streamgda.kernels import contracting_kernel, fast_kernel, inline_kernel, kernel
+from streamgda.kernels import (
+    contracting_kernel,
+    fast_kernel,
+    inline_kernel,
+    intrinsic_of,
+    kernel,
+)
 from streamgda.kernels.blas import lower_product, product
 from streamgda.kernels.vectors import (
     as_structures,
@@ -45,7 +50,11 @@ _SUMS = 4
 ROW_STEP = _VECTORS * _VECTOR_BYTES // 4  # rows that are computed together, or twice as many
 
 
-@intrinsic
+def _narrow_triangle_squares(panel, W, out):
+    out[:] = ((W @ panel).astype(np.float64) ** 2).sum(axis=0)
+
+
+@intrinsic_of(_narrow_triangle_squares)
 def narrow_triangle_squares(typing, panel, W, out):
     """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, shape (d, width).
 

@@ -7,9 +7,8 @@ Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, kernel, shared_kernel
+from streamgda.kernels import inline_kernel, intrinsic_of, kernel, shared_kernel
 
 # The squares of values and of weights below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -39,7 +38,11 @@ def encode_labels(labels, low, table, codes):
     return True
 
 
-@intrinsic
+def _word_at(memory, at):
+    return memory[at : at + WORD].view(np.uint64)[0]
+
+
+@intrinsic_of(_word_at)
 def word_at(typing, memory, at):
     """Return the 64-bit word that starts at a byte, which need not be aligned."""
 

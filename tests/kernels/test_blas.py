@@ -1,4 +1,4 @@
-"""Products by BLAS against NumPy's."""
+"""Products by BLAS against NumPy's; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import os
 import subprocess
@@ -72,6 +72,7 @@ def test_lower_product(dtype):
         np.testing.assert_array_equal(A.base, whole)
 
 
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_only_floats_of_one_type():
     floats = np.zeros((2, 2))
     for A in (np.zeros((2, 2), np.float32), np.zeros((2, 2), int), np.zeros(2)):
@@ -79,6 +80,7 @@ def test_only_floats_of_one_type():
             lower_product(A, floats)
 
 
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_compiled_products_are_cached_for_other_processes():
     """Where BLAS is at another address."""
     A = np.arange(4.0).reshape(2, 2)

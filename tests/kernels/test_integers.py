@@ -1,4 +1,7 @@
-"""Products of bytes against bare loops, with the tiles of every kind of processor."""
+"""Products of bytes against bare loops, with the tiles of every kind of processor.
+
+They run with ``NUMBA_DISABLE_JIT=1`` too.
+"""
 
 import os
 import re
@@ -23,6 +26,7 @@ from streamgda.kernels.integers import (
     WIDTH,
     add_packed,
     pack_block,
+    plain_tile,
     tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
@@ -99,21 +103,6 @@ def test_instructions(shape, processor, instruction, monkeypatch):
 
 
 # --- tiles ------------------------------------------------------------------------------------
-
-
-def plain_tile(shape, panels, left, right, depth, row, column, T):
-    """Compute the tile of a shape that starts at some row and column with NumPy."""
-    width, together = shape.panel_width, shape.together
-
-    def bytes_of(first, some):
-        words = panels[first : first + depth * width * together]
-        return words.reshape(depth, width, together)[:, some].astype(np.int32)
-
-    rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
-    lowered = 128 if together == 4 else 0
-    T.reshape(width, width)[rows, columns] += np.einsum(
-        "kat,kbt->ab", bytes_of(left, rows), bytes_of(right, columns) - lowered
-    )
 
 
 @EVERY_SHAPE
@@ -235,12 +224,14 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 """
 
 
-@pytest.mark.parametrize("name", ["avx512vnni", "sse2"])
-def test_all_processors_give_the_same_bits(name, capsys):
-    """Words of four bytes and of two, in a process of their own."""
+@pytest.mark.parametrize(
+    ("name", "plain"), [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "1"), ("sse2", "0")]
+)
+def test_all_processors_give_the_same_bits(name, plain, capsys):
+    """Words of four bytes and of two, in a process of their own, without the compiler and with."""
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env=os.environ | {"STREAMGDA_VECTORS": name},
+        env=os.environ | {"STREAMGDA_VECTORS": name, "NUMBA_DISABLE_JIT": plain},
         capture_output=True,
         text=True,
         check=True,

@@ -1,4 +1,4 @@
-"""Every kernel against bare loops."""
+"""Every kernel against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 from fractions import Fraction
 
@@ -20,6 +20,7 @@ from streamgda.kernels.sums import (
     mirror,
     remove_directions,
 )
+from streamgda.rows.codes import distinct
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 INTEGERS = ["uint8", "int8", "uint16", "int16"]
@@ -77,7 +78,19 @@ def test_all_within(low):
     assert all_within(np.empty(0, np.int64), low, 5)
     for other in {low - 1, low + 5, -(2**63), 2**63 - 1, 0} - set(labels):
         if abs(other + 0.5) < 2**63:
-            assert not all_within(np.array([*labels, other, low]), low, 5)
+            with np.errstate(over="ignore"):  # without the compiler, NumPy would warn of wrapping
+                assert not all_within(np.array([*labels, other, low]), low, 5)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "S9", "S16", "U5"])
+def test_number_entries(dtype):
+    """Entries shorter than a word, and of several words, which may overlap."""
+    labels = np.random.default_rng(0).integers(100, 120, 300).astype(dtype)
+    with np.errstate(over="ignore"):  # as in `test_all_within`
+        coded = distinct(labels)
+    values = list(dict.fromkeys(labels.tolist()))
+    assert coded.values.tolist() == values
+    assert coded.codes.tolist() == [values.index(label) for label in labels.tolist()]
 
 
 @pytest.mark.parametrize("features", [[0], [4], [0, 1, 2, 3, 4], [1, 2, 4]])

@@ -1,4 +1,4 @@
-"""Scoring kernels against bare loops."""
+"""Scoring kernels against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import naive
 import numpy as np
