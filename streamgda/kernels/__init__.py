@@ -27,6 +27,8 @@ FASTMATH = {"reassoc", "contract"}
 
 _SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
 _STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
+if config.BOUNDSCHECK:  # other code, which Numba would not keep apart
+    _STAMP += "_checked"
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:

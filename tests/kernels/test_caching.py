@@ -106,6 +106,23 @@ def test_a_temporary_folder_where_no_other_can_be_written(tmp_path):
             assert folder == "None"
 
 
+BEYOND = """
+import numpy as np
+from streamgda.kernels.sums import encode_labels
+try:
+    print(encode_labels(np.zeros(3, int), 0, np.zeros(1, int), np.zeros(4, int)[:2]))
+except IndexError:
+    print("checked")
+"""
+
+
+def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
+    """Writing one number beyond an array, within the memory of a longer one."""
+    for checked, out in (("0", "True"), ("1", "checked"), ("0", "True")):
+        cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_BOUNDSCHECK": checked}
+        assert output(child(BEYOND, **cache)).strip() == out
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the folder is the user's on Windows")
 @pytest.mark.parametrize("taken", ["", "open to others", "link", "file"])
 def test_the_temporary_folder_is_private(tmp_path, monkeypatch, cache, taken):
