@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.models.separability import measure_of, separability
 from streamgda.plots.figures import axes_of
@@ -13,12 +12,21 @@ from streamgda.rows import as_source
 from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.sources import check_lengths
+from streamgda.runtime.parameters import check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_VALUES = 25  # classes up to which numbers are shown in the cells
 _INCHES = 0.42  # of a cell with a number, in a new figure
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """An object that predicts labels."""
+
+    def predict(self, X: Any) -> Any:
+        """Return the predicted class of each row."""
 
 
 def plot_confusion_matrix(
@@ -75,7 +83,7 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    check_is_fitted(estimator)
+    check_type("estimator", estimator, Predictor, "a fitted classifier")
     source = as_source(y, "y")
     predicted = np.asarray(estimator.predict(X))
     check_lengths(as_source(predicted), source)

@@ -133,7 +133,7 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None, inner: Sequence[An
                     futures.pop(released, None)
                 future = fetch = None
         finally:
-            future = fetch = None  # or the traceback of an error would hold them
+            done = future = fetch = None  # or the traceback of an error would hold results
             if ended and pending:  # tasks whose end has not been processed
                 for key in [key for key, held in futures.items() if held.status == "finished"]:
                     ended(key, partial(_fetched, futures.pop(key)))
