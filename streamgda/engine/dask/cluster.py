@@ -97,7 +97,8 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None, inner: Sequence[An
         Called with the key of each task that has ended and a function that fetches its result;
         returns the keys of tasks that need not be held any longer.
     inner : list of Delayed
-        Tasks that lead to these, whose ends are reported, too; results are held until then.
+        Tasks that lead to these, whose ends are reported, too; results are held until then. Each
+        comes before those that lead to it.
 
     Raises
     ------
@@ -134,7 +135,9 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None, inner: Sequence[An
                 future = fetch = None
         finally:
             done = future = fetch = None  # or the traceback of an error would hold results
-            if ended and pending:  # tasks whose end has not been processed
+            # Tasks whose end has not been processed. They end while the list is made: results come
+            # before what leads to them, which would be cancelled, and with it the result.
+            if ended and pending:
                 for key in [key for key, held in futures.items() if held.status == "finished"]:
                     ended(key, partial(_fetched, futures.pop(key)))
     return [results[key] for key in wanted]

@@ -182,8 +182,8 @@ def _accumulated(
             halved = () if span is None else journal.ended(span, fetch)
             return [nodes[half].key for half in halved]
 
-        watched = [*nodes] if journal.keeps else leaves if asked.progress else []
-        inner = [nodes[span] for span in watched if span not in wanted]
+        watched = [*nodes] if journal.keeps else [*leaves] if asked.progress else []
+        inner = [nodes[span] for span in reversed(watched) if span not in wanted]
         found = cluster.compute([*roots, *counters], ended if watched else None, inner)
         journal.values.update(zip(wanted, found, strict=False))
     merged = joined(journal.whole, journal.values, merge)[journal.whole].moments
