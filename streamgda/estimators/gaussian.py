@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, Unpack, overload
@@ -11,10 +12,16 @@ from typing import Any, Self, Unpack, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import ConstantFeatureWarning
-from streamgda.estimators.leave_one_out import scored_without
+from streamgda import engine
+from streamgda.errors import ConstantFeatureWarning, InvalidDataError, StreamGDAError
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
-from streamgda.estimators.row_classifier import Scorer, Scoring, calls_within, takes
+from streamgda.estimators.row_classifier import (
+    Scorer,
+    Scoring,
+    calls_within,
+    takes,
+    validate_rows,
+)
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -28,10 +35,15 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import as_source
-from streamgda.rows.labels import with_label
-from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number
+from streamgda.moments.grouped import each_without
+from streamgda.rows import Rows, as_source
+from streamgda.rows.invalid_rows import as_matrix, as_weights
+from streamgda.rows.labels import coded_labels, find, with_label
+from streamgda.rows.sources import RowSource, check_lengths
+from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse
 from streamgda.storage.saved import State, state_of
+
+_SHARE = 1e-9  # of the weight of a class that rounding may add
 
 
 class GaussianClassifier(MomentClassifier):
@@ -588,9 +600,8 @@ class GaussianClassifier(MomentClassifier):
         >>> qda.predict_proba(X)[70].round(3)
         array([0.   , 0.328, 0.672])
         """
-        n_classes = self.classes_.size
-        asked = X, y, sample_weight, priors, out, features
-        return scored_without(self, "posterior", n_classes, *asked)[0]
+        rows = Rows.of(X, y, sample_weight, features=features)
+        return self._scored_without("posterior", rows, priors, out)[0]
 
     def leave_one_out_score(
         self, X: Any, y: Any, sample_weight: Any = None, *, priors: str = "counted"
@@ -621,9 +632,144 @@ class GaussianClassifier(MomentClassifier):
         >>> round(qda.score(X, y), 3), round(qda.leave_one_out_score(X, y), 3)
         (0.994, 0.994)
         """
-        asked = X, y, sample_weight, priors, None, None
-        right, weights = scored_without(self, "right", None, *asked)
+        rows = Rows.of(X, y, sample_weight)
+        right, weights = self._scored_without("right", rows, priors)
         return float(np.average(as_source(right, "right").whole(), weights=weights))
+
+    def _scored_without(
+        self, answer: str, rows: Rows, priors: str, out: Any = None
+    ) -> tuple[Any, np.ndarray | None]:
+        """Return what the model without a row says of each row, and the weights of the rows."""
+        if priors not in ("counted", "fixed"):
+            raise refuse("priors", priors, "'counted' or 'fixed'")
+
+        def compute() -> GaussianLeaveOneOut:
+            model = self._leave_one_out()
+            return model if priors == "counted" else replace(model, prior_kind="given")
+
+        model = self._once(f"leave_one_out_{priors}", compute)
+        check_lengths(as_source(rows.X))  # labels belong to rows by their number
+        X, rows = validate_rows(self, rows.X), rows.opened()
+        codes, weights = self._codes_of_fit(rows, model.count)
+        own = {"codes": codes} | ({} if weights is None else {"weights": weights})
+        influential = engine.score(partial(model.leave_one_out, answer="influential", **own), X)
+        found = as_source(rows.X.laid_out(influential, "influential")).whole()
+        own |= self._refits(model, rows.X, X, codes, weights, np.flatnonzero(found))
+        method, columns = f"leave_one_out_{answer}", None
+        if answer == "posterior":
+            columns = self.classes_.size
+        function = partial(model.leave_one_out, answer=answer, **own)
+        options = own | {"priors": priors}
+        scorer = Scorer(method, function, self.model_, None, columns, options, method)
+        return scorer.score(X, out), weights
+
+    def _codes_of_fit(self, rows: Rows, count: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the codes and weights of rows, which could be those of the fit."""
+        labels, weights = coded_labels(rows.y.whole()), None
+        check_lengths(rows.X, as_source(labels, "y"))
+        codes = find(labels, self.classes_)
+        if rows.weight is not None:
+            weights = as_weights(rows.weight.whole(), codes.size)
+            codes[weights == 0] = count.argmax()  # rows that are not in the fit have any label
+        if (codes < 0).any():
+            at = int((codes < 0).argmax())
+            raise InvalidDataError(
+                f"y[{at}] is {labels[at]!s}, which is not a class of the fit; give the rows and "
+                f"labels that the estimator was fitted to",
+                *("y", at),
+            )
+        given = np.bincount(codes, weights, self.classes_.size)
+        over = given > count * (1 + _SHARE)
+        if over.any():
+            k = int(over.argmax())
+            raise InvalidDataError(
+                f"class {self.classes_[k]!s} has a weight of {given[k]:g} here, and of "
+                f"{count[k]:g} in the fit; give rows, labels and weights that the estimator "
+                f"was fitted to"
+            )
+        return codes.astype(np.min_scalar_type(self.classes_.size)), weights
+
+    def _refits(
+        self,
+        model: GaussianLeaveOneOut,
+        source: RowSource,
+        X: Any,
+        codes: np.ndarray,
+        weights: np.ndarray | None,
+        at: np.ndarray,
+    ) -> dict[str, Any]:
+        """Return the numbers and posteriors of rows `at` that need a fit to the others.
+
+        The weights that the formulas get of them are zero. Their moments are those of the rows that
+        need none, and all of them but one: rows are added only, so that nothing cancels.
+        """
+        if not at.size:
+            return {}
+        total = np.bincount(codes, weights, self.classes_.size)
+        if (total < model.count * (1 - _SHARE)).any():
+            raise InvalidDataError(
+                f"without row {at[0]}, nearly nothing is left of the weight or of some variance of "
+                f"its class, so that all rows of the fit are needed; give all of them"
+            )
+        others = codes.astype(np.int64)
+        others[at] = -1
+        kind = self.moments_.covariance_type
+        values = np.concatenate([as_matrix(source.read(r, r + 1)) for r in at.tolist()])
+        labels = self.classes_[codes[at]]
+
+        def without(weights: np.ndarray | None) -> Iterator[tuple[int, ClassMoments]]:
+            options: Any = {"sample_weight": weights, "covariance_type": kind, "unlabelled": -1}
+            rest = ClassMoments(kind)
+            if at.size < codes.size:
+                rest = engine.accumulate(X, others, **options)
+                rest = rest.relabel({k: self.classes_[k] for k in rest.classes})
+
+            def add(moments: ClassMoments, some: Sequence[int]) -> ClassMoments:
+                rows = slice(some[0], some[-1] + 1)
+                return moments.update(
+                    values[rows], labels[rows], None if weights is None else weights[at[rows]]
+                )
+
+            return each_without(range(at.size), rest, add)
+
+        plain: Any = itertools.repeat((0, None))
+        if self._beside is not None:  # smoothing follows rows without weights
+            plain = without(None)
+        refits = np.empty((at.size, self.classes_.size))
+        for (i, moments), (_, beside) in zip(without(weights), plain, strict=False):
+            x, row = values[i : i + 1], int(at[i])
+            refits[i] = self._refitted(model.prior_kind, moments, beside, x, row)
+        shares = np.ones(codes.size) if weights is None else weights.copy()
+        shares[at] = 0
+        return {"weights": shares, "refitted": at, "refits": refits}
+
+    def _refitted(
+        self,
+        prior_kind: str,
+        moments: ClassMoments,
+        beside: ClassMoments | None,
+        x: np.ndarray,
+        row: int,
+    ) -> np.ndarray:
+        """Return the posterior of a row by the model that the moments of the others determine."""
+        left = np.isin(self.classes_, moments.classes[moments.class_count > 0])
+        gone = (self.class_count_ > 0) & ~left
+        if gone.any() and prior_kind == "given":
+            raise InvalidDataError(
+                f"row {row} is the only one of class {self.classes_[gone][0]!s}, which has a fixed "
+                f"prior and no rows without it. Leave out the class, or its prior"
+            )
+        try:
+            model = self._model_of(moments, beside)
+        except StreamGDAError as error:
+            error.args = (f"without row {row}: {error}", *error.args[1:])
+            raise
+        seen = np.isin(self.classes_, model.classes)
+        if prior_kind == "given":
+            model = replace(model, priors=self.model_.priors[seen])
+        posterior = np.zeros(self.classes_.size)
+        posterior[seen] = model.posterior(x)[0]
+        return posterior
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None, *, out: Any = None

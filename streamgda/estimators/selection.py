@@ -7,6 +7,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import reduce
+from operator import iadd
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -34,6 +36,7 @@ from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows
 from streamgda.rows.invalid_rows import as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import check_expected, coded_labels, encode, find
@@ -513,7 +516,11 @@ class _Scores:
         last, fourth = self.folds.n_folds, self.kept.fourth_moments
         never = ClassMoments(self.kept.covariance_type, fourth_moments=fourth)
         folds = [fold for fold in self.parts if fold < last]
-        for s, others in _others(self.parts, folds, self.parts.get(last, never)):
+
+        def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
+            return reduce(iadd, (self.parts[fold] for fold in some), total)
+
+        for s, others in each_without(folds, self.parts.get(last, never), add):
             if (others.class_count > 0).sum() < 2:
                 continue
             held_out, models = self.parts[s], {}
@@ -617,26 +624,6 @@ class _Scores:
             rank = 1 + (order[None, :] > order[:, None]).sum(axis=1)
             results[f"rank_test_{name}"] = rank.astype(np.int32)
         return results
-
-
-def _others(
-    moments: Mapping[int, ClassMoments], folds: list[int], rest: ClassMoments
-) -> Iterator[tuple[int, ClassMoments]]:
-    """Yield each of some folds, and the sum of `rest` and the moments of the others.
-
-    Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
-    that nothing cancels, and one sum is held for each level.
-    """
-    middle = len(folds) // 2
-    if not middle:
-        yield from ((fold, rest) for fold in folds)
-        return
-    halves = folds[:middle], folds[middle:]
-    for half, other in (halves, halves[::-1]):
-        total = rest.copy()
-        for fold in other:
-            total += moments[fold]
-        yield from _others(moments, half, total)
 
 
 def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:

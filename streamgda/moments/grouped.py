@@ -5,7 +5,7 @@ The moments of groups x classes are one state, to which rows are added in one pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -666,3 +666,31 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         grouped._held = Held(groups, classes, cells)
         grouped._held.check()
         return grouped
+
+
+def each_without(
+    parts: Sequence[int],
+    rest: ClassMoments,
+    add: Callable[[ClassMoments, Sequence[int]], ClassMoments],
+) -> Iterator[tuple[int, ClassMoments]]:
+    """Yield each of some parts of rows, and the moments of the others and of the rest.
+
+    Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
+    that nothing cancels, and one sum is held for each level.
+
+    Parameters
+    ----------
+    parts : sequence of int
+        Numbers of the parts.
+    rest : ClassMoments
+        Moments of the rows that are in no part.
+    add : callable
+        Called as ``add(moments, parts)``; it adds the rows of some parts in place.
+    """
+    middle = len(parts) // 2
+    if not middle:
+        yield from ((part, rest) for part in parts)
+        return
+    halves = parts[:middle], parts[middle:]
+    for half, other in (halves, halves[::-1]):
+        yield from each_without(half, add(rest.copy(), other), add)

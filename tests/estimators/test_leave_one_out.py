@@ -30,7 +30,6 @@ from streamgda.errors import (
     StreamGDAError,
     UnsupportedError,
 )
-from streamgda.estimators import leave_one_out
 from streamgda.kernels import scoring
 from streamgda.models import model as scores
 
@@ -286,9 +285,9 @@ def test_only_rows_of_which_nearly_nothing_would_be_left_are_refitted(monkeypatc
     assert y[5] != y[69]
     X[at, 3] = 1, 2
     refits = []
-    whole = leave_one_out._refitted
+    whole = GaussianNB._refitted
     monkeypatch.setattr(
-        leave_one_out, "_refitted", lambda *given: refits.append(given[-1]) or whole(*given)
+        GaussianNB, "_refitted", lambda *given: refits.append(given[-1]) or whole(*given)
     )
     nb = GaussianNB().fit(X, y)
     found = nb.leave_one_out_proba(X, y)
