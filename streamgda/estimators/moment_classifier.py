@@ -1,4 +1,4 @@
-"""`MomentClassifier`: estimators of models that follow from moments, and how they learn."""
+"""`MomentEstimator` learns models that follow from moments; `MomentClassifier` scores classes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from streamgda.estimators.export import Counterpart
 from streamgda.estimators.row_classifier import (
     Reading,
     RowClassifier,
+    RowEstimator,
     Scorer,
     Scoring,
     names_in,
@@ -91,7 +92,7 @@ _OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "score_samples": lambda joint, _: logsumexp(joint, axis=1),
 }
 
-Kind = TypeVar("Kind", bound="MomentClassifier")
+Kind = TypeVar("Kind", bound="MomentEstimator")
 
 if TYPE_CHECKING:
     fitted = property
@@ -132,7 +133,7 @@ class Derived(dict[str, Any]):
         return type(self), ({"model": self["model"]} if "model" in self else {},)
 
 
-class MomentClassifier(RowClassifier):
+class MomentEstimator(RowEstimator):
     """Base of the estimators, which define the moments to keep and the model they determine.
 
     Methods that learn hold the estimator's lock. On an error or an interruption they restore its
@@ -442,37 +443,6 @@ class MomentClassifier(RowClassifier):
         rows = self._read("forget", X, y, sample_weight, reading)
         return self._learn(self._without_rows, rows)
 
-    def retire(self, labels: Any) -> Self:
-        """Drop classes with all their rows; their labels may appear again with other rows.
-
-        Parameters
-        ----------
-        labels : array-like
-            Labels of classes.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
-
-        Raises
-        ------
-        InvalidParameterError
-            For labels that are not among the classes.
-        MergeError
-            If all classes share one covariance, from which the part of one class cannot be
-            removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
-
-        Examples
-        --------
-        >>> from streamgda import GaussianNB
-        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0], [9.0], [12.0]], [0, 0, 1, 1, 2, 2])
-        >>> nb.retire([1]).classes_
-        array([0, 2])
-        """
-        check_is_fitted(self)
-        return self._learn(self._without_classes, labels=labels)
-
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
 
@@ -625,11 +595,6 @@ class MomentClassifier(RowClassifier):
 
     def _without_rows(self, settings: Self, held: ClassMoments, rows: Rows) -> ClassMoments:
         return held - self._of_more_rows(settings, held, rows)
-
-    def _without_classes(
-        self, settings: Self, held: ClassMoments, rows: None, labels: Any
-    ) -> ClassMoments:
-        return held.drop_classes(labels)
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -816,22 +781,7 @@ class MomentClassifier(RowClassifier):
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
         only_shown = object.__new__(type(self))
         only_shown.__dict__ = {**vars(self), "_only_shown": True}
-        return super(MomentClassifier, only_shown)._get_fitted_attr_html(doc_link)
-
-    @fitted
-    def classes_(self) -> np.ndarray:
-        """Class labels, sorted, shape (n_classes,)."""
-        moments = vars(self).get("moments_")  # at once: streams ask for each row
-        if moments is not None:
-            return moments.classes
-        check_is_fitted(self)
-        return self.model_.classes
-
-    @fitted
-    def class_count_(self) -> np.ndarray:
-        """Rows of each class, or their total weight, float64, shape (n_classes,)."""
-        check_is_fitted(self)
-        return self.moments_.class_count.astype(np.float64)
+        return super(MomentEstimator, only_shown)._get_fitted_attr_html(doc_link)
 
     @property
     def _held(self) -> Any:
@@ -864,6 +814,119 @@ class MomentClassifier(RowClassifier):
     def _model_of_numbers(self, classes: np.ndarray, **numbers: np.ndarray) -> Any:
         """Return the model of given numbers, with these parameters."""
         raise NotImplementedError
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        # The model is saved too, if it exists: to estimate it again takes longer than to read it,
+        # and gives other last bits on another processor or with other threads. The parameters are
+        # those that it depends on; any that were set since then are saved beside them.
+        check_is_fitted(self)
+        self._kept()  # refuses parameters that could not be loaded
+        names, numbers = names_in(self), self._numbers
+        parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
+        if parts and "model" in self._derived:
+            parts["model"] = self._derived["model"]
+        states, arrays = nested(parts)
+        for state in states.values() if names else ():
+            state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
+        fitted, present = describe(self._settings), describe(self)["params"]
+        later = {k: value for k, value in present.items() if value != fitted["params"][k]}
+        since: dict[str, Any] = {"set_params": later} if later else {}
+        if self._declared is not None:
+            since["declared"] = storage.pack_labels(self._declared)
+        if numbers is not None:
+            since["classes"] = storage.pack_labels(self.classes_)
+            arrays = {f"numbers/{name}": values for name, values in numbers.items()}
+        return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        params = {**attributes["params"], **attributes.get("set_params", {})}
+        estimator = unfitted(cls, {**attributes, "params": params})
+        if "moments" not in attributes:
+            classes, numbers = storage.unpack_labels(attributes["classes"]), "numbers"
+            given = arrays_within(arrays, numbers)
+            estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
+            names = restored_names(attributes, estimator.n_features_in_)
+            if names is not None:
+                estimator.feature_names_in_ = np.array(names, object)
+            return estimator
+        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
+        estimator._adopt(moments, unfitted(cls, attributes))
+        estimator.n_features_in_ = int(moments.n_features or 0)
+        names = restored_names(attributes, moments.n_features)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, object)
+            moments._name_features(names)
+        if "declared" in attributes:
+            estimator._declared = declared = storage.unpack_labels(attributes["declared"])
+            if moments.classes.size and (find(moments.classes, declared) < 0).any():
+                raise ValueError("its moments have classes that were not declared")
+        if "model" in attributes:
+            model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
+            same = model.classes.dtype == moments.classes.dtype
+            if not same or not np.array_equal(model.classes, moments.classes):
+                raise ValueError("its model and its moments have different classes")
+            if model.n_features != estimator.n_features_in_:
+                raise ValueError("its model and its moments have different features")
+            estimator._derived["model"] = replace(model, feature_names=moments.feature_names)
+        return estimator
+
+
+class MomentClassifier(RowClassifier, MomentEstimator):
+    """Base of the classifiers whose models are distributions of the rows of each class."""
+
+    @fitted
+    def classes_(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        moments = vars(self).get("moments_")  # at once: streams ask for each row
+        if moments is not None:
+            return moments.classes
+        check_is_fitted(self)
+        return self.model_.classes
+
+    @fitted
+    def class_count_(self) -> np.ndarray:
+        """Rows of each class, or their total weight, float64, shape (n_classes,)."""
+        check_is_fitted(self)
+        return self.moments_.class_count.astype(np.float64)
+
+    def retire(self, labels: Any) -> Self:
+        """Drop classes with all their rows; their labels may appear again with other rows.
+
+        Parameters
+        ----------
+        labels : array-like
+            Labels of classes.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            For labels that are not among the classes.
+        MergeError
+            If all classes share one covariance, from which the part of one class cannot be
+            removed; `forget` its rows, or keep ``"full"`` moments and `reduce` them.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0], [9.0], [12.0]], [0, 0, 1, 1, 2, 2])
+        >>> nb.retire([1]).classes_
+        array([0, 2])
+        """
+        check_is_fitted(self)
+        return self._learn(self._without_classes, labels=labels)
+
+    def _without_classes(
+        self, settings: Self, held: ClassMoments, rows: None, labels: Any
+    ) -> ClassMoments:
+        return held.drop_classes(labels)
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -1102,64 +1165,6 @@ class MomentClassifier(RowClassifier):
             # Copies: ours are read-only, and `partial_fit` of scikit-learn writes to its own.
             setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
         return exported
-
-    # --- saving -------------------------------------------------------------------------------
-
-    def _state(self) -> State:
-        # The model is saved too, if it exists: to estimate it again takes longer than to read it,
-        # and gives other last bits on another processor or with other threads. The parameters are
-        # those that it depends on; any that were set since then are saved beside them.
-        check_is_fitted(self)
-        self._kept()  # refuses parameters that could not be loaded
-        names, numbers = names_in(self), self._numbers
-        parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
-        if parts and "model" in self._derived:
-            parts["model"] = self._derived["model"]
-        states, arrays = nested(parts)
-        for state in states.values() if names else ():
-            state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
-        fitted, present = describe(self._settings), describe(self)["params"]
-        later = {k: value for k, value in present.items() if value != fitted["params"][k]}
-        since: dict[str, Any] = {"set_params": later} if later else {}
-        if self._declared is not None:
-            since["declared"] = storage.pack_labels(self._declared)
-        if numbers is not None:
-            since["classes"] = storage.pack_labels(self.classes_)
-            arrays = {f"numbers/{name}": values for name, values in numbers.items()}
-        return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        params = {**attributes["params"], **attributes.get("set_params", {})}
-        estimator = unfitted(cls, {**attributes, "params": params})
-        if "moments" not in attributes:
-            classes, numbers = storage.unpack_labels(attributes["classes"]), "numbers"
-            given = arrays_within(arrays, numbers)
-            estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
-            names = restored_names(attributes, estimator.n_features_in_)
-            if names is not None:
-                estimator.feature_names_in_ = np.array(names, object)
-            return estimator
-        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        estimator._adopt(moments, unfitted(cls, attributes))
-        estimator.n_features_in_ = int(moments.n_features or 0)
-        names = restored_names(attributes, moments.n_features)
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, object)
-            moments._name_features(names)
-        if "declared" in attributes:
-            estimator._declared = declared = storage.unpack_labels(attributes["declared"])
-            if moments.classes.size and (find(moments.classes, declared) < 0).any():
-                raise ValueError("its moments have classes that were not declared")
-        if "model" in attributes:
-            model = restore(cls._model_type, attributes["model"], arrays_within(arrays, "model"))
-            same = model.classes.dtype == moments.classes.dtype
-            if not same or not np.array_equal(model.classes, moments.classes):
-                raise ValueError("its model and its moments have different classes")
-            if model.n_features != estimator.n_features_in_:
-                raise ValueError("its model and its moments have different features")
-            estimator._derived["model"] = replace(model, feature_names=moments.feature_names)
-        return estimator
 
 
 def half_life_weights(

@@ -202,8 +202,8 @@ class Scorer:
         )
 
 
-class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
-    """Base of all classifiers, which read and score rows from any container."""
+class RowEstimator(Saved, BaseEstimator):
+    """Base of the estimators, which read and score rows from any container."""
 
     n_features_in_: int
 
@@ -240,6 +240,10 @@ class RowClassifier(ClassifierMixin, Saved, BaseEstimator):
         scores = filling.score(rows, out, keys=keys)
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores
+
+
+class RowClassifier(ClassifierMixin, RowEstimator):
+    """Base of all classifiers."""
 
     @overload
     def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
