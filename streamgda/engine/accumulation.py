@@ -41,10 +41,10 @@ from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import (
     ClassMoments,
-    FourthMoments,
     GroupedMoments,
     Moments,
     PairwiseMoments,
+    ScaledRows,
 )
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_batches, as_source
@@ -73,8 +73,8 @@ class Accumulation:
     progress : bool or callable
     checkpoint : path, optional
     checkpoint_every : float
-    again : FourthMoments, optional
-        Sums without rows, to which the rows are added in a second pass over them.
+    again : ScaledRows, optional
+        Scaled rows, of which a second pass takes the squared lengths.
     feature_names : tuple of str, optional
         Names of the features of the rows.
     grouped : bool
@@ -90,7 +90,7 @@ class Accumulation:
     progress: Progress = False
     checkpoint: Any = None
     checkpoint_every: float = 60.0
-    again: FourthMoments | None = None
+    again: ScaledRows | None = None
     feature_names: tuple[str, ...] | None = None
     grouped: bool = False
 
@@ -101,8 +101,6 @@ class Accumulation:
 
     def empty(self) -> Moments:
         """Return moments without rows, of the requested kind."""
-        if self.again is not None:
-            return self.again.copy()
         if self.grouped and self.rule.action == "pairwise":
             raise InvalidParameterError(
                 "on_invalid='pairwise' keeps no moments of groups; use 'skip' with groups, or call "
@@ -122,6 +120,9 @@ class Accumulation:
 
     def add(self, moments: Moments, slab: Slab) -> None:
         """Add rows to moments."""
+        if self.again is not None:
+            moments.update(*self.again.squares(slab, self.rule))
+            return
         groups = {} if slab.groups is None else {"groups": slab.groups}
         moments._update(
             slab.X,
@@ -349,14 +350,15 @@ def accumulate_again(
     InvalidDataError
         If the rows changed since they were read before.
     """
-    again: Any = FourthMoments.of(moments, scalings)
+    again = ScaledRows.of(moments, scalings)
+    asked = Accumulation("diag", rule=rows.rule, again=again, **options)
     X = None if options else rows.at_once
-    if X is not None:
-        again._update(X, rows.y, rows.weight, rule=rows.rule)
+    if X is None:
+        squares: Any = _accumulated(asked, rows)
     else:
-        asked = Accumulation("diag", rule=rows.rule, again=again, **options)
-        again = _accumulated(asked, rows)
-    again.keep(moments)
+        squares = asked.empty()
+        asked.add(squares, Slab(X, rows.y, weight=rows.weight))
+    again.keep(squares, moments)
 
 
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:

@@ -2,17 +2,17 @@
 
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.fourth import FourthMoments
+from streamgda.moments.fourth import ScaledRows
 from streamgda.moments.grouped import GroupedMoments, group_labels
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
 
 __all__ = [
     "ClassMoments",
-    "FourthMoments",
     "GroupedMoments",
     "Moments",
     "PairwiseMoments",
+    "ScaledRows",
     "SlidingWindow",
     "group_labels",
 ]

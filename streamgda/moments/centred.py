@@ -8,16 +8,17 @@ centre. `CentredSums` moves the centre to each class's mean; `ExactSums` keeps i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import blas
 
-from streamgda.errors import MergeError
-from streamgda.kernels.centred import first_rows, means_of_sums
+from streamgda.errors import InvalidDataError, MergeError
+from streamgda.kernels.centred import add_norms, first_rows, means_of_sums
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import LARGE, add_outer, add_sums, count_rows, merge_means, two_sum
 from streamgda.moments import parallel
@@ -39,6 +40,7 @@ _MOST_SEGMENT_ELEMENTS = 1 << 21
 _SEGMENTS = 16
 _AHEAD = 2  # segments that wait for a thread
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
+_FOURTH_ELEMENTS = 1 << 20  # of a part of the rows whose fourth moments one thread adds
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied, and one for each segment
 
 
@@ -78,12 +80,16 @@ class Sums(ABC):
         Rows of each class, or their total weight.
     scatter : ndarray, shape ``structure.scatter_shape(n_classes, n_features)``
         Matrices hold their lower triangle.
+    fourth : ndarray, shape (n_classes, n_features + 1), optional
+        Fourth moments of the rows about their class means, see `fourth_of_rows`. `add` and
+        `subtract` leave them as they are, for the caller to replace by `fourth_with`.
     """
 
     structure: Structure
     count: np.ndarray
     scatter: np.ndarray
     rounding: np.ndarray | None = None
+    fourth: np.ndarray | None = None
 
     @abstractmethod
     def empty(self, n_classes: int) -> Any:
@@ -144,7 +150,7 @@ class Sums(ABC):
     def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Self:
         """Return a copy with another scatter."""
         changed = self._mapped(lambda name, a: scatter if name == "scatter" else a)
-        changed.rounding = rounding
+        changed.rounding, changed.fourth = rounding, None
         return changed.copy()
 
     def with_features(self, index: np.ndarray, scatter: np.ndarray) -> Self:
@@ -155,7 +161,9 @@ class Sums(ABC):
                 return scatter
             return np.ascontiguousarray(array[:, index]) if array.ndim == 2 else array.copy()
 
-        return self._mapped(selected)
+        some = self._mapped(selected)
+        some.fourth = None
+        return some
 
     def without_products(self) -> Any:
         """Return `centred` without products of different features."""
@@ -202,9 +210,26 @@ class Sums(ABC):
             If sums of several classes overflow.
         """
         sums: Self = self.empty(n_classes)
+        fourth = sums.fourth_with(self, at)
         with np.errstate(over="ignore", invalid="ignore"):
             sums.add(self, at)
+        sums.fourth = fourth
         return sums.checked()
+
+    def fourth_with(self, other: Sums, at: np.ndarray, sign: int = 1) -> np.ndarray | None:
+        """Return the fourth moments once `other` is added or subtracted; None if it has none.
+
+        Raises
+        ------
+        MergeError
+            If no rows have them.
+        """
+        if other.fourth is None:
+            return None
+        parts = [(sign, other.centred(), at)]
+        if self.fourth is not None:
+            parts.insert(0, (1, self.centred(), np.arange(self.count.size)))
+        return merge_fourth(parts, self.count.size)
 
     def checked(self) -> Self:
         """Return these sums; raise `MergeError` if one has overflowed."""
@@ -326,6 +351,7 @@ class CentredSums(Sums):
     scatter: np.ndarray
     squares: np.ndarray | None = None
     rounding: np.ndarray | None = None
+    fourth: np.ndarray | None = None
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> CentredSums:
@@ -358,6 +384,7 @@ class CentredSums(Sums):
         if self.rounding is not None:
             shape = self.structure.diagonal(self.scatter).shape
             check_array("rounding", self.rounding, shape, "f8", least=0)
+        check_fourth(self, n_classes)
 
     def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         r"""Return Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of groups.
@@ -523,26 +550,29 @@ class CentredSums(Sums):
             trial.add(other.without_products(), at)
             return trial.finite
 
-    def can_scale(self, gamma: float, fourth: np.ndarray | None) -> bool:
+    def can_scale(self, gamma: float) -> bool:
         """Return True if no sum overflows if every weight is multiplied by `gamma`."""
         squares = self.structure.diagonal(self.scatter)
-        held = [self.count.sum(), squares, *([] if fourth is None else [fourth])]
+        held = [self.count.sum(), squares, *([] if self.fourth is None else [self.fourth])]
         with np.errstate(over="ignore"):
             finite = [np.isfinite(values * gamma).all() for values in held]
             return all(finite) and bool(np.isfinite(self._squares().sum() * gamma * gamma))
 
-    def scale(self, gamma: float) -> np.ndarray:
-        """Multiply every weight by `gamma`; return which classes have faded to no rows."""
+    def scale(self, gamma: float) -> None:
+        """Multiply every weight by `gamma`; classes whose weight fades get no rows."""
         self.squares = self._squares() * gamma * gamma
         if self.rounding is not None:
             self.rounding = self.rounding * gamma
         self.count = self.count * gamma
         np.multiply(self.scatter, gamma, out=self.scatter)
-        gone: np.ndarray = self.count < FORGOTTEN
-        for array in (self.count, self.squares, self.mean, self.mean_low):
+        held = [self.count, self.squares, self.mean, self.mean_low]
+        if self.fourth is not None:
+            self.fourth = self.fourth * gamma
+            held.append(self.fourth)
+        gone = self.count < FORGOTTEN
+        for array in held:
             array[gone] = 0
         self.scatter[self.structure.group_sums(self.count) == 0] = 0
-        return gone
 
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
@@ -615,6 +645,125 @@ class CentredSums(Sums):
         bound[gone] = 0
         self.rounding = bound if bound.any() else None
         return impossible
+
+
+# --- fourth moments, which Ledoit and Wolf's shrinkage needs in addition to the scatter -----------
+
+
+def fourth_of_rows(
+    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, sums: CentredSums
+) -> np.ndarray:
+    """Return the fourth moments of rows about the means of their classes, from their other sums.
+
+    For each class, they are the sums of ``w |t|^2 t`` and of ``w |t|^4``, where t is the row less
+    the class mean. Together with the scatter they can be moved to another mean, and so be merged.
+
+    Returns
+    -------
+    ndarray, shape (n_classes, n_features + 1)
+
+    Raises
+    ------
+    InvalidDataError
+        If they overflow float64.
+    """
+    n_classes, d = sums.mean.shape
+    about = sums.mean, sums.mean_low, np.ones_like(sums.mean)
+    step = max(256, _FOURTH_ELEMENTS // d)
+    dtype = row_type(X.dtype).dtype
+
+    def part(start: int) -> np.ndarray:
+        rows = slice(start, start + step)
+        fourth = np.zeros((n_classes, d + 1))
+        block = as_kernel_rows(X[rows], dtype)
+        add_norms(block, codes[rows], weights[rows], *about, fourth)
+        return fourth
+
+    total = np.zeros((n_classes, d + 1))
+    starts = ((start,) for start in range(0, X.shape[0], step))
+    with closing(threads.imap(part, starts)) as parts:
+        for fourth in parts:
+            total += fourth
+    if not np.isfinite(total).all():
+        raise InvalidDataError(
+            "Input X contains values whose fourth powers overflow float64, which this shrinkage "
+            "(fourth_moments=True) sums; scale the data down"
+        )
+    return total
+
+
+def merge_fourth(
+    parts: Sequence[tuple[int, CentredSums, np.ndarray]], n_classes: int
+) -> np.ndarray:
+    """Return the fourth moments about the common means of rows that were added and subtracted.
+
+    Parameters
+    ----------
+    parts : sequence of tuple
+        Sign (1 for rows added, -1 for rows subtracted), sums, and the class that each of their
+        classes becomes.
+    n_classes : int
+
+    Returns
+    -------
+    ndarray, shape (n_classes, n_features + 1)
+
+    Raises
+    ------
+    MergeError
+        If a sum of fourth powers is negative by more than rounding: other rows were subtracted.
+    """
+    merged = np.zeros((n_classes, parts[0][1].n_features + 1))
+    sources: dict[int, list[tuple[int, Any, int]]] = {}
+    for sign, sums, at in parts:
+        for k in np.flatnonzero(sums.count > 0).tolist():
+            sources.setdefault(int(at[k]), []).append((sign, sums, k))
+    for target, own in sources.items():
+        weights = np.array([sign * float(sums.count[k]) for sign, sums, k in own])
+        if weights.sum() <= 1e-12 * weights.max():  # all are subtracted again
+            continue
+        high = np.array([sums.mean[k] for _, sums, k in own])
+        low = np.array([sums.mean_low[k] for _, sums, k in own])
+        gaps = (high - high[0]) + (low - low[0])
+        steps = weights @ gaps / weights.sum() - gaps
+        size = 0.0
+        for (sign, sums, k), step in zip(own, steps, strict=True):
+            part = _about(sums.fourth[k], sums.count[k], sums.scatter[k], step)
+            merged[target] += sign * part
+            square = float(step @ step)
+            spread = float(sums.scatter[k].trace()) + sums.count[k] * square
+            size += sums.fourth[k, -1] + spread * square
+        # The magnitudes of all terms of `_about` sum to at most 8 times the size, by the inequality
+        # of Cauchy and Schwarz, with up to 4 times the relative error of the step, which grows as
+        # in `CentredSums.subtract`. What an earlier subtraction left is not known.
+        bound = 32 * ROUNDING * (1 + weights.max() / weights.sum()) * size
+        known = all(sums.rounding is None for _, sums, _ in own)
+        if known and merged[target, -1] < -bound:
+            raise MergeError(
+                "subtracting these moments leaves fourth moments that no rows have: only rows "
+                "that were added can be subtracted"
+            )
+    np.maximum(merged[:, -1], 0, out=merged[:, -1])
+    return merged
+
+
+def _about(fourth: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the fourth moments of one class about its mean plus `step`."""
+    if not step.any():
+        return fourth
+    # The lower triangle of `scatter` is the upper one of Fortran's transposed view.
+    product = blas.dsymv(1.0, scatter.T, step, lower=0)
+    trace, square = float(scatter.trace()), float(step @ step)
+    cubes = fourth[:-1] - 2 * product - (trace + count * square) * step
+    last = fourth[-1] - 4 * (step @ fourth[:-1] - step @ product) + 2 * square * trace
+    return np.append(cubes, last + count * (square * square))
+
+
+def check_fourth(sums: Sums, n_classes: int) -> None:
+    """Raise ValueError unless fourth moments, if there are any, could be those of rows."""
+    if sums.fourth is not None:
+        check_array("norms", sums.fourth, (n_classes, sums.n_features + 1), "f8")
+        check_squares("norms", sums.fourth[:, -1])
 
 
 # --- scatter and variances of all rows together -----------------------------------------------

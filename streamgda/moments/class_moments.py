@@ -19,12 +19,12 @@ from streamgda.moments.centred import (
     ROUNDING,
     CentredSums,
     NotFinite,
+    fourth_of_rows,
     scratch_bytes,
     total_scatter,
 )
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.fourth import FourthOfPart, fourth_of_rows, merge_fourth
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -47,7 +47,7 @@ from streamgda.runtime.parameters import (
     check_type,
     renamed,
 )
-from streamgda.storage.format import check_array, check_flag, check_squares, check_whole
+from streamgda.storage.format import check_array, check_flag, check_whole
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
@@ -185,21 +185,20 @@ class ClassMoments(Moments):
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
         self.changes = 0
-        self._fourth = np.empty((0, 0)) if fourth_moments else None
+        self._keeps_fourth = fourth_moments
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 
     def _with_sums(
-        self,
-        classes: np.ndarray,
-        sums: Any,
-        fourth: np.ndarray | None = None,
-        structure: Structure | None = None,
+        self, classes: np.ndarray, sums: Any, structure: Structure | None = None
     ) -> Self:
         """Return other moments of the same rows."""
-        more = fourth, self._n_skipped, self._feature_names
-        return self._of_sums(structure or self._structure, classes, sums, *more)
+        made = self._of_sums(structure or self._structure, classes, sums, self._feature_names)
+        made._n_skipped = self._n_skipped
+        if sums is None:
+            made._keeps_fourth = self._keeps_fourth and made.covariance_type == self.covariance_type
+        return made
 
     @classmethod
     def _of_sums(
@@ -207,17 +206,15 @@ class ClassMoments(Moments):
         structure: Structure,
         classes: np.ndarray,
         sums: CentredSums | ExactSums | None,
-        fourth: np.ndarray | None = None,
-        n_skipped: int = 0,
         feature_names: Names | None = None,
     ) -> Self:
         """Return class moments that hold these sums, with one entry a class."""
         moments = cls(structure.name)
         moments._structure, moments._classes, moments._sums = structure, classes, sums
-        moments._fourth, moments._n_skipped = fourth, n_skipped
         moments._feature_names = feature_names
         if sums is not None:
             sums.structure = structure
+            moments._keeps_fourth = sums.fourth is not None
         return moments
 
     @property
@@ -248,15 +245,13 @@ class ClassMoments(Moments):
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays that hold the moments."""
-        if self._sums is None:
-            return 0
-        held = sum(array.nbytes for array in self._sums.arrays().values())
-        return held + (self._fourth.nbytes if self._fourth is not None else 0)
+        held = {} if self._sums is None else self._sums.arrays()
+        return sum(array.nbytes for array in held.values())
 
     @property
     def fourth_moments(self) -> bool:
         """True if fourth moments of the rows are kept."""
-        return self._fourth is not None
+        return self._keeps_fourth
 
     @property
     def norms(self) -> bool:
@@ -273,14 +268,15 @@ class ClassMoments(Moments):
         InvalidDataError
             If fourth moments are not kept.
         """
-        if self._fourth is None:
+        if not self._keeps_fourth:
             raise InvalidDataError(
                 "these moments hold no fourth moments of the rows; make them with "
                 "ClassMoments('full', fourth_moments=True) or accumulate(..., "
                 "fourth_moments=True). Selecting features, projecting and reducing to another "
                 "covariance type lose them"
             )
-        return self._fourth[:, -1].copy() if self._sums is not None else np.zeros(0)
+        held = None if self._sums is None else self._sums.fourth
+        return np.zeros(0) if held is None else held[:, -1].copy()
 
     def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
         """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
@@ -410,7 +406,7 @@ class ClassMoments(Moments):
             names = self._feature_names if named is None else self._names_with_rows(named)
             if not y.size:
                 return self
-            if self._fourth is not None and self._sums is not None:
+            if self._keeps_fourth and self._sums is not None:
                 added = type(self)(self.covariance_type, fourth_moments=True)
                 added._update(X, y, sample_weight, first_row, rule, expected)
                 added._name_features(named)
@@ -433,17 +429,19 @@ class ClassMoments(Moments):
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
             if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
                 sums = self._summable(sums, X, weights, classes.size)
+            scale = None if self._keeps_fourth else decay
             self.changes += 1
             try:
-                sums = sums.updated(X, codes, weights, sums is self._sums, decay)
+                sums = sums.updated(X, codes, weights, sums is self._sums, scale)
             except NotFinite:
                 self.changes -= 1
                 refuse_not_finite(X, first_row, numbers)
-            fourth = self._fourth
-            if fourth is not None:
-                centred = sums.centred()
-                fourth = fourth_of_rows(X, codes, weights, centred.mean, centred.mean_low)
-            self._classes, self._sums, self._fourth = classes, sums, fourth
+            if self._keeps_fourth:  # the first rows
+                sums.fourth = fourth_of_rows(X, codes, weights, sums.centred())
+                if decay is not None:
+                    sums = sums.centred()
+                    sums.scale(decay)
+            self._classes, self._sums = classes, sums
             self._n_skipped, self._feature_names = n_skipped, names
         return self
 
@@ -457,7 +455,7 @@ class ClassMoments(Moments):
         with self._lock:
             few = self._few
             if few is None or few.changes != self.changes or few.sums is not self._sums:
-                if self._sums is None or self._fourth is not None:
+                if self._sums is None or self._keeps_fourth:
                     return False
                 self._few = few = FewRows(self._sums, self._classes, self.changes)
             codes = few.codes(X, y)
@@ -487,12 +485,9 @@ class ClassMoments(Moments):
 
     def _declare(self, labels: np.ndarray) -> None:
         joined = label_codes.join_labels(self._classes, labels)
-        sums, fourth = self._with_classes(joined), self._fourth
-        if fourth is not None:
-            fourth = np.zeros((joined.size, fourth.shape[1]))
-            fourth[np.searchsorted(joined, self._classes)] = self._fourth
+        sums = self._with_classes(joined)
         self.changes += 1
-        self._classes, self._sums, self._fourth = joined, sums, fourth
+        self._classes, self._sums = joined, sums
 
     # --- algebra ------------------------------------------------------------------------------
 
@@ -506,26 +501,24 @@ class ClassMoments(Moments):
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
-        fourth = self._fourth
-        if other._fourth is not None:
-            own = np.searchsorted(classes, self._classes)
-            parts = [*self._as_part(1, own), *other._as_part(1, at)]
-            fourth = merge_fourth(parts, classes.size)
-
-        def change(mine: Any) -> None:
-            mine.add(theirs, at)
-            state = scaled(mine, fourth, decay)
-            self._classes, self._sums, self._fourth, self._n_skipped = classes, *state, n_skipped
-            self._feature_names = names
-
         mine: Any = self._with_classes(classes)
         if mine is None:
             mine = theirs.empty(classes.size)
         elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
-            mine, theirs = _as_centred(mine, fourth), _as_centred(theirs, fourth)
+            mine, theirs = mine.centred(), theirs.centred()
+        fourth = mine.fourth_with(theirs, at)
         room = not isinstance(mine, CentredSums) or mine.has_room_for(theirs, at)
         if not room or (fourth is not None and not np.isfinite(fourth).all()):
             raise MergeError(OVERFLOW)
+
+        def change(mine: Any) -> None:
+            mine.add(theirs, at)
+            mine.fourth = fourth
+            if decay is not None:
+                mine.scale(decay)
+            self._classes, self._sums, self._n_skipped = classes, mine, n_skipped
+            self._feature_names = names
+
         self._change_sums(mine, change)
         return self
 
@@ -554,15 +547,11 @@ class ClassMoments(Moments):
         at = self._check_contains(other)
         if (at < 0).any():  # classes without rows
             other, at = other._keep(at >= 0), at[at >= 0]
-        fourth = None
-        if self._fourth is not None:
-            everyone = np.arange(self._classes.size)
-            parts = [*self._as_part(1, everyone), *other._as_part(-1, at)]
-            fourth = merge_fourth(parts, everyone.size)
         theirs: Any = other._sums
         left: Any = self.copy()._sums
         if not _both_exact(left, theirs):
-            left, theirs = _as_centred(left, fourth), _as_centred(theirs, fourth)
+            left, theirs = left.centred(), theirs.centred()
+        left.fourth = left.fourth_with(theirs, at, -1)
         with np.errstate(over="ignore", invalid="ignore"):
             impossible = np.argwhere(left.subtract(theirs, at))
         if impossible.size:
@@ -573,7 +562,7 @@ class ClassMoments(Moments):
                 f"feature {feature if names is None else names[feature]}: only rows that were "
                 f"added can be subtracted"
             )
-        result = self._with_sums(self._classes, left, fourth)
+        result = self._with_sums(self._classes, left)
         result._feature_names = names
         result._n_skipped = max(0, self._n_skipped - other._n_skipped)
         emptied = np.zeros(self._classes.size, bool)
@@ -600,12 +589,13 @@ class ClassMoments(Moments):
         gamma = as_number("gamma", gamma, "a finite number >= 0", 0)
         with self._lock:
             if self._sums is not None:
-                centred = _as_centred(self._sums, self._fourth)
-                if gamma > 1 and not centred.can_scale(gamma, self._fourth):
+                centred = self._sums.centred()
+                if gamma > 1 and not centred.can_scale(gamma):
                     raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
 
                 def change(sums: CentredSums) -> None:
-                    self._sums, self._fourth = scaled(sums, self._fourth, gamma)
+                    sums.scale(gamma)
+                    self._sums = sums
 
                 self._change_sums(centred, change)
         return self
@@ -629,8 +619,7 @@ class ClassMoments(Moments):
         """
         with self._lock:
             sums = self._sums.copy() if self._sums is not None else None
-            fourth = self._fourth.copy() if self._fourth is not None else None
-            copied = self._with_sums(self._classes, sums, fourth)
+            copied = self._with_sums(self._classes, sums)
             copied._keep_scaled(self._scaled_fourth())
             return copied
 
@@ -647,18 +636,11 @@ class ClassMoments(Moments):
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
         sums = self._sums.with_classes(kept, kept if self._structure.per_class else slice(None))
-        fourth = self._fourth[kept] if self._fourth is not None else None
-        result = self._with_sums(self._classes[kept], sums, fourth)
+        result = self._with_sums(self._classes[kept], sums)
         own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
         if own is not None:
             result._keep_scaled({"class": own[kept]})
         return result
-
-    def _as_part(self, sign: int, at: np.ndarray) -> list[FourthOfPart]:
-        """Return these moments as one of the parts of `merge_fourth`; none if without rows."""
-        if self._sums is None or self._fourth is None:
-            return []
-        return [(sign, self._fourth, _as_centred(self._sums, self._fourth), at)]
 
     def _check_mergeable(self, other: ClassMoments) -> Names | None:
         """Raise `MergeError` unless both moments combine; return the names of the features."""
@@ -906,11 +888,7 @@ class ClassMoments(Moments):
         at[kept] = label_codes.find(self._classes[kept], classes)
         at[renamed] = label_codes.find(new, classes)
         assert self._sums is not None  # there are classes
-        sums = self._sums.placed(at, classes.size)
-        fourth = None
-        if self._fourth is not None:
-            fourth = merge_fourth(self._as_part(1, at), classes.size)
-        return self._with_sums(classes, sums, fourth)
+        return self._with_sums(classes, self._sums.placed(at, classes.size))
 
     def pca(self, n_components: int) -> np.ndarray:
         """Return the principal components of all rows, from the scatter within and between classes.
@@ -1044,8 +1022,8 @@ class ClassMoments(Moments):
             attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
         arrays = self._sums.arrays()
         arrays["scatter"] = self._structure.pack(arrays["scatter"])
-        if self._fourth is not None:
-            arrays["norms"] = self._fourth
+        if self._sums.fourth is not None:
+            arrays["norms"] = arrays.pop("fourth")
         scaled = self._scaled_fourth()
         if scaled:
             attributes["scaled_fourth"] = [*scaled]
@@ -1063,8 +1041,9 @@ class ClassMoments(Moments):
         moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
             return moments
-        arrays = dict(arrays)
-        held = arrays.pop("norms") if fourth else None
+        arrays = {"fourth" if name == "norms" else name: array for name, array in arrays.items()}
+        if ("fourth" in arrays) != fourth:
+            raise ValueError("its fourth moments are missing, or are not announced")
         names = attributes.get("scaled_fourth", [])
         scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["scatter"] = structure.unpack(arrays["scatter"])
@@ -1077,41 +1056,18 @@ class ClassMoments(Moments):
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
-        if held is not None:
-            check_array("norms", held, (classes.size, sums.n_features + 1), "f8")
-            check_squares("norms", held[:, -1])
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
-        named = restored_names(attributes, sums.n_features)
-        moments = cls._of_sums(structure, classes, sums, held, moments._n_skipped, named)
-        moments._keep_scaled(scaled)
-        return moments
+        loaded = moments._with_sums(classes, sums)
+        loaded._feature_names = restored_names(attributes, sums.n_features)
+        loaded._keep_scaled(scaled)
+        return loaded
 
 
 def exceeds(count: Any, held: Any) -> Any:
     """Return where there are more rows than those held, or more weight, by more than rounding."""
     whole = count.dtype.kind == held.dtype.kind == "i"
     return count > (held if whole else held * (1 + 1e-9))
-
-
-def _as_centred(sums: CentredSums | ExactSums, fourth: np.ndarray | None) -> CentredSums:
-    """Return sums in float64. Fourth moments beside exact ones have rounding errors of any size."""
-    centred = sums.centred()
-    if fourth is not None and centred is not sums:
-        centred.rounding = np.zeros_like(sums.structure.diagonal(centred.scatter))
-    return centred
-
-
-def scaled(
-    sums: Any, fourth: np.ndarray | None, gamma: float | None
-) -> tuple[CentredSums | ExactSums, np.ndarray | None]:
-    """Multiply the weights in sums by `gamma`, in place; return them and scaled fourth moments."""
-    if gamma is not None:
-        gone = sums.scale(gamma)
-        if fourth is not None:
-            fourth = fourth * gamma
-            fourth[gone] = 0
-    return sums, fourth
 
 
 def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:

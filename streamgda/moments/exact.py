@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from streamgda.kernels.sums import two_sum
-from streamgda.moments.centred import CentredSums, Sums
+from streamgda.moments.centred import CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
 from streamgda.runtime import threads
@@ -46,6 +46,7 @@ class ExactSums(Sums):
     count: np.ndarray
     total: np.ndarray
     scatter: np.ndarray
+    fourth: np.ndarray | None = None
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int, origin: int) -> ExactSums:
@@ -76,6 +77,7 @@ class ExactSums(Sums):
         most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
         check_array("total", self.total, shape, "i8", least=-most, most=most)
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
+        check_fourth(self, n_classes)
 
     def class_means(self) -> np.ndarray:
         """Return the means, each rounded once; NaN for classes without rows."""
@@ -171,7 +173,10 @@ class ExactSums(Sums):
         n = np.where(self.count > 0, self.count, 1)[:, None]
         mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
         mean[self.count == 0] = 0
-        return CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+        sums = CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+        if self.fourth is not None:  # they have rounding errors of any size
+            sums.fourth, sums.rounding = self.fourth, sums._rounding()
+        return sums
 
     def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
         """Write scatters about the means of some groups and features, each entry rounded once."""

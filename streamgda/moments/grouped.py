@@ -18,7 +18,6 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
 from streamgda.moments.covariance_types import Structure
-from streamgda.moments.fourth import merge_fourth
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
@@ -152,13 +151,11 @@ class Held:
 
     def _placed(self, labels: np.ndarray, at: np.ndarray, structure: Structure) -> ClassMoments:
         """Return moments of some classes, of which class ``at[k]`` includes the rows of cell k."""
-        sums, fourth = copy(self.cells._sums), self.cells._fourth
+        sums = copy(self.cells._sums)
         if sums is not None:
-            if fourth is not None:
-                fourth = merge_fourth(self.cells._as_part(1, at), labels.size)
             sums.structure = structure
             sums = sums.placed(at, labels.size)
-        return self.cells._with_sums(labels, sums, fourth, structure)
+        return self.cells._with_sums(labels, sums, structure)
 
     def group(self, number: int) -> ClassMoments:
         """Return a copy of the moments of one group."""
@@ -186,14 +183,11 @@ class Held:
         self, kept: np.ndarray, groups: Any, labels: np.ndarray, structure: Structure
     ) -> ClassMoments:
         """Return a copy of the moments of some cells, which are all those of some groups."""
-        sums, fourth = self.cells._sums, self.cells._fourth
-        if sums is not None and kept.size:
-            sums = sums.with_classes(kept, groups if self.pooled else kept)
-            fourth = None if fourth is None else fourth[kept]
-            return self.cells._with_sums(labels, sums, fourth, structure)
-        chosen = ClassMoments(structure.name, fourth_moments=self.cells.fourth_moments)
-        chosen._structure, chosen._n_skipped = structure, self.cells.n_skipped
-        return chosen
+        sums = self.cells._sums
+        if sums is None or not kept.size:
+            return self.cells._with_sums(NONE, None, structure)
+        sums = sums.with_classes(kept, groups if self.pooled else kept)
+        return self.cells._with_sums(labels, sums, structure)
 
     def check(self) -> None:
         """Raise ValueError unless the cells are those of all groups and classes."""

@@ -30,7 +30,6 @@ _CLASSES = {
     "bernoulli": "models.bernoulli.BernoulliModel",
     "checkpoint": "engine.accumulate_checkpoint.CheckpointContents",
     "drift": "estimators.drift.DriftMonitor",
-    "fourth moments": "moments.fourth.FourthMoments",
     "grouped": "moments.grouped.GroupedMoments",
     "linear scores": "models.discriminants.LinearScores",
     "model": "models.gaussian.GaussianModel",
