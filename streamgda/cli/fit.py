@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
@@ -133,18 +132,27 @@ def fit(
     held: Any = None if moments_in is None else ClassMoments.load(moments_in)
     if store is not None:
         X, y, weight = _open(store, weights, reading)
-        added = _accumulate(
-            estimator,
-            held,
-            X,
-            y,
-            weight,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            max_memory=max_memory,
-            **counting(y, **which),
-        )
-        held = held + added if held else added
+        counted, resumed = counting(y, **which), checkpoint is not None and checkpoint.exists()
+        skipped, started = held.n_skipped if held else 0, time.perf_counter()
+        with screen.notes_on_interrupt():
+            held = estimator.accumulate(
+                X,
+                y,
+                weight,
+                into=held,
+                max_memory=max_memory,
+                progress=True,
+                checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every,
+                **counted,
+            )
+        seconds = time.perf_counter() - started
+        rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
+        size = f"{X.shape[0]:,} rows x {X.shape[1]:,} features"
+        screen.say(f"read {size} in {seconds:.2f} s ({rate})")
+        if counted["on_invalid"] == "skip":
+            n = held.n_skipped - skipped
+            screen.say(f"left out {n:,} rows with NaN, infinity, nodata or no label")
     if moments is not None:
         held.save(moments)
         screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
@@ -184,10 +192,7 @@ def _estimator(kind: str, options: dict[str, Any]) -> Any:
                 f"{options['priors']!r} is not a list of numbers separated by commas",
                 param_hint="--priors",
             )
-    estimator.set_params(**given)
-    estimator._kept()
-    estimator._check_supported()
-    return estimator
+    return estimator.set_params(**given)
 
 
 def _spelled(name: str) -> str:
@@ -207,56 +212,3 @@ def _open(store: str, weights: str | None, reading: dict[str, Any]) -> tuple[Any
         named["features"] = reading["features"] = ",".join(n for n in names if n != weights)
         X, y = open_rows(store, **reading)
     return X, y, open_rows(store, **named)[1]
-
-
-def _accumulate(
-    estimator: Any,
-    held: Any,
-    X: Any,
-    y: Any,
-    weight: Any,
-    *,
-    checkpoint: Path | None,
-    checkpoint_every: float,
-    **reading: Any,
-) -> Any:
-    """Return the moments of the rows, of the same kind as `held` if it is not None."""
-    import streamgda  # noqa: PLC0415
-    from streamgda import engine  # noqa: PLC0415
-    from streamgda.engine.plan import distinct_labels  # noqa: PLC0415
-    from streamgda.rows import Rows  # noqa: PLC0415
-    from streamgda.rows.labels import join_labels  # noqa: PLC0415
-
-    rules: Any = {name: reading[name] for name in ("on_invalid", "nodata", "unlabelled")}
-    rows = Rows.of(X, y, weight, **rules)
-    X, rule = rows.X, rows.rule
-    resumed = checkpoint is not None and checkpoint.exists()
-    all_count = weight is None and rule.action == "raise"
-    if estimator.get_params().get("priors") and all_count and not resumed:
-        classes = distinct_labels(rows.opened().y, rule)
-        estimator._check_priors(join_labels(held.classes, classes) if held else classes)
-    summed = estimator._summed(replace(rows, weight=None))
-    keeping = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
-    needs = estimator._kept()
-    if held:
-        needs = {name: getattr(held, name) for name in ("covariance_type", "fourth_moments")}
-    started = time.perf_counter()
-    with screen.notes_on_interrupt():
-        moments = streamgda.accumulate(
-            summed.X,
-            y,
-            sample_weight=weight,
-            for_model=True,
-            progress=True,
-            **needs,
-            **reading | keeping | {"nodata": summed.rule.nodata},
-        )
-        if not held and (scalings := estimator._scalings()):
-            options = {"max_memory": reading["max_memory"], "progress": True}
-            engine.accumulate_again(moments, scalings, rows, **options)
-    seconds = time.perf_counter() - started
-    rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
-    screen.say(f"read {X.shape[0]:,} rows x {X.shape[1]:,} features in {seconds:.2f} s ({rate})")
-    if rule.action == "skip":
-        screen.say(f"left out {moments.n_skipped:,} rows with NaN, infinity, nodata or no label")
-    return moments

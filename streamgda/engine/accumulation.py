@@ -290,6 +290,7 @@ def accumulate_into(
     rows: Rows,
     decay: float | None = None,
     expected: np.ndarray | None = None,
+    **options: Any,
 ) -> ClassMoments:
     """Add rows from any container to moments: all of them, or none if there is an error.
 
@@ -304,24 +305,29 @@ def accumulate_into(
         Factor that all weights are multiplied by afterwards.
     expected : ndarray, sorted, optional
         Labels that may occur.
+    **options
+        Fields of `Accumulation`, such as a checkpoint.
 
     Returns
     -------
     ClassMoments
         `moments`, or new ones.
     """
-    X = rows.at_once
+    X = None if options else rows.at_once
     if X is not None:
-        options: Any = {"rule": rows.rule, "expected": expected, "decay": decay}
-        return moments._update(X, rows.y, rows.weight, **options)
+        return moments._update(
+            X, rows.y, rows.weight, rule=rows.rule, expected=expected, decay=decay
+        )
     asked = Accumulation(
         covariance_type=moments.covariance_type,
         fourth_moments=moments.fourth_moments,
         rule=rows.rule,
         expected=expected,
         for_model=True,
+        **options,
     )
-    added: Any = _accumulated(asked, rows)
+    with only_run(asked.checkpoint):
+        added: Any = _accumulated(asked, rows)
     if moments.n_features is not None:
         added = moments + added
     if decay is not None:

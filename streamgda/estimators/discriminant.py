@@ -125,8 +125,8 @@ class DiscriminantAnalysis(GaussianClassifier):
                 one._check_one_pass()
         super()._check_kept(settings, rows_change)
 
-    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
-        moments = super()._of_rows_alone(settings, held, rows)
+    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
+        moments = super()._of_all_rows(settings, held, rows, **options)
         self._beside = settings._given_covariances(rows, moments)
         return moments
 

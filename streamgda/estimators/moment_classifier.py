@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -16,6 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine, storage
+from streamgda.engine.plan import distinct_labels
+from streamgda.engine.progress import Progress
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -43,7 +46,7 @@ from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows
 from streamgda.rows.invalid_rows import as_weights
-from streamgda.rows.labels import as_labels, find
+from streamgda.rows.labels import as_labels, find, join_labels
 from streamgda.rows.names import ATTRIBUTE, restored_names
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
@@ -256,8 +259,8 @@ class MomentEstimator(RowEstimator):
         There is a cheap second pass if standard deviations are needed first: for
         ``shrinkage="auto"``, and for ``"ledoit_wolf"`` of standardised features.
 
-        To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate`,
-        and pass the result to `from_moments`.
+        To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate` of
+        the estimator, and pass the result to `from_moments`.
 
         Parameters
         ----------
@@ -302,7 +305,7 @@ class MomentEstimator(RowEstimator):
         """
         rows = self._read("fit", X, y, sample_weight, reading)
         try:
-            return self._learn(self._of_rows_alone, rows, afresh=True, checked=True)
+            return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
         except SingularCovarianceError as error:
             message = f"{error}. To sample such classes, call partial_fit(X, y) in place of fit"
             if getattr(rows.X, "dtype", None) == np.float32:
@@ -399,7 +402,8 @@ class MomentEstimator(RowEstimator):
         if plain and self._add_at_once(X, y, classes):
             return self
         rows = self._read("partial_fit", X, y, sample_weight, reading)
-        return self._learn(self._with_rows, rows, classes=classes, half_life=half_life)
+        adding = partial(self._with_rows, classes=classes, half_life=half_life)
+        return self._learn(adding, rows, adds=True if half_life is None else None)
 
     @takes(Reading)
     def forget(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> Self:
@@ -441,7 +445,9 @@ class MomentEstimator(RowEstimator):
         """
         check_is_fitted(self)
         rows = self._read("forget", X, y, sample_weight, reading)
-        return self._learn(self._without_rows, rows)
+        return self._learn(
+            lambda settings, held, rows: held - self._of_rows_alone(settings, held, rows), rows
+        )
 
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -476,23 +482,23 @@ class MomentEstimator(RowEstimator):
         change: Callable[..., ClassMoments],
         rows: Rows | None = None,
         *,
+        adds: bool | None = False,
         afresh: bool = False,
         checked: bool = False,
-        **options: Any,
     ) -> Self:
         """Adopt the moments that a function returns, or stay as before if there is an error.
 
         Parameters
         ----------
         change : callable
-            Called as ``change(settings, moments so far, rows, **options)``.
+            Called as ``change(settings, moments so far, rows)``.
         rows : Rows, optional
+        adds : bool or None
+            The rows are added, with their weights; None if weights decay.
         afresh : bool
             Whatever was learnt before does not count.
         checked : bool
             The moments have to determine a model.
-        **options
-            See `change`.
         """
         with self._locked():
             before = vars(self).copy()
@@ -501,6 +507,8 @@ class MomentEstimator(RowEstimator):
             settings, derived = self._current_settings(), Derived()
             try:
                 held = None if afresh or not self.__sklearn_is_fitted__() else self.moments_
+                if afresh:
+                    self._declared = None
                 if checked or held is None:
                     settings._kept()
                     settings._check_supported()
@@ -512,7 +520,7 @@ class MomentEstimator(RowEstimator):
                     rows = validate_labelled(self, rows, reset=held is None)
                     single = self._float32_of_float32 and rows.X.dtype == np.float32
                     self._single = single and (held is None or self._single)
-                self._adopt(change(settings, held, rows, **options), settings)
+                self._adopt(self._changed(change, adds, settings, held, rows), settings)
                 if checked:
                     self._check_fitted()
             except BaseException:
@@ -523,13 +531,24 @@ class MomentEstimator(RowEstimator):
                 raise
         return self
 
-    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
+    def _changed(
+        self,
+        change: Callable[..., ClassMoments],
+        adds: bool | None,
+        settings: Self,
+        held: ClassMoments | None,
+        rows: Rows | None,
+    ) -> ClassMoments:
+        """Return changed moments; see `_learn`."""
+        return change(settings, held, rows)
+
+    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
         """Return the moments of the rows of `fit`, which may be read twice."""
-        self._declared = None
-        moments = self._of_more_rows(settings, held, rows)
+        moments = self._of_rows_alone(settings, held, rows, **options)
         scalings = settings._scalings()
         if scalings and moments.n_features is not None:
-            engine.accumulate_again(moments, scalings, rows)
+            planned = {k: options[k] for k in ("max_memory", "progress") if k in options}
+            engine.accumulate_again(moments, scalings, rows, **planned)
         return moments
 
     def _with_rows(
@@ -540,61 +559,33 @@ class MomentEstimator(RowEstimator):
         classes: Any,
         half_life: float | None,
     ) -> ClassMoments:
+        """Return the moments with more rows, most often the same object."""
         declared, decay = self._newly_declared(classes, held), None
         if half_life is not None:
             weight, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
             rows = replace(rows, weight=weight)
-        return self._added(settings, held, rows, decay, declared, self._declared)
-
-    def _added(
-        self,
-        settings: Self,
-        held: ClassMoments | None,
-        rows: Rows,
-        decay: float | None = None,
-        declared: np.ndarray | None = None,
-        expected: np.ndarray | None = None,
-    ) -> ClassMoments:
-        """Return moments with these rows, most often the same object.
-
-        Parameters
-        ----------
-        settings, held, rows
-            See `_learn`.
-        decay : float, optional
-            Factor of the weights of the rows before.
-        declared, expected : ndarray, sorted, optional
-            Labels that are declared by this call, and all that may occur.
-        """
         if held is None or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._of_more_rows(settings, held, rows, expected)
+            moments = self._of_rows_alone(settings, held, rows, expected=self._declared)
             if held is not None:
                 moments = (held if decay is None else held * decay) + moments
-            if declared is not None:
-                moments.declare(declared)
-            return moments
+            return moments if declared is None else moments.declare(declared)
         if decay is not None:
             rows = replace(rows, weight=rows.weight / decay)
-        return engine.accumulate_into(held, settings._summed(rows), decay, expected)
+        return engine.accumulate_into(held, settings._summed(rows), decay, self._declared)
 
-    def _of_more_rows(
-        self,
-        settings: Self,
-        held: ClassMoments | None,
-        rows: Rows,
-        expected: np.ndarray | None = None,
+    def _of_rows_alone(
+        self, settings: Self, held: ClassMoments | None, rows: Rows, **options: Any
     ) -> ClassMoments:
-        """Return the moments of these rows alone, of the kind of those so far."""
+        """Return the moments of these rows alone, of the kind of those so far.
+
+        Options are those of `streamgda.engine.accumulate_into`.
+        """
         kept = settings._kept()
         if held is not None:
             kept["fourth_moments"] = held.fourth_moments
-        summed = settings._summed(rows)
-        moments = engine.accumulate_into(ClassMoments(**kept), summed, expected=expected)
+        moments = engine.accumulate_into(ClassMoments(**kept), settings._summed(rows), **options)
         moments._name_features(names_in(self))
         return moments
-
-    def _without_rows(self, settings: Self, held: ClassMoments, rows: Rows) -> ClassMoments:
-        return held - self._of_more_rows(settings, held, rows)
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -892,6 +883,76 @@ class MomentClassifier(RowClassifier, MomentEstimator):
         check_is_fitted(self)
         return self.moments_.class_count.astype(np.float64)
 
+    @takes(Reading)
+    def accumulate(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        into: ClassMoments | None = None,
+        max_memory: int | str | None = None,
+        progress: Progress = False,
+        checkpoint: Any = None,
+        checkpoint_every: float = 60.0,
+        **reading: Unpack[Reading],
+    ) -> ClassMoments:
+        """Return the moments of rows that an estimator with these parameters needs.
+
+        `from_moments` makes the estimator of them. This estimator does not change.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `fit`
+            Rows, labels and weights.
+        into : ClassMoments, optional
+            Moments of other rows, to which these are added; they do not change.
+        max_memory, progress, checkpoint, checkpoint_every : see `streamgda.accumulate`
+            Budget of memory, display of progress, and the file from which the same call resumes.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        ClassMoments
+            Moments of all rows, of the kind of `into` if that is given.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            See `fit`.
+        MemoryBudgetError, CheckpointError
+            If `max_memory` is too small, or the checkpoint is damaged or belongs to other data.
+        MergeError
+            If `into` is of other features.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> moments = GaussianNB().accumulate(X, y, max_memory="100MB")
+        >>> GaussianNB.from_moments(moments).theta_.ravel()
+        array([2., 7.])
+        """
+        own = copy(self)
+        settings = own._current_settings()
+        settings._kept()
+        settings._check_supported()
+        if into is not None:
+            settings._check_one_pass()
+        rows = self._read("accumulate", X, y, sample_weight, reading)
+        rows = validate_labelled(own, rows, reset=True)
+        given = getattr(settings, "priors", None) is not None
+        if given and rows.weight is None and rows.rule.action == "raise":  # all labels are classes
+            classes = distinct_labels(rows.opened().y, rows.rule)
+            settings._check_priors(classes if into is None else join_labels(into.classes, classes))
+        options: dict[str, Any] = {"max_memory": max_memory, "progress": progress}
+        options |= {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
+        if into is None:
+            return own._of_all_rows(settings, None, rows, **options)
+        empty = ClassMoments(into.covariance_type, fourth_moments=into.fourth_moments)
+        return into + engine.accumulate_into(empty, settings._summed(rows), **options)
+
     def retire(self, labels: Any) -> Self:
         """Drop classes with all their rows; their labels may appear again with other rows.
 
@@ -921,12 +982,7 @@ class MomentClassifier(RowClassifier, MomentEstimator):
         array([0, 2])
         """
         check_is_fitted(self)
-        return self._learn(self._without_classes, labels=labels)
-
-    def _without_classes(
-        self, settings: Self, held: ClassMoments, rows: None, labels: Any
-    ) -> ClassMoments:
-        return held.drop_classes(labels)
+        return self._learn(lambda settings, held, rows: held.drop_classes(labels))
 
     # --- scoring ------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -78,47 +78,25 @@ class GaussianNB(GaussianClassifier):
 
     # --- smoothing, which follows the rows without their weights, as in scikit-learn ------------
 
-    def _adopt(self, moments: ClassMoments, settings: Self) -> None:
-        super()._adopt(moments, settings)
-        if not settings.var_smoothing:
-            self._beside = None
-
-    def _of_rows_alone(self, settings: Self, held: None, rows: Rows) -> ClassMoments:
-        self._beside = None
-        if rows.weight is not None and settings.var_smoothing:
-            self._beside = super()._of_rows_alone(settings, held, _unweighted(rows))
-        return super()._of_rows_alone(settings, held, rows)
-
-    def _added(
+    def _changed(
         self,
+        change: Callable[..., ClassMoments],
+        adds: bool | None,
         settings: Self,
         held: ClassMoments | None,
-        rows: Rows,
-        decay: float | None = None,
-        declared: np.ndarray | None = None,
-        expected: np.ndarray | None = None,
+        rows: Rows | None,
     ) -> ClassMoments:
-        beside = self._beside
-        if decay is not None:  # rows have other weights then than those of the caller
-            self._beside = None
-        elif settings.var_smoothing and (rows.weight is not None or beside is not None):
-            beside = held if beside is None else beside
-            copied = None if beside is None else beside.copy()
-            self._beside = super()._added(settings, copied, _unweighted(rows))
-            held = None if held is None else held.copy()  # both change, or none
-        return super()._added(settings, held, rows, decay, declared, expected)
-
-    def _without_rows(self, settings: Self, held: ClassMoments, rows: Rows) -> ClassMoments:
-        if self._beside is not None:
-            self._beside = super()._without_rows(settings, self._beside, _unweighted(rows))
-        return super()._without_rows(settings, held, rows)
-
-    def _without_classes(
-        self, settings: Self, held: ClassMoments, rows: None, labels: Any
-    ) -> ClassMoments:
-        if self._beside is not None:
-            self._beside = self._beside.drop_classes(labels)
-        return super()._without_classes(settings, held, rows, labels)
+        """Change the moments, and those of the rows without weights once there are weights."""
+        beside = None if held is None else self._beside
+        self._beside = None
+        weighted = adds and rows is not None and rows.weight is not None
+        if adds is None or not settings.var_smoothing or not (weighted or beside):
+            return super()._changed(change, adds, settings, held, rows)
+        before = beside or held
+        moments = change(settings, held and held.copy(), rows)  # both change, or none
+        unweighted = rows and _unweighted(rows)
+        self._beside = change(settings, before and before.copy(), unweighted)
+        return moments
 
     def _estimate(
         self, moments: ClassMoments, beside: ClassMoments | None = None, **options: Any

@@ -20,7 +20,7 @@ from samples import (
 from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
-from streamgda import GaussianNB, accumulate
+from streamgda import GaussianDiscriminantAnalysis, GaussianNB, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 
@@ -222,3 +222,30 @@ def test_a_model_of_no_rows_is_refused():
     nb = GaussianNB().fit(X, Y).retire([0, 1, 2])
     with pytest.raises(InvalidDataError, match="no class has rows"):
         nb.predict(X)
+
+
+@EVERY_ESTIMATOR
+def test_moments_accumulated_apart_are_those_of_fit(name, tmp_path):
+    estimator, rows = make(name), bytes_of(X)
+    options = {"max_memory": "1GB", "checkpoint": tmp_path / "kept"}
+    moments = estimator.accumulate(rows, Y, **options)
+    assert not hasattr(estimator, "n_features_in_")
+    whole = make(name).fit(rows, Y)
+    made = type(estimator).from_moments(moments, **estimator.get_params())
+    assert_same_bits(results(made, rows), results(whole, rows))
+    half = estimator.accumulate(rows[:50], Y[:50], progress=lambda *_: None)
+    both = estimator.accumulate(rows[50:], Y[50:], into=half)
+    made = type(estimator).from_moments(both, **estimator.get_params())
+    assert_same_bits(results(made, rows), results(whole, rows))
+    assert half.class_count.sum() == 50
+
+
+def test_moments_that_an_estimator_cannot_have_are_refused_before_the_pass():
+    never = iter(())
+    with pytest.raises(InvalidParameterError, match="priors has shape"):
+        GaussianNB(priors=[0.5, 0.5]).accumulate(X, Y, progress=never.__next__)
+    shrunk = GaussianDiscriminantAnalysis(shrinkage="auto")
+    with pytest.raises(InvalidParameterError, match="auto"):
+        shrunk.accumulate(X, Y, into=accumulate(X, Y))
+    made = GaussianDiscriminantAnalysis.from_moments(shrunk.accumulate(X, Y), shrinkage="auto")
+    np.testing.assert_allclose(made.covariance_, shrunk.fit(X, Y).covariance_)
