@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.rows import as_source
-from streamgda.rows.labels import as_maskable_labels
+from streamgda.rows.labels import coded_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import as_integer, refuse, shown
 
@@ -124,7 +124,9 @@ def _folds_of_splitter(
             names, codes = np.unique(groups, return_inverse=True)
             if names.size > 1:  # without a mask of all rows for each group
                 return codes, names.size
-        y = np.asarray(as_maskable_labels(labels.whole()))  # any label in place of missing ones
+        y = np.asarray(
+            coded_labels(labels.whole(), maskable=True)
+        )  # any label in place of missing ones
         return _folds_of_pairs(
             cv.split(rows.values if held else range(n_rows), y, groups), cv, n_rows
         )

@@ -33,7 +33,7 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source, named_rows
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.invalid_rows import all_finite, as_matrix, as_weights, refuse_not_finite
-from streamgda.rows.labels import as_maskable_labels, find, in_one_type, join_labels
+from streamgda.rows.labels import coded_labels, find, in_one_type, join_labels
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import check_lengths
 from streamgda.rows.sparse import CompressedRows
@@ -788,7 +788,7 @@ def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarra
     """
     if y is None:
         return np.zeros(n_rows, np.int64), np.zeros(n_rows, bool)
-    labels = as_maskable_labels(y, "y", start)
+    labels = coded_labels(y, "y", start, maskable=True)
     if labels.shape != (n_rows,):
         raise InvalidDataError(
             f"X has {n_rows} rows but y has shape {labels.shape}; give one label a row"

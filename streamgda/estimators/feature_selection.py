@@ -17,7 +17,7 @@ from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.row_classifier import names_in, validate_labelled, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
-from streamgda.rows import Rows, adapter_of, as_source
+from streamgda.rows import Rows, as_source
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import Saved, State, arrays_within, describe, nested, restore
@@ -254,9 +254,10 @@ class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
                [1.4, 0.2]])
         """
         kept = self.get_support(indices=True)
-        if out is None and features is None and adapter_of(X).in_memory:
+        rows = Rows.of(X, features=features).X
+        if out is None and features is None and getattr(rows, "in_memory", True):
             return super().transform(X)
-        rows = validate_rows(self, Rows.of(X, features=features).X)
+        rows = validate_rows(self, rows)
         dtype = np.dtype(as_source(rows).dtype or np.float64)
         function = partial(_columns, kept=kept, dtype=dtype)
         return engine.score(

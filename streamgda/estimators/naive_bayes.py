@@ -22,7 +22,8 @@ from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
-from streamgda.rows import Rows, adapter_of, as_source
+from streamgda.rows import Rows, as_source
+from streamgda.rows.arrays import is_masked
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix
 from streamgda.rows.sparse import CompressedRows
@@ -499,7 +500,8 @@ def _ignored(rows: Rows) -> np.ndarray | None:
     """Return which rows surely do not count, by labels and weights in memory; None for none."""
     n_rows, y, rule = rows.X.shape[0], rows.y, rows.rule
     ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
-    if rows.weight is not None and adapter_of(rows.weight).in_memory:
+    held = isinstance(rows.weight, np.ndarray | list | tuple) and not is_masked(rows.weight)
+    if held or getattr(rows.weight, "in_memory", False):
         weights = as_array(rows.weight, "sample_weight")
         if weights.dtype.kind in "biuf" and weights.shape == ignored.shape:
             ignored = ignored | (weights == 0)

@@ -16,8 +16,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from streamgda import engine
 from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.rows import Rows, adapter_of, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL, as_numpy, is_masked, unmasked
+from streamgda.rows import Rows, as_source
+from streamgda.rows.arrays import SKIP_OR_FILL, is_masked, unmasked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.invalid_rows import (
@@ -29,10 +29,10 @@ from streamgda.rows.invalid_rows import (
     refuse_sparse,
 )
 from streamgda.rows.labels import (
-    as_maskable_labels,
-    by_codes,
+    coded_labels,
     encode,
     find,
+    read_labels,
     refuse_missing,
     with_label,
     without_mask,
@@ -378,69 +378,63 @@ def _fill_number(fill: Any) -> np.ndarray:
 # --- validation, as in scikit-learn, for containers of every kind --------------------------------
 
 
-def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+def validate_rows(estimator: Any, X: Any) -> Any:
     """Return rows whose width and feature names fit the estimator.
 
     Parameters
     ----------
     estimator : estimator
-    X : array-like, sparse matrix, zarr.Array, dask collection or data frame
-    reset : bool
-        Whether the estimator gets width and names from these rows.
+    X : array-like, sparse matrix or RowSource
+        Rows as `Rows.of` returns them.
 
     Returns
     -------
     ndarray, sparse matrix or RowSource
-        An array or a matrix if the rows are in memory.
 
     Raises
     ------
     InvalidDataError, ValueError, TypeError
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
-    if type(X) is np.ndarray and not reset and _fit_already(estimator, X):
-        return X
-    X = as_numpy(X)
-    if adapter_of(X).checked_at_once:
-        return _validate(estimator, X, reset=reset)
-    return _validate_header(estimator, as_source(X), reset)
+    if isinstance(X, RowSource):
+        return _validate_header(estimator, X, reset=False)
+    return X if _fit_already(estimator, X) else _validate(estimator, X, reset=False)
 
 
 def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
     """Return rows and labels that fit the estimator and each other; see `validate_rows`.
 
     Labels are a masked array if some are missing and their rule skips such rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+    rows : Rows
+    reset : bool
+        Whether the estimator gets width and names from these rows.
     """
     X, y, rule = rows.X, rows.y, rows.rule
-    ready = _fit_already(estimator, X, reset)
-    if ready and type(y) is np.ndarray and y.shape == X.shape[:1]:
-        if reset:
-            estimator.n_features_in_ = X.shape[1]
-            estimator.__dict__.pop("feature_names_in_", None)
-        return rows
     if y is None:
         raise InvalidParameterError(
             f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "
             f"is None; give one label for each row"
         )
-    X, y = as_numpy(X), as_numpy(y)
-    if isinstance(y, list | tuple):
-        y = by_codes(y)
-    if not adapter_of(X).checked_at_once:
-        of_labels = adapter_of(y)
-        if of_labels.checked_at_once and np.shape(y)[1:] == (1,):  # a raster is laid out later
+    if isinstance(X, RowSource):
+        if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
             y = column_or_1d(y, warn=True)
-        elif of_labels.in_memory and not of_labels.checked_at_once:  # recognised once, here
-            y = y if isinstance(y, RowSource) else of_labels.of(y, "y")
-        return replace(rows, X=_validate_header(estimator, as_source(X), reset), y=y)
-    if not adapter_of(y).checked_at_once and not is_masked(y):
-        labels = as_source(y, "y").whole()
-        return validate_labelled(estimator, replace(rows, X=X, y=labels), reset=reset)
+        return replace(rows, X=_validate_header(estimator, X, reset), y=y)
+    if _fit_already(estimator, X, reset) and type(y) is np.ndarray and y.shape == X.shape[:1]:
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+            estimator.__dict__.pop("feature_names_in_", None)
+        return rows
+    if not isinstance(y, np.ndarray):
+        y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
     if type(y) is CodedLabels:  # they are checked where rows are summed
         return replace(rows, X=_validate(estimator, X, y.codes, reset=reset)[0], y=y)
     missing = None
-    if (rule.action == "skip" or rule.gaps) and np.asarray(y).ndim == 1:
-        labels = as_maskable_labels(y)
+    if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
+        labels = coded_labels(y, maskable=True)
         if is_masked(labels):
             y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
     else:

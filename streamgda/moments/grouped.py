@@ -24,7 +24,7 @@ from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import (
     Labels,
     as_labels,
-    as_maskable_labels,
+    coded_labels,
     encode,
     find,
     join_labels,
@@ -49,7 +49,7 @@ def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Label
     InvalidDataError
         If a group is missing, or for labels that classes cannot have either.
     """
-    labels = as_maskable_labels(groups, what, first_row)
+    labels = coded_labels(groups, what, first_row, maskable=True)
     if is_masked(labels):
         row = first_row + int(np.ma.getmaskarray(labels).argmax())
         raise InvalidDataError(

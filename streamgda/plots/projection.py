@@ -15,7 +15,7 @@ from streamgda import engine
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.row_classifier import validate_rows
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import feature_numbers
@@ -131,7 +131,7 @@ class Projection:
         """
         if most is not None:
             most = as_integer("max_points", most, "at least 1 point, or None", 1)
-        rows = validate_rows(self.estimator, X)
+        rows = validate_rows(self.estimator, Rows.of(X).X)
         positions = np.asarray(engine.score(self._project, rows, columns=len(self.vectors)))
         if y is None:
             codes = None

@@ -6,6 +6,7 @@ A new container takes one file with a subclass of `RowSource`, and one line in `
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import is_masked, is_plain
+from streamgda.rows.arrays import as_numpy, as_slab, is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, MaskedRows, MemmapRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
-from streamgda.rows.labels import as_maskable_labels
+from streamgda.rows.labels import coded_labels
 from streamgda.rows.polygons import PolygonRows
 from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource, Slab, check_rows
@@ -32,9 +33,9 @@ _COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
-    StoredRows,
-    PolygonRows,
     FrameRows,
+    PolygonRows,
+    StoredRows,
     DaskRasterRows,
     RasterRows,
     DaskRows,
@@ -145,7 +146,7 @@ class Rows:
         on_invalid: Any = "raise",
         actions: tuple[str, ...] = LEARNING,
     ) -> Self:
-        """Return rows as a caller passes them; `X` as a source unless it is in memory.
+        """Recognise what a caller passes, once: `X` becomes a source unless it is an array.
 
         Parameters
         ----------
@@ -161,10 +162,16 @@ class Rows:
         InvalidDataError, InvalidParameterError, SourceError
             See `as_source` and `row_rule`.
         """
-        if features is not None or isinstance(X, RowSource):
+        if features is not None:
             X = as_source(X, features=features)
-        elif type(X) is not np.ndarray and not (adapter := adapter_of(X)).checked_at_once:
-            X = adapter.of(X, "X")
+        elif type(X) is not np.ndarray:
+            X = _recognised(X, "X")
+        if y is not None and type(y) is not np.ndarray:
+            y = _recognised(y, "y")
+        if groups is not None:
+            groups = _recognised(groups, "groups")
+        if sample_weight is not None:
+            sample_weight = _recognised(sample_weight, "sample_weight")
         if nodata is None and isinstance(X, RowSource):
             nodata = X.nodata
         rule = row_rule(on_invalid, nodata, unlabelled, actions, y=y)
@@ -263,11 +270,32 @@ class Rows:
                 source.close()
 
 
+def _recognised(values: Any, name: str) -> Any:
+    """Return rows of arrays as they are, those of other containers as a source.
+
+    What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
+    given, until it is laid out in the order of the rows.
+    """
+    if isinstance(values, list | tuple | RowSource):
+        return values
+    if isinstance(values, np.ndarray) and not (name == "X" and is_masked(values)):
+        return values
+    adapter = adapter_of(values)
+    if not adapter.checked_at_once:
+        return adapter.of(values, name) if name == "X" or adapter.in_memory else values
+    if isinstance(values, str | os.PathLike):
+        raise InvalidDataError(
+            f"{name} is the path {str(values)!r}; open its rows and labels first: "
+            f"X, y = open_store(path)"
+        )
+    return as_numpy(values) if name == "X" else as_slab(values, name)
+
+
 def _labels(X: RowSource, labels: Any, name: str) -> Any:
     """Return a list of labels or of groups as an array; anything else as it is."""
     if not isinstance(labels, list | tuple):
         return labels
-    found: Any = as_maskable_labels(labels, name)
+    found: Any = coded_labels(labels, name, maskable=True)
     if is_masked(found):
         return np.array(labels, object)
     return found if X.executor == "process" else np.asarray(found)  # dask cuts arrays of numpy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -150,13 +150,9 @@ def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:
         codes = np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
     except TypeError:  # not all can be hashed
         return None
-    return CodedLabels(np.array([*numbers], object), codes) if are_texts(numbers) else None
-
-
-def are_texts(labels: Iterable[Any]) -> bool:
-    """Return whether all are strings, or all bytes, with None among them or not."""
-    kinds = {*map(type, labels)} - {type(None)}
-    return any(all(issubclass(kind, base) for kind in kinds) for base in (str, bytes))
+    kinds = {*map(type, numbers)} - {type(None)}
+    texts = any(all(issubclass(kind, base) for kind in kinds) for base in (str, bytes))
+    return CodedLabels(np.array([*numbers], object), codes) if texts else None
 
 
 def look_up(

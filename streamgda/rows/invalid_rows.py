@@ -23,7 +23,6 @@ from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.labels import (
     Labels,
     as_labels,
-    as_maskable_labels,
     check_comparable,
     coded_labels,
     find,
@@ -232,9 +231,7 @@ class RowRule:
 
     def as_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return labels, as a masked array if some are missing and that is no error."""
-        if self.action == "skip" or self.gaps:
-            return as_maskable_labels(y, "y", first_row)
-        return coded_labels(y, "y", first_row)
+        return coded_labels(y, "y", first_row, maskable=self.action == "skip" or self.gaps)
 
     def class_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return the labels that are of classes: neither missing nor those of unlabelled rows."""

@@ -14,7 +14,6 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import is_masked, unmasked
 from streamgda.rows.codes import (
     CodedLabels,
-    are_texts,
     coded_texts,
     distinct,
     look_up,
@@ -33,7 +32,14 @@ Labels = Any  # an array, or CodedLabels
 
 
 def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
-    """Return labels as a one-dimensional array of a sortable kind, without NaN.
+    """Return labels as an array; see `coded_labels`."""
+    return np.asarray(coded_labels(y, what, first_row))
+
+
+def coded_labels(
+    y: object, what: str = "y", first_row: int = 0, *, maskable: bool = False
+) -> Labels:
+    """Return labels of a sortable kind; by their codes if there are many that are not integers.
 
     Parameters
     ----------
@@ -42,27 +48,46 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
         Name of the labels in errors.
     first_row : int
         Number of the first label in a larger array, from which errors count.
+    maskable : bool
+        Return a masked array if some are missing: masked, None, NaN, NaT or the NA of pandas.
 
     Returns
     -------
-    ndarray, shape (n_rows,)
+    ndarray or CodedLabels, shape (n_rows,)
 
     Raises
     ------
     InvalidDataError
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
-    labels = (
-        y if type(y) is np.ndarray else unmasked(np.asanyarray(_read(y, what)), what, first_row)
-    )
+    labels = _coded(y if type(y) is np.ndarray else read_labels(y, what))
+    if maskable and labels.ndim == 1:
+        coded = type(labels) is CodedLabels
+        missing = are_missing(labels.values)[labels.codes] if coded else are_missing(labels)
+        if missing.all() and missing.size:
+            return np.ma.array(np.zeros(labels.shape, np.int64), mask=missing)
+        if missing.any():  # the first label stands for those that are missing
+            rows = np.where(missing, missing.argmin(), np.arange(missing.size))
+            present = coded_labels(without_mask(labels)[rows], what, first_row)
+            return np.ma.array(np.asarray(present), mask=missing)
+    if type(labels) is not CodedLabels:
+        return _checked(unmasked(labels, what, first_row), what, first_row)
+    with contextlib.suppress(InvalidDataError):
+        return CodedLabels(_checked(labels.values, what), labels.codes)
+    # Its error names a row. There is none if `values` that occur in no row are invalid.
+    return _checked(np.asarray(labels), what, first_row)
+
+
+def _checked(labels: np.ndarray, what: str, first_row: int = 0) -> np.ndarray:
+    """Return labels in a type that can be sorted; raise the errors of `coded_labels`."""
     if labels.ndim != 1:
         raise InvalidDataError(
             f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
         )
     kind = labels.dtype.kind
     if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
-        labels = _from_objects(labels.astype(object, copy=False), what, first_row)
-    elif kind == "f":
+        return _from_objects(labels.astype(object, copy=False), what, first_row)
+    if kind == "f":
         bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
         bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
         if bad.size:
@@ -74,8 +99,8 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
                 f"classifier on a regression target)",
                 *(what, row),
             )
-        labels = labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
-    elif kind in "mM":
+        return labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
+    if kind in "mM":
         refuse_missing(labels, what, first_row)
     elif kind not in "biuUS":
         raise InvalidDataError(
@@ -85,66 +110,15 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     return labels
 
 
-def coded_labels(y: object, what: str = "y", first_row: int = 0) -> Labels:
-    """Return labels as `as_labels` does; by their codes if there are many that are not integers."""
-    labels = _coded(y if type(y) is np.ndarray else _read(y, what))
-    if type(labels) is not CodedLabels:
-        return as_labels(labels, what, first_row)
-    with contextlib.suppress(InvalidDataError):
-        return CodedLabels(as_labels(labels.values, what), labels.codes)
-    # Its error names a row. There is none if `values` that occur in no row are invalid.
-    return as_labels(np.asarray(labels), what, first_row)
-
-
-def as_maskable_labels(y: object, what: str = "y", first_row: int = 0) -> Labels:
-    """Return labels as `coded_labels` does; as a masked array if, and only if, some are missing.
-
-    Masked values, None, NaN, NaT and the NA of pandas are missing labels.
-    """
-    labels = _coded(y if type(y) is np.ndarray else _read(y, what))
-    if type(labels) is CodedLabels:
-        missing = are_missing(labels.values)[labels.codes]
-    else:
-        missing = are_missing(labels)
-    if labels.ndim != 1 or not missing.any():
-        return coded_labels(labels, what, first_row)
-    if missing.all():
-        return np.ma.array(np.zeros(labels.shape, np.int64), mask=missing)
-    first = int(missing.argmin())  # this label stands for those that are missing
-    if type(labels) is CodedLabels:
-        codes = np.where(missing, labels.codes[first], labels.codes)
-        filled: Labels = CodedLabels(labels.values, codes)
-    else:
-        filled = np.array(np.ma.getdata(labels))
-        filled[missing] = filled[first]
-    objects = type(filled) is CodedLabels or filled.dtype.kind in "OT"
-    whole = (coded_labels if objects else as_labels)(filled, what, first_row)
-    return np.ma.array(np.asarray(whole), mask=missing)
-
-
-def by_codes(y: list[Any] | tuple[Any, ...]) -> Any:
-    """Return many strings, or bytes, by their codes, with None among them or not; others as given.
-
-    Numpy would convert each of them to a string of fixed width.
-    """
-    if len(y) <= _FEW or not isinstance(y[0], str | bytes):
-        return y
-    labels = coded_texts(y) if _are_copies(np.asarray(y[:_FIRST], object)) else None
-    labels = labels or _coded(np.asarray(y, object))
-    return labels if are_texts(labels.values) else y
-
-
 def without_mask(labels: Labels) -> Labels:
     """Return labels as they are, but for the mask of a masked array."""
     return labels if type(labels) is CodedLabels else np.asarray(labels)
 
 
-def _read(y: object, what: str) -> Any:
+def read_labels(y: object, what: str) -> Any:
     """Return labels as an array, a masked one if some are masked, or by their codes."""
     if isinstance(y, list | tuple) and y and isinstance(y[0], str | bytes):
-        y = by_codes(y)
-        # as the objects they are: others do not become strings
-        return y if type(y) is CodedLabels else np.asarray(y, object)
+        return np.asarray(y, object)  # others among them do not become strings
     labels = as_array(y, what)
     if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
         return np.asarray(y, object)
@@ -156,19 +130,11 @@ def _coded(labels: Any) -> Any:
     plain = type(labels) is not CodedLabels and not is_masked(labels)
     if not plain or labels.ndim != 1 or labels.size <= _FEW or labels.dtype.kind not in "OTUSfmM":
         return labels
-    if labels.dtype.kind == "O" and _are_copies(labels[:_FIRST]):
-        return coded_texts(labels.tolist()) or distinct(labels)
     coded = distinct(labels)
     if labels.dtype.kind in "OT" and coded.values.size > _FEW:
         texts = coded_texts(coded.values.tolist())
         return coded if texts is None else CodedLabels(texts.values, texts.codes[coded.codes])
     return coded
-
-
-def _are_copies(labels: np.ndarray) -> bool:
-    """Return whether most objects are equal to others: there are many of each text."""
-    values = distinct(labels).values
-    return are_texts(values) and values.size > 2 * len({*values})
 
 
 def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
@@ -227,9 +193,9 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
                     f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
                     f"end; relabel them"
                 )
-            return as_labels(labels.astype(dtype), what, first_row)
+            return labels.astype(dtype)
     if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
-        return as_labels(_from_numbers(labels, what), what, first_row)
+        return _checked(_from_numbers(labels, what), what, first_row)
     refuse_missing(labels, what, first_row)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))

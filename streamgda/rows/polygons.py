@@ -11,7 +11,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
 from streamgda.rows.grids import Raster, georeference, is_polygons, spatial_axes
-from streamgda.rows.labels import as_maskable_labels
+from streamgda.rows.labels import coded_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.extras import require
 from streamgda.runtime.parameters import shown
@@ -75,7 +75,7 @@ class Polygons:
 
     @classmethod
     def _of(cls, shapes: list[Any], y: Any, ids: Any, crs: Any, touched: bool, title: str) -> Self:
-        labels = as_maskable_labels(y, title)
+        labels = coded_labels(y, title, maskable=True)
         kept = ~np.ma.getmaskarray(labels) & [s is not None and not s.is_empty for s in shapes]
         geometry = [shape for shape, keep in zip(shapes, kept, strict=True) if keep]
         kinds = sorted({shape.geom_type for shape in geometry} - {"Polygon", "MultiPolygon"})

@@ -5,6 +5,7 @@ xarray and dask are not imported before an array of theirs is passed.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,6 +15,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, ReadError
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.grids import Box, Grid, Raster, decoded, is_labelled, is_lazy, is_polygons
+from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference
@@ -149,7 +151,9 @@ class DaskRasterRows(GridRows, DaskRows):
         """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
         raster = Raster.of(_array_of(X), name, features)
         array = raster.array.data if is_labelled(raster.array) else raster.array
-        rows = DaskRows.of(_flat(array.transpose(*raster.axes, *_last(raster)), raster), name)
+        last = () if raster.axis is None else (raster.axis,)
+        flat = _flat(array.transpose(*raster.axes, *last), len(raster.shape))
+        rows = DaskRows.of(flat, name)
         fields = (rows.values, rows.shape, rows.dtype, name, rows.unit, rows.shard)
         return cls(*fields, raster=raster)
 
@@ -159,11 +163,12 @@ class DaskRasterRows(GridRows, DaskRows):
 
         beside = self._beside(values, name)
         if beside is None:
-            values = values if _is_array(values) else np.asarray(values)
+            if isinstance(values, RowSource) or not _is_array(values):
+                values = as_array(values, name)
             if values.shape != (self.n_rows,):
                 return values
             array = values if is_lazy(values) else da.from_array(values)
-            return _flat(array.reshape(self.raster.shape).rechunk(self._chunks), self.raster)
+            return _flat(array.reshape(self.raster.shape).rechunk(self._chunks), len(self._chunks))
         array = beside.array
         if is_labelled(array):
             pairs = zip(self.raster.dims, self._chunks, strict=True)
@@ -174,7 +179,7 @@ class DaskRasterRows(GridRows, DaskRows):
         elif not is_lazy(array):
             array = da.from_array(array, chunks=self._chunks, asarray=False)
         array = array.rechunk(self._chunks).map_blocks(decoded, *beside.code, dtype=beside.dtype)
-        return _flat(array, beside)
+        return _flat(array, len(beside.shape))
 
     @property
     def _chunks(self) -> tuple[tuple[int, ...], ...]:
@@ -183,7 +188,9 @@ class DaskRasterRows(GridRows, DaskRows):
 
     def gridded(self, scores: Any) -> Any:
         """Return scores of the rows, as a dask array, in the shape of the grid."""
-        return _unflat(scores, self._chunks)
+        if len(self._chunks) == 1:
+            return scores
+        return _reshaped(scores, "grid", (*self._chunks, *scores.chunks[1:]))
 
 
 def _array_of(X: Any) -> Any:
@@ -194,55 +201,24 @@ def _is_array(values: Any) -> bool:
     return hasattr(values, "shape") and hasattr(values, "dtype")
 
 
-def _last(raster: Raster) -> tuple[int, ...]:
-    return () if raster.axis is None else (raster.axis,)
-
-
-def _flat(array: Any, raster: Raster) -> Any:
-    """Return a dask array with the dimensions of a grid as one with rows, block by block."""
-    from dask.array import Array  # noqa: PLC0415
-    from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
-    from dask.task_spec import Task, TaskRef  # noqa: PLC0415
-
-    n = len(raster.shape)
+def _flat(array: Any, n_dimensions: int) -> Any:
+    """Return a dask array on a grid as one with rows, block by block."""
+    n = n_dimensions
     array = array.rechunk({n: -1}) if array.ndim > n else array
-    if n == 1:
-        return array
-    name, rest = f"rows-{array.name}", (0,) * (array.ndim - n)
-    blocks = [*np.ndindex(*array.numblocks[:n])]
-    tasks = {}
-    for number, block in enumerate(blocks):
-        key = (name, number, *rest)
-        tasks[key] = Task(key, _as_rows, TaskRef((array.name, *block, *rest)), n)
-    sizes = tuple(
-        math.prod(sizes[i] for sizes, i in zip(array.chunks, block, strict=False))
-        for block in blocks
-    )
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[array])
-    return Array(graph, name, (sizes, *array.chunks[n:]), dtype=array.dtype)
+    sizes = tuple(map(math.prod, itertools.product(*array.chunks[:n])))
+    return array if n == 1 else _reshaped(array, "rows", (sizes, *array.chunks[n:]))
 
 
-def _as_rows(block: np.ndarray, n_dimensions: int) -> np.ndarray:
-    return block.reshape(-1, *block.shape[n_dimensions:])
-
-
-def _unflat(scores: Any, chunks: tuple[tuple[int, ...], ...]) -> Any:
-    """Return a dask array of rows, block by block, as one with blocks of a grid."""
+def _reshaped(array: Any, prefix: str, chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """Return a dask array with the blocks of another, in their order, in the shape of chunks."""
     from dask.array import Array  # noqa: PLC0415
     from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
     from dask.task_spec import Task, TaskRef  # noqa: PLC0415
 
-    if len(chunks) == 1:
-        return scores
-    name, rest = f"grid-{scores.name}", (0,) * (scores.ndim - 1)
-    tasks = {}
-    for number, block in enumerate(np.ndindex(*map(len, chunks))):
-        key = (name, *block, *rest)
-        shape = tuple(sizes[i] for sizes, i in zip(chunks, block, strict=True))
-        tasks[key] = Task(key, _as_grid, TaskRef((scores.name, number, *rest)), shape)
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[scores])
-    return Array(graph, name, (*chunks, *scores.chunks[1:]), dtype=scores.dtype)
-
-
-def _as_grid(block: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return block.reshape(*shape, *block.shape[1:])
+    name, tasks = f"{prefix}-{array.name}", {}
+    pairs = zip(np.ndindex(*array.numblocks), np.ndindex(*map(len, chunks)), strict=True)
+    for (before, after), shape in zip(pairs, itertools.product(*chunks), strict=True):
+        key = (name, *after)
+        tasks[key] = Task(key, np.reshape, TaskRef((array.name, *before)), shape)
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[array])
+    return Array(graph, name, chunks, dtype=array.dtype)

@@ -17,6 +17,7 @@ from narwhals.exceptions import DuplicateError
 from streamgda.errors import InvalidDataError
 from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct
 from streamgda.rows.forward import Blocks, ForwardRows
+from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
@@ -81,7 +82,7 @@ class Conversion(NamedTuple):
         types = _types(head, name, count_nulls)
         dtype = np.result_type(*types) if types else _FLOAT
         pandas = head.implementation.is_pandas_like()
-        function = partial(_pandas_rows if pandas else rows_of, dtype=dtype)
+        function = partial(_of_pandas if pandas else rows_of, dtype=dtype)
         return cls(function, dtype, (len(head.columns),))
 
 
@@ -103,8 +104,11 @@ class FrameRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept frames, series, Arrow arrays and arrays of pandas, unless numpy holds them."""
-        if isinstance(X, np.ndarray | list | tuple) or _is_array_in_disguise(X):
+        """Accept frames, series, Arrow arrays and arrays of pandas, unless numpy holds them.
+
+        Frames of geopandas are polygons.
+        """
+        if isinstance(X, np.ndarray | list | tuple) or _is_array_in_disguise(X) or is_polygons(X):
             return False
         return (
             nw.dependencies.is_into_dataframe(X)
@@ -277,7 +281,7 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
     return types
 
 
-def _pandas_rows(frame: Frame, dtype: np.dtype) -> np.ndarray:
+def _of_pandas(frame: Frame, dtype: np.dtype) -> np.ndarray:
     """Return columns of pandas as rows; missing values in columns of any type are NaN in floats."""
     native = frame.to_native()
     options = {"na_value": np.nan} if dtype.kind == "f" else {}

@@ -58,6 +58,8 @@ REFUSED = {  # what is given in place of good rows, labels and weights; what the
     "infinity": ({"X": changed(ROWS, (250, 3), np.inf)}, NOT_FINITE.format("infinity", "inf")),
     "-infinity": ({"X": changed(ROWS, (250, 3), -np.inf)}, NOT_FINITE.format("infinity", "-inf")),
     "complex": ({"X": ROWS + 0j}, "Complex data not supported"),
+    "path": ({"X": "rows.csv"}, r"X is the path 'rows.csv'; open .*: X, y = open_store\(path\)"),
+    "path of y": ({"y": "y.npy"}, r"y is the path 'y.npy'; open .*: X, y = open_store\(path\)"),
     "another width": ({"X": ROWS[:, :3]}, WIDTH),
     "no rows": ({"X": ROWS[:0], "y": CLASSES[:0]}, r"0 rows|0 sample\(s\)"),
     "one dimension": ({"X": CLASSES * 1.0}, "2D array"),

@@ -18,7 +18,6 @@ from streamgda.rows import codes as codes_module
 from streamgda.rows.codes import CodedLabels, concatenated, distinct
 from streamgda.rows.labels import (
     as_labels,
-    as_maskable_labels,
     coded_labels,
     encode,
     find,
@@ -339,10 +338,10 @@ def test_a_label_that_does_not_fit_is_named_among_many(other):
 def test_missing_labels_among_many_are_masked():
     y = np.array(["a", "b"] * 400, object)
     y[[3, 700]] = None, np.nan
-    labels = as_maskable_labels(y)
+    labels = coded_labels(y, maskable=True)
     assert np.flatnonzero(np.ma.getmaskarray(labels)).tolist() == [3, 700]
     assert labels[~labels.mask].tolist() == y[~labels.mask].tolist()
-    assert as_maskable_labels(np.full(800, None)).mask.all()
+    assert coded_labels(np.full(800, None), maskable=True).mask.all()
 
 
 def test_categories_in_no_row_are_no_classes():
