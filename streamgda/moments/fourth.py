@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.kernels.leave_one_out import own_squares
 from streamgda.moments.centred import CentredSums, between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
+from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, rows_to_count
 from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
@@ -24,7 +26,7 @@ from streamgda.runtime import threads
 if TYPE_CHECKING:
     from streamgda.moments.class_moments import ClassMoments
 
-_PART_ELEMENTS = 1 << 16  # of a part of the rows, of which a thread keeps copies in its cache
+_PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread scales
 
 CLASS, WITHIN, TOTAL = "class", "within", "total"
 
@@ -37,13 +39,13 @@ class Scaling:
     ----------
     centre, centre_low : ndarray, shape (n_classes, n_features)
         The centres are the sums of both.
-    inverse : ndarray, shape (n_classes, n_features)
-        One over the standard deviations.
+    precision : ndarray, shape (n_classes, n_features)
+        One over the variances.
     """
 
     centre: np.ndarray
     centre_low: np.ndarray
-    inverse: np.ndarray
+    precision: np.ndarray
 
     @classmethod
     def of(cls, sums: CentredSums, name: str) -> Self:
@@ -66,14 +68,8 @@ class Scaling:
             first = int((sums.count > 0).argmax())
             high, rest = mean[first], low[first] - between_means(sums)[0]
             mean, low = (np.broadcast_to(part, mean.shape) for part in (high, rest))
-        return cls(mean, low, np.broadcast_to(1 / np.sqrt(variance), mean.shape))
-
-    def squared_lengths(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the squared length of each row, scaled as its class is."""
-        gaps = X - self.centre[codes]
-        gaps -= self.centre_low[codes]
-        gaps *= self.inverse[codes]
-        return np.einsum("ij,ij->i", gaps, gaps)
+        precision = np.broadcast_to(1 / variance, mean.shape)
+        return cls(*(np.array(values, order="C") for values in (mean, low, precision)))
 
 
 @dataclass(frozen=True)
@@ -108,16 +104,18 @@ class ScaledRows:
                 f"the label {y[codes < 0][0]!s} was not there when the rows were read before: they "
                 f"changed between two passes over them"
             )
-        squares = np.empty((len(codes), len(self.scalings)))
-        step = max(64, _PART_ELEMENTS // X.shape[1])
+        squares, largest = np.empty((2, len(self.scalings), len(codes)))
+        step, features = max(256, _PART_ELEMENTS // X.shape[1]), np.arange(X.shape[1])
 
         def part(start: int) -> None:
             rows = slice(start, start + step)
-            for column, scaling in zip(squares.T, self.scalings.values(), strict=True):
-                column[rows] = scaling.squared_lengths(X[rows], codes[rows])
+            block = as_kernel_rows(X[rows], row_type(X.dtype).dtype)
+            for scaling, *out in zip(self.scalings.values(), squares, largest, strict=True):
+                about = scaling.centre, scaling.centre_low, scaling.precision
+                own_squares(block, features, codes[rows], *about, *(a[rows] for a in out))
 
         threads.run(part, ((start,) for start in range(0, len(codes), step)))
-        return squares, y, weights if weights is not None and len(weights) else None
+        return squares.T, y, weights if weights is not None and len(weights) else None
 
     def keep(self, squares: ClassMoments, moments: ClassMoments) -> None:
         """Keep the sums of fourth powers, of all squared lengths, with the moments of the rows.
