@@ -143,9 +143,9 @@ class Sums(ABC):
         return self._mapped(lambda _, array: array.copy())
 
     def with_classes(self, kept: Any, groups: Any) -> Self:
-        """Return a copy of the sums of some classes, and of some groups of them."""
+        """Return the sums of some classes, and of some groups of them; views for slices."""
         own = ("scatter", "rounding")
-        return self._mapped(lambda name, a: a[groups].copy() if name in own else a[kept])
+        return self._mapped(lambda name, a: a[groups if name in own else kept])
 
     def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Self:
         """Return a copy with another scatter."""

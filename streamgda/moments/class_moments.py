@@ -635,7 +635,7 @@ class ClassMoments(Moments):
                 f"classes, from which no class can be left out; accumulate "
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
-        sums = self._sums.with_classes(kept, kept if self._structure.per_class else slice(None))
+        sums = self._sums.with_classes(kept, kept if self._structure.per_class else [0])
         result = self._with_sums(self._classes[kept], sums)
         own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
         if own is not None:

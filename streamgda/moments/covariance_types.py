@@ -1,13 +1,12 @@
 """Covariance types: what is kept of scatters, how rows are added, and roots of covariances.
 
 A covariance type is an entry of `STRUCTURES`: a kind of covariance, and one for each class or
-one for all. A kind whose scatters are matrices, or variances, inherits from `Matrix` or `Diagonal`
-and overrides `Structure.constrain`, as `Spherical` does.
+one for all. `Structure` keeps variances, and `Matrix` covariances between features. Another kind
+inherits from one of them and overrides `Structure.constrain`, as `Spherical` does.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,14 +48,15 @@ def symmetric(lower: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Structure(ABC):
+class Structure:
     r"""Structure of the covariances of a covariance type.
 
     Two independent choices make a covariance type. The *groups* of classes that share a covariance
     are handled here: each class is a group, or all of them are one (pooled, "tied"), or as many
     successive classes make each group (`GroupedMoments` of a pooled type). The *kind* of
-    covariance is a subclass: how rows are added to a group's scatter, and how its covariance is
-    inverted and rows are scored by it.
+    covariance says how rows are added to a group's scatter, and how its covariance is inverted and
+    rows are scored by it: here one variance for each feature, whose root is one over it. Subclasses
+    are other kinds.
 
     Scatters, covariances and roots are arrays with one entry a group, shape (groups, d, d) if
     covariances between features are kept (of scatters the lower triangles) and (groups, d)
@@ -88,8 +88,8 @@ class Structure(ABC):
     simpler: tuple[str, ...] = ()
     sharing: int = 0
 
-    kind: ClassVar[str]
-    sources: ClassVar[frozenset[str]]
+    kind: ClassVar[str] = "diag"
+    sources: ClassVar[frozenset[str]] = frozenset({"full", "diag"})
     matrix: ClassVar[bool] = False
     one_variance: ClassVar[bool] = False
 
@@ -228,7 +228,6 @@ class Structure(ABC):
 
     # --- adding rows --------------------------------------------------------------------------
 
-    @abstractmethod
     def add_few(
         self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
     ) -> bool:
@@ -239,8 +238,13 @@ class Structure(ABC):
         limit, and counts, sums of squared weights (or an empty array), both parts of the means and
         the scatter, which change.
         """
+        finite: bool
+        if type(X) is CompressedRows:
+            finite = add_sparse_centred(*X.arrays, codes, weights, *state)
+        else:
+            finite = add_centred_squares(X, codes, weights, block_rows, *state)
+        return finite
 
-    @abstractmethod
     def add_many(
         self,
         X: np.ndarray,
@@ -255,8 +259,9 @@ class Structure(ABC):
 
         Matrices are multiplied in the data type `dtype`.
         """
+        shared = centre, centre_low, self.groups(len(centre))
+        add_in_parts(add_squares, (X, codes, weights), shared, scatter)
 
-    @abstractmethod
     def add_integers(
         self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
     ) -> None:
@@ -265,14 +270,23 @@ class Structure(ABC):
         On one thread, that is a single kernel call, as for sparse rows. `state` is counts, totals
         and the scatter, which change.
         """
+        if type(X) is CompressedRows:
+            add_sparse_exact(*X.astype(np.int32).arrays, codes, origin, *state)
+            return
+        rows, form = byte_rows(X, origin)
+        if n_threads == 1:
+            add_integer_squares(rows, codes, *form, *state)
+        else:
+            add_in_parts(add_integer_squares, (rows, codes), form, *state)
 
-    @abstractmethod
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
 
         The sums are the arguments of the kernels in `streamgda.kernels.integers`. Of matrices, only
         the lower triangles are written.
         """
+        *by_class, square, features = sums
+        centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
 
     # --- covariances and their roots ----------------------------------------------------------
 
@@ -286,10 +300,8 @@ class Structure(ABC):
         """Return over how many features variances are averaged: else all, as in scikit-learn."""
         return max(1, n_varying) if self.one_variance else n_features
 
-    def constrain(  # noqa: B027  (most kinds have nothing to do)
-        self, covariances: np.ndarray, sphere: np.ndarray
-    ) -> None:
-        """Bring covariances into the form of this kind, in place.
+    def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
+        """Bring covariances into the form of this kind, in place; most kinds have nothing to do.
 
         `sphere` holds the variances if they are equal for all (scaled) features, with the same
         mean; shape (groups, d).
@@ -299,7 +311,6 @@ class Structure(ABC):
         """Return regularised covariances in the shape that users see, apart from the groups."""
         return covariances[:, 0] if self.one_variance else covariances
 
-    @abstractmethod
     def invert(
         self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
     ) -> list[int]:
@@ -311,32 +322,37 @@ class Structure(ABC):
         the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
+        positive = covariances > 0
+        log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
+        np.divide(1, covariances, out=covariances, where=positive)
+        ranks: list[int] = positive.sum(axis=1).tolist()
+        return ranks
 
-    @abstractmethod
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""
+        return np.asarray(-np.log(roots).sum(axis=1))
 
-    @abstractmethod
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the products of vectors, shape (n, d), and the inverse covariance."""
+        return vectors * root
 
-    @abstractmethod
     def whitening(self, root: np.ndarray) -> np.ndarray:
         """Return a matrix that turns the covariance into the unit matrix, shape (rank, d)."""
+        return np.diag(np.sqrt(root))
 
-    @abstractmethod
     def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Return the variances along directions, shape (..., d), from a root of full rank."""
+        return np.asarray(directions**2 @ (1 / root))
 
-    @abstractmethod
     def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
         """Return L with L L' = covariance, which may be singular."""
+        return np.sqrt(covariance)
 
-    @abstractmethod
     def packed(
         self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
     ) -> roots_of.Distances:
         """Return the distances of rows to centres, shape (n_centres, d), by roots of inverses."""
+        return roots_of.DiagonalDistances(roots, features, centres)
 
 
 class Matrix(Structure):
@@ -442,82 +458,7 @@ def _narrow_bytes(n_features: int, n_classes: int, n_groups: int) -> int:
     return 8 * n_features * (n_groups * n_features + LEAST_BUCKET_ROWS * n_classes)
 
 
-class Diagonal(Structure):
-    """One variance for each feature; its root is one over the variance."""
-
-    kind = "diag"
-    sources = frozenset({"full", "diag"})
-
-    def add_few(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
-    ) -> bool:
-        finite: bool
-        if type(X) is CompressedRows:
-            finite = add_sparse_centred(*X.arrays, codes, weights, *state)
-        else:
-            finite = add_centred_squares(X, codes, weights, block_rows, *state)
-        return finite
-
-    def add_many(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        centre: np.ndarray,
-        centre_low: np.ndarray,
-        dtype: Any,
-        scatter: np.ndarray,
-    ) -> None:
-        shared = centre, centre_low, self.groups(len(centre))
-        add_in_parts(add_squares, (X, codes, weights), shared, scatter)
-
-    def add_integers(
-        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
-    ) -> None:
-        if type(X) is CompressedRows:
-            add_sparse_exact(*X.astype(np.int32).arrays, codes, origin, *state)
-            return
-        rows, form = byte_rows(X, origin)
-        if n_threads == 1:
-            add_integer_squares(rows, codes, *form, *state)
-        else:
-            add_in_parts(add_integer_squares, (rows, codes), form, *state)
-
-    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        *by_class, square, features = sums
-        centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
-
-    def invert(
-        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
-    ) -> list[int]:
-        positive = covariances > 0
-        log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
-        np.divide(1, covariances, out=covariances, where=positive)
-        ranks: list[int] = positive.sum(axis=1).tolist()
-        return ranks
-
-    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
-        return np.asarray(-np.log(roots).sum(axis=1))
-
-    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        return vectors * root
-
-    def whitening(self, root: np.ndarray) -> np.ndarray:
-        return np.diag(np.sqrt(root))
-
-    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        return np.asarray(directions**2 @ (1 / root))
-
-    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
-        return np.sqrt(covariance)
-
-    def packed(
-        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
-    ) -> roots_of.Distances:
-        return roots_of.DiagonalDistances(roots, features, centres)
-
-
-class Spherical(Diagonal):
+class Spherical(Structure):
     """One variance for all features: the mean over the features that vary."""
 
     kind = "spherical"
@@ -533,8 +474,8 @@ STRUCTURES = {
     for structure in (
         Matrix("full", per_class=True, simpler=("tied", "diag")),
         Matrix("tied", per_class=False, simpler=("tied_diag",)),
-        Diagonal("diag", per_class=True, simpler=("tied_diag", "tied_spherical")),
-        Diagonal("tied_diag", per_class=False, simpler=("tied_spherical",)),
+        Structure("diag", per_class=True, simpler=("tied_diag", "tied_spherical")),
+        Structure("tied_diag", per_class=False, simpler=("tied_spherical",)),
         Spherical("spherical", per_class=True, simpler=("tied_diag", "tied_spherical")),
         Spherical("tied_spherical", per_class=False),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -93,14 +93,11 @@ class Held:
         the label of a cell holds both numbers. Types with a covariance per class have the cells
         that have rows. Pooled types have one scatter for each group, and so all cells of each
         group: as many successive classes share a scatter.
-    total : list of ClassMoments
-        Those of all rows, once they are known.
     """
 
     groups: np.ndarray
     classes: np.ndarray
     cells: ClassMoments
-    total: list[ClassMoments] = field(default_factory=list)
 
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -135,35 +132,34 @@ class Held:
         self, groups: np.ndarray, of_group: np.ndarray, classes: np.ndarray, of_class: np.ndarray
     ) -> Held:
         """Return the moments of other groups and classes, by the numbers that these get."""
-        cells = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
-        labels = grid(groups.size, classes.size) if self.pooled else np.unique(cells)
-        at, structure = np.searchsorted(labels, cells), self._structure(classes.size)
-        return Held(groups, classes, self._placed(labels, at, structure))
+        numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
+        labels = grid(groups.size, classes.size) if self.pooled else np.unique(numbers)
+        at, structure = np.searchsorted(labels, numbers), self._structure(classes.size)
+        cells = self._placed(self.cells._sums, labels, at, structure)
+        return Held(groups, classes, cells)
 
-    def whole(self) -> ClassMoments:
-        """Return the moments of all groups together."""
-        return self._placed(self.classes, self.numbers[1], self._structure(0))
+    def between(self, first: int, last: int) -> ClassMoments:
+        """Return the moments of the groups ``first:last`` together, with all classes."""
+        cells = slice(*np.searchsorted(self.numbers[0], [first, last]))
+        sums = self.cells._sums
+        if sums is not None:
+            sums = sums.with_classes(cells, slice(first, last) if self.pooled else cells)
+        return self._placed(sums, self.classes, self.numbers[1][cells], self._structure(0))
 
     def _structure(self, n_classes: int) -> Structure:
         """Return the structure of groups of that many classes, or of a single group for zero."""
         structure = self.cells._structure
         return replace(structure, sharing=n_classes) if self.pooled else structure
 
-    def _placed(self, labels: np.ndarray, at: np.ndarray, structure: Structure) -> ClassMoments:
-        """Return moments of some classes, of which class ``at[k]`` includes the rows of cell k."""
-        sums = copy(self.cells._sums)
+    def _placed(
+        self, sums: Any, labels: np.ndarray, at: np.ndarray, structure: Structure
+    ) -> ClassMoments:
+        """Return moments of classes, of which class ``at[k]`` includes the rows of cell k."""
         if sums is not None:
+            sums = copy(sums)
             sums.structure = structure
             sums = sums.placed(at, labels.size)
         return self.cells._with_sums(labels, sums, structure)
-
-    def group(self, number: int) -> ClassMoments:
-        """Return a copy of the moments of one group."""
-        of_group, of_class = self.numbers
-        kept = np.arange(*np.searchsorted(of_group, [number, number + 1]))
-        part = self._selected(kept, [number], self.classes[of_class[kept]], self._structure(0))
-        part._n_skipped = 0
-        return part if kept.size == self.classes.size else part.declare(self.classes)
 
     def pruned(self, kept_classes: np.ndarray) -> Held:
         """Return the moments without groups and classes that have no rows; some classes stay."""
@@ -215,8 +211,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     A group is a site, a subject, a day, a tile: anything that rows belong to besides their class.
     ``accumulate(X, y, groups=g)`` computes the moments of all groups in one pass. Those of several
-    groups follow by addition, and those of all groups but one by subtraction; see `ClassMoments`
-    for the formulas.
+    groups, such as all but one, follow by addition; see `ClassMoments` for the formulas.
 
     All groups share the classes: a class of which a group has no rows has a count of zero there.
     Groups and classes may appear at any time. What a method returns is a copy: the moments change
@@ -332,7 +327,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
-        self._held.total.clear()
 
     def _description(self) -> dict[str, Any]:
         counts = zip(self.groups.tolist(), self.counts.sum(axis=1).tolist(), strict=True)
@@ -359,7 +353,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
         with self._lock:
             held = self._held
-            return held.group(number_of(group, held.groups, KeyError))
+            number = number_of(group, held.groups, KeyError)
+            moments = held.between(number, number + 1)
+            moments._n_skipped = 0  # whatever their groups were
+            return moments
 
     def total(self) -> ClassMoments:
         """Return the moments of the rows of all groups: the sum of those of each.
@@ -376,22 +373,14 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> grouped.total().class_count, grouped.total().means.ravel()
         (array([2, 1]), array([2., 5.]))
         """
-        return self._total().copy()
-
-    def _total(self) -> ClassMoments:
-        """Return the moments of all rows, which must not be modified."""
         with self._lock:
-            held = self._held
-            if not held.total:
-                held.total.append(held.whole())
-            return held.total[0]
+            return self._held.between(0, len(self))
 
     def without(self, group: Any) -> ClassMoments:
-        r"""Return the moments of the rows of all groups but one: the total less that group.
+        """Return the moments of the rows of all groups but one: the sum of those of the others.
 
-        Chan, Golub and LeVeque's formula is solved for the other part, so that no row is read: the
-        result is exact to the bit for exact moments, and to rounding otherwise. The total is
-        computed once for all groups.
+        No row is read. The result is that of a pass over these rows: to the bit for exact moments,
+        and to rounding otherwise, however many of all rows the group has.
 
         Parameters
         ----------
@@ -418,8 +407,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         with self._lock:
             held = self._held
             number = number_of(group, held.groups, InvalidParameterError)
-            left = self._total() - held.group(number)
-            return left.declare(held.classes)
+            left = held.between(0, number)
+            left._n_skipped = 0  # as those of the other part
+            left += held.between(number + 1, len(self))
+            return left
 
     def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
         """Return the moments of larger groups, which are sums of these.
@@ -552,7 +543,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 unlabelled = cells[found] if found.any() else None
             if rule is not CHECK_SUMS:
                 rule = replace(rule, unlabelled=unlabelled)
-            before.total.clear()  # large moments change in place
             held.cells._update(X, values, sample_weight, first_row, rule)
             self._held = held.pruned(before.classes)
         return self
@@ -580,7 +570,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             join_labels(mine.classes, theirs.classes),
         )
         sums = mine.widened(*labels)
-        mine.total.clear()  # large moments change in place
         sums.cells += theirs.widened(*labels).cells
         self._held = sums
 
