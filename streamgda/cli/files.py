@@ -87,7 +87,7 @@ def open_both(model: str, store: str, **options: Any) -> tuple[Any, Any, Any]:
         If the rows do not have the features that the estimator expects.
     """
     from streamgda import load  # noqa: PLC0415
-    from streamgda.estimators.row_classifier import names_in  # noqa: PLC0415
+    from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
     from streamgda.rows import names_of  # noqa: PLC0415
     from streamgda.rows.names import join_names  # noqa: PLC0415
     from streamgda.rows.table_files import is_table  # noqa: PLC0415

@@ -1,258 +1,24 @@
-"""Discriminant analysis with any covariance type, and QDA; the solvers of QDA and LDA."""
+"""Discriminant analysis with any covariance type, and quadratic discriminant analysis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import InvalidParameterError, UnsupportedError
+from streamgda.errors import UnsupportedError
 from streamgda.estimators import export
-from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.estimators.gaussian import GaussianClassifier, GivenCovariances
 from streamgda.estimators.moment_classifier import fitted
-from streamgda.estimators.row_classifier import Scoring, takes
+from streamgda.estimators.row_estimator import Scoring, takes
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.discriminants import discriminant_directions
 from streamgda.moments import ClassMoments
-from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows, as_source
-from streamgda.rows.invalid_rows import as_matrix, rows_to_count
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import refuse, shown
-from streamgda.storage.saved import State
-
-
-class GivenCovariances(NamedTuple):
-    """Covariances that a `covariance_estimator` found.
-
-    Attributes
-    ----------
-    each : Covariances
-        Those of the classes.
-    total : ndarray, shape (n_features, n_features)
-        That of all rows.
-    """
-
-    each: Covariances
-    total: np.ndarray
-
-
-def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
-    """Return the covariance that a copy of an estimator finds of rows."""
-    copied = clone(estimator, safe=False)
-    copied.fit(rows)
-    if not hasattr(copied, "covariance_"):
-        raise InvalidParameterError(
-            f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
-            f"expected an estimator such as those of sklearn.covariance"
-        )
-    covariance, d = np.atleast_2d(np.asarray(copied.covariance_, np.float64)), rows.shape[1]
-    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
-        raise InvalidParameterError(
-            f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
-            f"expected finite numbers in shape {(d, d)}"
-        )
-    return covariance
-
-
-class DiscriminantAnalysis(GaussianClassifier):
-    """Base of LDA and QDA: solvers and covariance estimators, as in scikit-learn.
-
-    scikit-learn prefers a `decision_function` to probabilities, for example to calibrate them;
-    naive Bayes has none.
-    """
-
-    _any_sum_of_priors = True
-    _SOLVERS: ClassVar[tuple[str, ...]]
-    _NOT_WITH_SVD: ClassVar[str]  # the refusal of a covariance estimator
-
-    solver: str
-    shrinkage: Any
-    covariance_estimator: Any
-    store_covariance: bool
-
-    _beside: GivenCovariances | None
-
-    # --- parameters ---------------------------------------------------------------------------
-
-    def _kept(self) -> dict[str, Any]:
-        if not isinstance(self.solver, str) or self.solver not in self._SOLVERS:
-            raise refuse("solver", self.solver, f"one of {', '.join(map(repr, self._SOLVERS))}")
-        estimator = self.covariance_estimator
-        if estimator is not None and not hasattr(estimator, "fit"):
-            raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
-        return super()._kept()
-
-    def _check_supported(self) -> None:
-        """Raise an error for parameters that the solver does not support.
-
-        Files of earlier versions may have them; their estimators go on as they were saved.
-        """
-        super()._check_supported()
-        if self.solver == "svd":
-            others = " or ".join(f"solver={name!r}" for name in self._SOLVERS if name != "svd")
-            if self.shrinkage is not None:
-                raise UnsupportedError(
-                    f"shrinkage not supported with 'svd' solver: shrinkage={shown(self.shrinkage)} "
-                    f"needs {others}"
-                )
-            if self.covariance_estimator is not None:
-                raise InvalidParameterError(f"{self._NOT_WITH_SVD}. Try another solver: {others}")
-        if self.covariance_estimator is not None and self.shrinkage not in (None, 0):
-            raise InvalidParameterError(
-                "covariance_estimator and shrinkage parameters are not None. Only one of the two "
-                "can be set."
-            )
-
-    # --- learning -----------------------------------------------------------------------------
-
-    def _check_one_pass(self) -> None:
-        if self.covariance_estimator is not None:
-            raise InvalidParameterError(
-                "covariance_estimator needs all rows at once, so that rows cannot be added or "
-                "removed; call fit with all of them, or use a shrinkage"
-            )
-        super()._check_one_pass()
-
-    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
-        for one in (self._settings, settings):
-            if one.covariance_estimator is not None:
-                one._check_one_pass()
-        super()._check_kept(settings, rows_change)
-
-    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
-        moments = super()._of_all_rows(settings, held, rows, **options)
-        self._beside = settings._given_covariances(rows, moments)
-        return moments
-
-    def _given_covariances(self, rows: Rows, moments: ClassMoments) -> GivenCovariances | None:
-        """Return the covariances that the covariance estimator finds, if there is one."""
-        estimator = self.covariance_estimator
-        if estimator is None:
-            return None
-        source = as_source(rows.X)
-        if not source.in_memory:
-            raise InvalidParameterError(
-                f"covariance_estimator needs rows in memory, and X is a "
-                f"{type(source.values).__name__}; give an array, or use a shrinkage, which follows "
-                f"from sums over the rows"
-            )
-        if rows.weight is not None:
-            raise InvalidParameterError(
-                "covariance_estimator takes no sample_weight; leave out one of them"
-            )
-        X, labels = as_matrix(source.whole()), rows.rule.as_labels(rows.y)
-        X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
-        X = X if X.dtype.kind == "f" else X.astype(np.float64)
-        of_classes = [_found_by(estimator, X[labels == label]) for label in moments.classes]
-        each = Covariances(
-            structure_of("full"),
-            moments.classes,
-            moments.class_count,
-            np.arange(X.shape[1]),
-            np.array(of_classes),
-            epsilon=0.0,
-            shrinkage=np.zeros(moments.classes.size),
-            means_low=moments.centred().mean_low,
-        )
-        return GivenCovariances(each, _found_by(estimator, X))
-
-    def _total_covariance(self) -> Covariances | None:
-        given = self._beside
-        if given is None:
-            return None
-        one, count = given.each, self.moments_.class_count.sum(keepdims=True)
-        zero = np.zeros(1)
-        return replace(
-            one, classes=one.classes[:1], count=count, values=given.total[None], shrinkage=zero
-        )
-
-    def _check_removable(self) -> None:
-        if self._beside is not None:
-            raise UnsupportedError(
-                "leave-one-out has no formula for a covariance_estimator, which needs all rows "
-                "for each fit; use a shrinkage"
-            )
-        super()._check_removable()
-
-    # --- fitted attributes --------------------------------------------------------------------
-
-    def _needs_solver(self, name: str, *solvers: str) -> None:
-        """Raise AttributeError unless the model was found by one of the solvers."""
-        check_is_fitted(self)
-        if self._settings.solver not in solvers:
-            raise AttributeError(
-                f"{type(self).__name__} has {name} with solver="
-                f"{' or '.join(map(repr, solvers))} only; it was fitted with "
-                f"{self._settings.solver!r}"
-            )
-
-    def _needs_stored_covariance(self) -> None:
-        """Raise AttributeError unless covariances were asked for."""
-        check_is_fitted(self)
-        if self._numbers is None and not self._settings.store_covariance:
-            raise AttributeError(
-                f"{type(self).__name__} has covariance_ with store_covariance=True only"
-            )
-
-    @fitted
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @fitted
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        check_is_fitted(self)
-        return self._in_type(self._held.means)
-
-    # --- scoring ------------------------------------------------------------------------------
-
-    @takes(Scoring)
-    def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
-        """Return the discriminants of the classes, or the log-odds of the second of two.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
-            Discriminants.
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        InvalidDataError, InvalidParameterError
-            As for `predict`.
-
-        Examples
-        --------
-        >>> from streamgda import LinearDiscriminantAnalysis
-        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
-        >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
-        array([-12.5,   0. ,  12.5])
-        """
-        return self._scored("decision_function", X, scoring)
-
-    # --- saving -------------------------------------------------------------------------------
-
-    def _state(self) -> State:
-        check_is_fitted(self)
-        if self._beside is not None or self.covariance_estimator is not None:
-            raise InvalidParameterError(
-                "an estimator with a covariance_estimator cannot be saved, as its type is not one "
-                "of this package; use pickle or joblib"
-            )
-        return super()._state()
 
 
 class GaussianDiscriminantAnalysis(GaussianClassifier):
@@ -370,9 +136,37 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     @fitted
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.model_.means
+        return self._held.means
 
-    decision_function = DiscriminantAnalysis.decision_function
+    @takes(Scoring)
+    def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+        """Return the discriminants of the classes, or the log-odds of the second of two.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
+            Discriminants.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
+        array([-12.5,   0. ,  12.5])
+        """
+        return self._scored("decision_function", X, scoring)
 
     @fitted
     def covariance_(self) -> np.ndarray:
@@ -427,7 +221,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         )
 
 
-class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
+class QuadraticDiscriminantAnalysis(GaussianClassifier):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
 
     It corresponds to `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, but needs only
@@ -486,6 +280,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     0.9666666666666667
     """
 
+    _any_sum_of_priors = True
     _SOLVERS = "svd", "eigen"
     _NOT_WITH_SVD = "covariance_estimator is not supported with solver='svd'"
 
@@ -525,6 +320,19 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         if beside is None:
             return super()._estimate(moments, **options)
         return replace(beside.each, values=beside.each.values.copy())
+
+    decision_function = GaussianDiscriminantAnalysis.decision_function
+
+    @fitted
+    def priors_(self) -> np.ndarray:
+        """Class priors, shape (n_classes,)."""
+        return self.model_.priors
+
+    @fitted
+    def means_(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        check_is_fitted(self)
+        return self._in_type(self._held.means)
 
     @fitted
     def covariance_(self) -> np.ndarray:

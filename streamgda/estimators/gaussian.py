@@ -7,15 +7,22 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, Unpack, overload
+from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.errors import ConstantFeatureWarning, InvalidDataError, StreamGDAError
+from streamgda.errors import (
+    ConstantFeatureWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    StreamGDAError,
+    UnsupportedError,
+)
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
-from streamgda.estimators.row_classifier import (
+from streamgda.estimators.row_estimator import (
     Scorer,
     Scoring,
     calls_within,
@@ -37,13 +44,46 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows, as_source
-from streamgda.rows.invalid_rows import as_matrix, as_weights
+from streamgda.rows.invalid_rows import as_matrix, as_weights, rows_to_count
 from streamgda.rows.labels import coded_labels, find, with_label
 from streamgda.rows.sources import RowSource, check_lengths
-from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse
+from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse, shown
 from streamgda.storage.saved import State, state_of
 
 _SHARE = 1e-9  # of the weight of a class that rounding may add
+
+
+class GivenCovariances(NamedTuple):
+    """Covariances that a `covariance_estimator` found.
+
+    Attributes
+    ----------
+    each : Covariances
+        Those of the classes.
+    total : ndarray, shape (n_features, n_features)
+        That of all rows.
+    """
+
+    each: Covariances
+    total: np.ndarray
+
+
+def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
+    """Return the covariance that a copy of an estimator finds of rows."""
+    copied = clone(estimator, safe=False)
+    copied.fit(rows)
+    if not hasattr(copied, "covariance_"):
+        raise InvalidParameterError(
+            f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
+            f"expected an estimator such as those of sklearn.covariance"
+        )
+    covariance, d = np.atleast_2d(np.asarray(copied.covariance_, np.float64)), rows.shape[1]
+    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
+        raise InvalidParameterError(
+            f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
+            f"expected finite numbers in shape {(d, d)}"
+        )
+    return covariance
 
 
 class GaussianClassifier(MomentClassifier):
@@ -55,16 +95,104 @@ class GaussianClassifier(MomentClassifier):
 
     _model_type = GaussianModel
     _float32_of_float32 = True
+    _SOLVERS: ClassVar[tuple[str, ...]] = ()
+    _NOT_WITH_SVD: ClassVar[str]  # the refusal of a covariance estimator
 
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
 
+    @property
+    def _covariance_estimator(self) -> Any:
+        """The parameter `covariance_estimator`, of those that have it."""
+        return getattr(self, "covariance_estimator", None)
+
     def _kept(self) -> dict[str, Any]:
+        solver, estimator = getattr(self, "solver", None), self._covariance_estimator
+        if self._SOLVERS and not (isinstance(solver, str) and solver in self._SOLVERS):
+            raise refuse("solver", solver, f"one of {', '.join(map(repr, self._SOLVERS))}")
+        if estimator is not None and not hasattr(estimator, "fit"):
+            raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
         as_flag("store_covariance", getattr(self, "store_covariance", False))
         return self._regularisation().needs(self._covariance_type())
 
+    def _check_supported(self) -> None:
+        """Raise an error for parameters that the solver does not support.
+
+        Files of earlier versions may have them; their estimators go on as they were saved.
+        """
+        super()._check_supported()
+        shrinkage, estimator = getattr(self, "shrinkage", None), self._covariance_estimator
+        if getattr(self, "solver", None) == "svd":
+            others = " or ".join(f"solver={name!r}" for name in self._SOLVERS if name != "svd")
+            if shrinkage is not None:
+                raise UnsupportedError(
+                    f"shrinkage not supported with 'svd' solver: shrinkage={shown(shrinkage)} "
+                    f"needs {others}"
+                )
+            if estimator is not None:
+                raise InvalidParameterError(f"{self._NOT_WITH_SVD}. Try another solver: {others}")
+        if estimator is not None and shrinkage not in (None, 0):
+            raise InvalidParameterError(
+                "covariance_estimator and shrinkage parameters are not None. Only one of the two "
+                "can be set."
+            )
+
     def _scalings(self) -> tuple[str, ...]:
         return self._regularisation().scalings
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _check_one_pass(self) -> None:
+        if self._covariance_estimator is not None:
+            raise InvalidParameterError(
+                "covariance_estimator needs all rows at once, so that rows cannot be added or "
+                "removed; call fit with all of them, or use a shrinkage"
+            )
+        super()._check_one_pass()
+
+    def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
+        for one in (self._settings, settings):
+            if one._covariance_estimator is not None:
+                one._check_one_pass()
+        super()._check_kept(settings, rows_change)
+
+    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
+        moments = super()._of_all_rows(settings, held, rows, **options)
+        if settings._SOLVERS:
+            self._beside = settings._given_covariances(rows, moments)
+        return moments
+
+    def _given_covariances(self, rows: Rows, moments: ClassMoments) -> GivenCovariances | None:
+        """Return the covariances that the covariance estimator finds, if there is one."""
+        estimator = self._covariance_estimator
+        if estimator is None:
+            return None
+        source = as_source(rows.X)
+        if not source.in_memory:
+            raise InvalidParameterError(
+                f"covariance_estimator needs rows in memory, and X is a "
+                f"{type(source.values).__name__}; give an array, or use a shrinkage, which follows "
+                f"from sums over the rows"
+            )
+        if rows.weight is not None:
+            raise InvalidParameterError(
+                "covariance_estimator takes no sample_weight; leave out one of them"
+            )
+        X, labels = as_matrix(source.whole()), rows.rule.as_labels(rows.y)
+        X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
+        X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        of_classes = [_found_by(estimator, X[labels == label]) for label in moments.classes]
+        each = Covariances(
+            structure_of("full"),
+            moments.classes,
+            moments.class_count,
+            np.arange(X.shape[1]),
+            np.array(of_classes),
+            epsilon=0.0,
+            shrinkage=np.zeros(moments.classes.size),
+            means_low=moments.centred().mean_low,
+        )
+        return GivenCovariances(each, _found_by(estimator, X))
 
     # --- the model ----------------------------------------------------------------------------
 
@@ -236,6 +364,14 @@ class GaussianClassifier(MomentClassifier):
         """Features that are constant over all rows and left out of the density."""
         return self._left_out(self.model_)
 
+    def _needs_stored_covariance(self) -> None:
+        """Raise AttributeError unless covariances were asked for."""
+        check_is_fitted(self)
+        if self._numbers is None and not self._settings.store_covariance:
+            raise AttributeError(
+                f"{type(self).__name__} has covariance_ with store_covariance=True only"
+            )
+
     def _in_type(self, values: np.ndarray) -> np.ndarray:
         """Return values as float32 if all rows were, as in scikit-learn."""
         return values.astype(np.float32) if self._single else values
@@ -256,12 +392,24 @@ class GaussianClassifier(MomentClassifier):
 
     def _check_removable(self) -> None:
         """Raise `UnsupportedError` if removing a row changes what has no formula."""
+        if isinstance(self._beside, GivenCovariances):
+            raise UnsupportedError(
+                "leave-one-out has no formula for a covariance_estimator, which needs all rows "
+                "for each fit; use a shrinkage"
+            )
 
     # --- scoring ------------------------------------------------------------------------------
 
     def _total_covariance(self) -> Covariances | None:
         """Return the covariance of all rows; None if it follows from the moments."""
-        return None
+        given = self._beside
+        if not isinstance(given, GivenCovariances):
+            return None
+        one, count = given.each, self.moments_.class_count.sum(keepdims=True)
+        zero = np.zeros(1)
+        return replace(
+            one, classes=one.classes[:1], count=count, values=given.total[None], shrinkage=zero
+        )
 
     def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
         """Return the model, and the Gaussian of all rows, regardless of class."""
@@ -830,6 +978,12 @@ class GaussianClassifier(MomentClassifier):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
+        check_is_fitted(self)
+        if isinstance(self._beside, GivenCovariances) or self._covariance_estimator is not None:
+            raise InvalidParameterError(
+                "an estimator with a covariance_estimator cannot be saved, as its type is not one "
+                "of this package; use pickle or joblib"
+            )
         attributes, arrays = super()._state()
         return attributes | ({"rows": "float32"} if self._single else {}), arrays
 

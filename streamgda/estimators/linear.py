@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import (
     CollinearityWarning,
@@ -16,9 +17,10 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.estimators import export
-from streamgda.estimators.discriminant import DiscriminantAnalysis, GivenCovariances
+from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
+from streamgda.estimators.gaussian import GaussianClassifier, GivenCovariances
 from streamgda.estimators.moment_classifier import fitted
-from streamgda.estimators.row_classifier import Scorer, Scoring, calls_within, takes
+from streamgda.estimators.row_estimator import Scorer, Scoring, calls_within, takes
 from streamgda.models import discriminants
 from streamgda.models.covariance import Covariances, Regularisation, average
 from streamgda.models.discriminants import LinearModel, LinearScores
@@ -34,7 +36,7 @@ _SINGLE = ("posterior", "log_posterior", "relative_scores", "log_odds")
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GaussianClassifier
 ):
     r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
 
@@ -113,6 +115,7 @@ class LinearDiscriminantAnalysis(
     """
 
     _model_type = LinearModel
+    _any_sum_of_priors = True
     _SOLVERS = discriminants.SOLVERS
     _NOT_WITH_SVD = "covariance estimator is not supported with svd solver"
 
@@ -327,10 +330,26 @@ class LinearDiscriminantAnalysis(
 
     # --- fitted attributes --------------------------------------------------------------------
 
+    def _needs_solver(self, name: str, *solvers: str) -> None:
+        """Raise AttributeError unless the model was found by one of the solvers."""
+        check_is_fitted(self)
+        if self._settings.solver not in solvers:
+            raise AttributeError(
+                f"{type(self).__name__} has {name} with solver="
+                f"{' or '.join(map(repr, solvers))} only; it was fitted with "
+                f"{self._settings.solver!r}"
+            )
+
     @fitted
     def priors_(self) -> np.ndarray:
         """Class priors, shape (n_classes,)."""
         return self._in_type(self.model_.priors)
+
+    @fitted
+    def means_(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        check_is_fitted(self)
+        return self._in_type(self._held.means)
 
     @fitted
     def xbar_(self) -> np.ndarray:
@@ -446,6 +465,8 @@ class LinearDiscriminantAnalysis(
         return found
 
     # --- scoring ------------------------------------------------------------------------------
+
+    decision_function = GaussianDiscriminantAnalysis.decision_function
 
     @property
     def _single_scores(self) -> tuple[str, ...]:

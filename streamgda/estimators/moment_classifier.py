@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp, softmax
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,9 +29,8 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.estimators.export import Counterpart
-from streamgda.estimators.row_classifier import (
+from streamgda.estimators.row_estimator import (
     Reading,
-    RowClassifier,
     RowEstimator,
     Scorer,
     Scoring,
@@ -44,10 +43,12 @@ from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows
-from streamgda.rows.invalid_rows import as_weights
-from streamgda.rows.labels import as_labels, find, join_labels
+from streamgda.rows import Rows, as_source
+from streamgda.rows.arrays import SKIP_OR_FILL
+from streamgda.rows.invalid_rows import CHECK_SUMS, as_weights, labels_to_count
+from streamgda.rows.labels import as_labels, encode, find, join_labels, without_mask
 from streamgda.rows.names import ATTRIBUTE, restored_names
+from streamgda.rows.sources import check_lengths
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import (
@@ -865,7 +866,7 @@ class MomentEstimator(RowEstimator):
         return estimator
 
 
-class MomentClassifier(RowClassifier, MomentEstimator):
+class MomentClassifier(ClassifierMixin, MomentEstimator):
     """Base of the classifiers whose models are distributions of the rows of each class."""
 
     @fitted
@@ -992,6 +993,126 @@ class MomentClassifier(RowClassifier, MomentEstimator):
         Scores are computed by it where a subclass overrides it, as in scikit-learn.
         """
         return np.asarray(self.model_.joint_log_likelihood(X))
+
+    @overload
+    def predict(self, X: np.ndarray, *, out: None = ..., **options: Any) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
+
+    @takes(Scoring)
+    def predict(self, X: Any, **scoring: Any) -> Any:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
+            Destination of the result, which is written slab by slab; for a dask array, whose
+            result is lazy otherwise, block by block. On a cluster each chunk or shard is written
+            by one task. Elsewhere an attribute of a zarr array, ``streamgda_scores``, keeps how
+            far it has been written: if the process is stopped, the same call resumes there.
+            A path named ``.parquet``, ``.arrow`` or ``.csv`` gets a table with a column ``label``,
+            or one for each class, such as ``proba_oak``. It is moved into place when it is
+            complete; a run that is stopped starts again.
+        features : str, optional
+            Name of the dimension that holds the features, if `X` is a DataArray.
+        nodata : int or float, optional
+            Value that marks missing measurements.
+        on_invalid : {"raise", "fill"}
+            Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
+            `fill` as their result.
+        fill : label or number, optional
+            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
+            default -1, an empty string or NaT; otherwise a number, by default NaN.
+        keys : str or sequence of str, optional
+            Names of columns of the table that is scored, which are copied to an `out` that is a
+            table.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict([[0, 1], [1, 0]])
+        array(['ant', 'bee'], dtype='<U3')
+        """
+        return self._scored("predict", X, scoring)
+
+    @takes(Reading)
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+        """Return the share of rows whose predicted class is right.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_features)
+            Rows.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            True labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        float
+            Accuracy.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
+        0.6666666666666666
+        """
+        read = self._read("score", X, None, None, reading)
+        X, rule, rows = read.X, read.rule, as_source(read.X)
+
+        def in_order(values: Any, name: str) -> np.ndarray:
+            return as_source(rows.laid_out(values, name), name).whole()
+
+        scoring = {}
+        if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
+            filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
+            scoring = {"nodata": rule.nodata, "on_invalid": filling}
+        predicted = in_order(self.predict(X, **scoring), "predictions")
+        labels = rule.as_labels(in_order(y, "y"))
+        check_lengths(as_source(predicted), as_source(labels, "y"))
+        weights = None if sample_weight is None else in_order(sample_weight, "sample_weight")
+        counts, weights, _ = labels_to_count(labels, weights, rule)
+        if rule.selects:
+            invalid = counts & (find(predicted, self.classes_) < 0)
+            if invalid.any() and rule.action == "raise":
+                row = int(invalid.argmax())
+                raise InvalidDataError(
+                    f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
+                )
+            counts &= ~invalid
+        if not counts.any():
+            raise InvalidDataError(
+                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
+                "left to score"
+            )
+        true = without_mask(labels)[counts]
+        classes = encode(true, self.classes_)[1]
+        right = find(true, classes) == find(predicted[counts], classes)
+        return float(np.average(right, weights=weights[counts] if weights.size else None))
 
     @takes(Scoring)
     def predict_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:

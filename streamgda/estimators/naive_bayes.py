@@ -16,7 +16,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
-from streamgda.estimators.row_classifier import calls_within
+from streamgda.estimators.row_estimator import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.leave_one_out import GaussianLeaveOneOut

@@ -12,6 +12,7 @@ from operator import iadd
 from typing import Any, Self, Unpack
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,10 +22,10 @@ from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.row_classifier import (
+from streamgda.estimators.moment_classifier import NO_ROWS, MomentClassifier
+from streamgda.estimators.row_estimator import (
     Reading,
-    RowClassifier,
+    RowEstimator,
     Scorer,
     calls_within,
     names_in,
@@ -79,7 +80,7 @@ GRID: tuple[dict[str, list[Any]], ...] = (
 )
 
 
-class GaussianDiscriminantCV(RowClassifier):
+class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -370,6 +371,7 @@ class GaussianDiscriminantCV(RowClassifier):
         """Class labels, sorted, shape (n_classes,)."""
         return self._best.classes_
 
+    predict, score = MomentClassifier.predict, MomentClassifier.score
     predict_proba = GaussianDiscriminantAnalysis.predict_proba
     predict_log_proba = GaussianDiscriminantAnalysis.predict_log_proba
     decision_function = GaussianDiscriminantAnalysis.decision_function

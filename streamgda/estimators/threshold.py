@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,9 +20,9 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import MomentClassifier, unfitted
-from streamgda.estimators.row_classifier import (
+from streamgda.estimators.row_estimator import (
     Reading,
-    RowClassifier,
+    RowEstimator,
     Scorer,
     Scoring,
     takes,
@@ -46,7 +46,7 @@ _CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
 
-class ThresholdClassifier(RowClassifier):
+class ThresholdClassifier(ClassifierMixin, RowEstimator):
     r"""Binary classification by the threshold on a score that minimises the cost on the rows.
 
     With the default estimator this is Fisher's rule of document 004: predict the second class if
@@ -242,6 +242,8 @@ class ThresholdClassifier(RowClassifier):
         """Class labels, sorted, shape (2,)."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.classes_
+
+    predict, score = MomentClassifier.predict, MomentClassifier.score
 
     @takes(Scoring)
     def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.estimators.row_classifier import validate_rows
+from streamgda.estimators.row_estimator import validate_rows
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
