@@ -7,11 +7,12 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import zarr
@@ -21,7 +22,6 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     SourceError,
-    SourceNotFoundError,
 )
 from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import as_slab, unmasked
@@ -34,19 +34,17 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime.parameters import as_flag, as_integer, refuse
 from streamgda.runtime.table_options import ColumnNames, TableOptions
-from streamgda.storage.guards import new_group
+from streamgda.storage.guards import replaced_group
 from streamgda.storage.opening import (
-    as_target,
     check_exists,
     contents,
-    local_path,
     locate,
     open_node,
     opened_node,
+    path_of,
     stranger,
     writing,
 )
-from streamgda.storage.replacing import exists, replacing
 
 _PATH = str | os.PathLike
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
@@ -146,75 +144,62 @@ def convert(
     wanted = _number_type(dtype)
     if missing_labels not in ("raise", "keep"):
         raise refuse("missing_labels", missing_labels, "'raise' or 'keep'")
+    if n_rows is not None:
+        n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
+    if chunk_rows is not None:
+        chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
+    check = partial(_check_replaceable, as_flag("overwrite", overwrite), (source, labels))
     keep, own = missing_labels == "keep", labels is None
     options = {"label_column": label_column, "columns": columns, **table}
     given: Any = {name: value for name, value in options.items() if value is not None}
     tabular = isinstance(source, _PATH) and ("format" in given or is_table(source))
+    if given and not tabular:
+        raise InvalidParameterError(
+            f"{' and '.join(given)} given; expected only for tables: .csv, .tsv, .txt, .data, "
+            f".parquet, .arrow, or any name with format='csv'"
+        )
+    batched = not tabular and _are_batches(source)
     with contextlib.ExitStack() as stack:
-        if given and not tabular:
-            raise InvalidParameterError(
-                f"{' and '.join(given)} given; expected only for tables: .csv, .tsv, .txt, .data, "
-                f".parquet, .arrow, or any name with format='csv'"
-            )
-        if not tabular and _are_batches(source):
+        if batched:
             if not own and labels is not False:
                 raise InvalidParameterError(
                     "labels cannot be given with batches; give batches of (X, y)"
                 )
-            rows = _of_batches(source, own)
+            blocks, feature_names = _of_batches(source, own)
         else:
-            X, y = (
-                _columns(source, own, keep, wanted, **given)
-                if tabular
-                else _opened(source, names, stack)
-            )
+            if tabular:
+                X, y = _columns(source, own, keep, wanted, **given)
+            else:
+                X, y = _opened(source, names, stack)
             if not own:
-                first, second = (None, None) if labels is False else _opened(labels, names, stack)
-                y = first if second is None else second
-            rows = _of_sources(X, y)
-        if n_rows is not None:
-            n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
-            if rows.n_rows not in (None, n_rows):
-                raise InvalidDataError(f"n_rows is {n_rows}, but the source has {rows.n_rows} rows")
-            rows = rows._replace(n_rows=n_rows)
-        dtypes = _dtypes(rows, wanted)
+                found, beside = (None, None) if labels is False else _opened(labels, names, stack)
+                y = found if beside is None else beside
+            rows = Rows(_source(X, "X"), None if y is None else _source(y, "y"))
+            if n_rows not in (None, rows.X.n_rows):
+                raise InvalidDataError(
+                    f"n_rows is {n_rows}, but the source has {rows.X.n_rows} rows"
+                )
+            n_rows, feature_names = rows.X.n_rows, rows.X.feature_names
+            blocks = stack.enter_context(contextlib.closing(_slabs(rows, chunk_rows)))
+        first = next(blocks)
+        dtypes = _stored_types([part.dtype for part in first], wanted, batched)
+        if not first[0].shape[1]:
+            raise InvalidDataError("the rows have no features; expected at least one")
         if chunk_rows is None:
-            chunk_rows = max(1, _CHUNK_BYTES // (rows.n_features * dtypes[0].itemsize))
-        chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
-        with _created(store, overwrite, (source, labels)) as group:
-            _write(rows, group, dtypes, min(chunk_rows, rows.n_rows or chunk_rows), progress, store)
-            if tabular and own and keep and dtypes[1].kind == "T":
-                group["y"].attrs["missing_label"] = ""
-    return open_node(_local_path(store) or store)
+            chunk_rows = max(1, _CHUNK_BYTES // (first[0].shape[1] * dtypes[0].itemsize))
+        chunks = _chunks(chain([first], blocks), min(chunk_rows, n_rows or chunk_rows), dtypes)
+        del first
+        with writing(store):
+            group = stack.enter_context(replaced_group(store, check, grows=True))
+        _write(chunks, group, n_rows, chunk_rows, progress, store)
+        if feature_names is not None:
+            group["X"].attrs["feature_names"] = list(feature_names)
+        if tabular and own and keep and dtypes[1].kind == "T":
+            group["y"].attrs["missing_label"] = ""
+    return open_node(path_of(store) or store)
 
 
 # --- sources --------------------------------------------------------------------------------------
-
-
-class _Rows(NamedTuple):
-    """Rows, with or without labels, that have not been read yet.
-
-    Attributes
-    ----------
-    n_rows : int or None
-        Number of rows; None if it is known only at the end.
-    n_features : int
-    dtypes : list of numpy.dtype
-        Types of the features and, if there are any, the labels.
-    blocks : callable
-        ``blocks(n)`` iterates over blocks of about n rows.
-    names : tuple of str or None
-        Names of the features.
-    unit : int
-        Number of rows of which a block should be a multiple, so that chunks are read once.
-    """
-
-    n_rows: int | None
-    n_features: int
-    dtypes: list[Any]
-    blocks: Callable[[int], Iterator[Block]]
-    names: tuple[str, ...] | None = None
-    unit: int = 1
 
 
 @dataclass(frozen=True)
@@ -278,34 +263,24 @@ def _stored(labels: Any, first_row: int, texts: bool, keep: bool, title: str) ->
     return values[coded.codes]
 
 
-def _of_sources(X: Any, y: Any) -> _Rows:
-    """Return the rows of a container, and labels of another or None."""
-    sources = [_source(values, name) for values, name in ((X, "X"), (y, "y")) if values is not None]
-    rows, *others = sources
-    if len(rows.shape) < 2:
-        raise InvalidDataError(f"features of shape {rows.shape}, expected rows x features")
-    n_rows, width = rows.n_rows, rows.row_elements
-    for found in others:
-        if len(found.shape) != 1:
-            raise InvalidDataError(f"labels of shape {found.shape}, expected one dimension")
-        if found.n_rows != n_rows:
-            raise InvalidDataError(f"{n_rows} rows, but {found.n_rows} labels")
-
-    def blocks(n: int) -> Iterator[Block]:
-        for slab in Rows(rows, others[0] if others else None).slabs(n):
-            plain = (
-                np.asarray(part)
-                if type(part) is CodedLabels
-                else unmasked(part, source.name, slab.first_row)
-                for part, source in zip([slab.X, *slab.beside], sources, strict=True)
-            )
-            features, *labels = plain
-            yield features.reshape(len(features), width), *labels
-
-    dtypes = [
-        source.dtype if source.mapping is None else source.mapping.dtype for source in sources
-    ]
-    return _Rows(n_rows, width, dtypes, blocks, rows.feature_names, rows.unit)
+def _slabs(rows: Rows, chunk_rows: int | None) -> Generator[Block]:
+    """Yield blocks of rows that are opened, in whole chunks, so that these are read once."""
+    X, y = rows.X, rows.y
+    if len(X.shape) < 2:
+        raise InvalidDataError(f"features of shape {X.shape}, expected rows x features")
+    if y is not None and len(y.shape) != 1:
+        raise InvalidDataError(f"labels of shape {y.shape}, expected one dimension")
+    if y is not None and y.n_rows != X.n_rows:
+        raise InvalidDataError(f"{X.n_rows} rows, but {y.n_rows} labels")
+    n = chunk_rows or max(1, _CHUNK_BYTES // max(1, X.row_bytes))
+    for slab in rows.slabs(-(-n // X.unit) * X.unit) if X.n_rows else [rows.read(0, 0)]:
+        features, *labels = (
+            np.asarray(part)
+            if type(part) is CodedLabels
+            else unmasked(part, source.name, slab.first_row)
+            for part, source in zip([slab.X, *slab.beside], rows.sources, strict=True)
+        )
+        yield features.reshape(len(features), X.row_elements), *labels
 
 
 def _source(values: Any, name: str) -> RowSource:
@@ -324,11 +299,10 @@ def _source(values: Any, name: str) -> RowSource:
     return as_source(source.values.compute(), name) if unknown else source
 
 
-def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:
-    """Return the rows of batches ``(X, y)`` or X; the first determines width and dtypes.
+def _of_batches(batches: Iterable[Any], labelled: bool) -> tuple[Iterator[Block], Any]:
+    """Return the blocks of batches ``(X, y)`` or X, all like the first, and names of features.
 
-    Numeric labels become int64 or float64, because a later batch may have values that do not fit
-    the dtype of the first. Unless `labelled`, the labels are left out.
+    Unless `labelled`, the labels are left out.
     """
     waiting = iter(batches)
     head = next(waiting, None)
@@ -337,17 +311,14 @@ def _of_batches(batches: Iterable[Any], labelled: bool) -> _Rows:
             "no batches; expected at least one, which determines the number of features"
         )
     first, names = _batch(head, labelled)
-    dtypes = [part.dtype for part in first]
-    dtypes[1:] = [t if t == np.uint64 else _WIDEST.get(t.kind, t) for t in dtypes[1:]]
 
-    def blocks(_: int) -> Iterator[Block]:
-        yield first
+    def others() -> Iterator[Block]:
         for batch in waiting:
             block, found = _batch(batch, labelled, first)
             join_names(names, found, "the first batch", InvalidDataError)
             yield block
 
-    return _Rows(None, first[0].shape[1], dtypes, blocks, names)
+    return chain([first], others()), names
 
 
 def _batch(batch: Any, labelled: bool, first: Block = ()) -> tuple[Block, Any]:
@@ -422,77 +393,71 @@ def _are_batches(source: Any) -> bool:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _dtypes(rows: _Rows, wanted: np.dtype | None) -> list[np.dtype]:
-    """Return the types of the arrays to write."""
-    if not rows.n_features:
-        raise InvalidDataError("the rows have no features; expected at least one")
+def _stored_types(
+    found: Sequence[np.dtype], wanted: np.dtype | None, batched: bool
+) -> list[np.dtype]:
+    """Return the types of the arrays to write.
+
+    Numbers as labels of batches become int64 or float64, because a later batch may have values that
+    do not fit the type of the first.
+    """
+    stored: list[np.dtype] = []
     expected = (("features", "numbers"), ("labels", "numbers or strings"))
-    for dtype, (what, kinds) in zip(rows.dtypes, expected, strict=False):
-        if not (_is_number_type(dtype) or (what == "labels" and dtype.kind in _TEXT_KINDS)):
+    for dtype, (what, kinds) in zip(found, expected, strict=False):
+        if what == "labels" and dtype.kind in _TEXT_KINDS:
+            stored.append(_TEXT)
+            continue
+        if not _is_number_type(dtype):
             raise InvalidDataError(f"{what} of dtype {dtype}, expected {kinds}")
-    stored = [_TEXT if t.kind in _TEXT_KINDS else t.newbyteorder("=") for t in rows.dtypes]
+        widened = what == "labels" and batched and dtype != np.uint64
+        stored.append((widened and _WIDEST.get(dtype.kind)) or dtype.newbyteorder("="))
     return [wanted or stored[0], *stored[1:]]
 
 
 def _write(
-    rows: _Rows,
+    chunks: Iterable[Block],
     group: zarr.Group,
-    dtypes: list[np.dtype],
+    n_rows: int | None,
     chunk_rows: int,
     progress: Callable[[int, int | None], object] | None,
     store: Any,
 ) -> None:
+    """Write chunks to arrays, which grow unless the number of rows is known."""
     arrays: list[Any] = []
     done = 0
-    for chunk in _chunks(rows, chunk_rows, dtypes):
+    for chunk in chunks:
+        start, done = done, done + len(chunk[0])
+        if n_rows is not None and done > n_rows:
+            raise InvalidDataError(f"expected {n_rows} rows, but the source has {done} or more")
         with writing(store):
-            if not arrays:
-                arrays = _arrays(rows, group, dtypes, len(chunk[0]) or chunk_rows)
-            start, done = done, done + len(chunk[0])
-            if rows.n_rows is not None and done > rows.n_rows:
-                raise InvalidDataError(
-                    f"expected {rows.n_rows} rows, but the source has {done} or more"
+            for name, values in zip("Xy", chunk, strict=False) if not arrays else ():
+                array = group.create_array(
+                    name,
+                    shape=(n_rows or 0, *values.shape[1:]),
+                    chunks=(len(values) or chunk_rows, *values.shape[1:]),
+                    dtype=str if values.dtype.kind == "T" else values.dtype,
                 )
+                arrays.append(array)
             for array, values in zip(arrays, chunk, strict=True):
-                if rows.n_rows is None:
+                if n_rows is None:
                     array.resize((done, *array.shape[1:]))
                 array[start:done] = values
         if progress is not None and len(chunk[0]):
-            progress(done, rows.n_rows)
-    if rows.n_rows is not None and done < rows.n_rows:
-        raise InvalidDataError(f"expected {rows.n_rows} rows, but the source has only {done}")
+            progress(done, n_rows)
+    if n_rows is not None and done < n_rows:
+        raise InvalidDataError(f"expected {n_rows} rows, but the source has only {done}")
 
 
-def _arrays(
-    rows: _Rows, group: zarr.Group, dtypes: list[np.dtype], chunk_rows: int
-) -> list[zarr.Array[Any]]:
-    """Create the arrays of features and labels."""
-    arrays = [
-        group.create_array(
-            name,
-            shape=(rows.n_rows or 0, *shape),
-            chunks=(chunk_rows, *shape),
-            dtype=str if dtype.kind == "T" else dtype,
-        )
-        for name, shape, dtype in zip("Xy", [(rows.n_features,), ()], dtypes, strict=False)
-    ]
-    if rows.names is not None:
-        arrays[0].attrs["feature_names"] = list(rows.names)
-    return arrays
-
-
-def _chunks(rows: _Rows, n: int, dtypes: list[np.dtype]) -> Iterator[Block]:
+def _chunks(blocks: Iterable[Block], n: int, dtypes: list[np.dtype]) -> Iterator[Block]:
     """Yield chunks of n rows, of which the last, or the only one, may have fewer."""
     chunk: Block = ()
     filled = done = 0
-    for block in rows.blocks(-(-n // rows.unit) * rows.unit):
+    for block in blocks:
         taken = 0
-        while taken < len(block[0]):
+        while taken < len(block[0]) or not chunk:
             if not filled:  # a new array, because a store in memory may keep it
-                chunk = tuple(
-                    np.empty((n, *part.shape[1:]), dtype)
-                    for part, dtype in zip(block, dtypes, strict=True)
-                )
+                pairs = zip(block, dtypes, strict=True)
+                chunk = tuple(np.empty((n, *part.shape[1:]), dtype) for part, dtype in pairs)
             count = min(n - filled, len(block[0]) - taken)
             for out, part in zip(chunk, block, strict=True):
                 out[filled : filled + count] = _cast(part[taken : taken + count], out.dtype, done)
@@ -501,7 +466,7 @@ def _chunks(rows: _Rows, n: int, dtypes: list[np.dtype]) -> Iterator[Block]:
                 yield chunk
                 filled = 0
     if filled or not done:
-        yield tuple(part[:filled] for part in chunk) if done else (np.empty(0),) * len(dtypes)
+        yield tuple(part[:filled] for part in chunk)
 
 
 def _cast(values: np.ndarray, dtype: np.dtype, row: int) -> np.ndarray:
@@ -542,79 +507,26 @@ def _is_number_type(dtype: np.dtype) -> bool:
 # --- the destination ------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _created(store: Any, overwrite: bool, sources: Iterable[Any]) -> Iterator[zarr.Group]:
-    """Create an empty group to be filled; at a local path it appears once it is complete.
+def _check_replaceable(overwrite: bool, sources: Iterable[Any], place: Any) -> None:
+    """Raise `InvalidParameterError` unless a group can be written to a path or store.
 
-    Parameters
-    ----------
-    store : path, zarr store or zarr group
-    overwrite : bool
-        Replace existing zarr nodes.
-    sources : iterable
-        Sources that will be read meanwhile; they must not be in a store that is written in place.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `store` has contents and `overwrite` is not set, or they must not be replaced.
+    Sources that will be read meanwhile must not be in a store that is written in place.
     """
-    overwrite = as_flag("overwrite", overwrite)
-    path = _local_path(store)
-    if path is None:
-        with writing(store):
-            if _check_replaceable(store, overwrite):
-                _check_apart(store, sources)
-            group = zarr.create_group(as_target(store, "store"), overwrite=overwrite)
-        yield group
+    path = place if isinstance(place, Path) else None
+    if next(contents(place), None) is None and not (path is not None and path.is_file()):
         return
-    _check_replaceable(path, overwrite)
-    with replacing(path) as partial:
-        # Zip files are packed at the end, because an array that grows rewrites its metadata, and
-        # the members of a zip file cannot be written twice.
-        zipped = path.suffix == ".zip"
-        folder = partial.with_name(f"{partial.name}.folder") if zipped else partial
-        with new_group(folder) as group:
-            yield group
-        if zipped:
-            with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as packed:
-                for member in sorted(m for m in folder.rglob("*") if m.is_file()):
-                    packed.write(member, member.relative_to(folder).as_posix())
-        _check_replaceable(path, overwrite)  # another process may have written meanwhile
-
-
-def _local_path(store: Any) -> Path | None:
-    if isinstance(store, str | os.PathLike):
-        path = local_path(store)
-        return None if path is None else path.resolve()
-    root, inner = (store.store, store.path) if isinstance(store, zarr.Group) else (store, "")
-    return Path(root.root, inner).resolve() if isinstance(root, zarr.storage.LocalStore) else None
-
-
-def _check_replaceable(store: Any, overwrite: bool) -> bool:
-    """Return whether there is a group to be replaced.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it must not be, or there is anything that no conversion writes.
-    """
-    other = next(contents(store), None)
-    if other is None and not (isinstance(store, Path) and exists(store) and store.suffix == ".zip"):
-        return False
-    if isinstance(store, Path) and store.is_dir() == (store.suffix == ".zip"):
-        other = store.name
-    else:
-        with contextlib.suppress(SourceError, SourceNotFoundError), opened_node(store) as node:
-            other = stranger(store, ("X", "y")) if isinstance(node, zarr.Group) else other
+    other = stranger(place, lambda node: ("X", "y") if isinstance(node, zarr.Group) else None)
+    if path is not None and path.is_dir() == (path.suffix == ".zip"):
+        other = path.name
     if other is not None:
         raise InvalidParameterError(
-            f"{store} exists and is not replaced, because it holds what no conversion writes: "
+            f"{place} exists and is not replaced, because it holds what no conversion writes: "
             f"{other}. Choose another path"
         )
     if not overwrite:
-        raise InvalidParameterError(f"{store} exists: overwrite=True would replace it")
-    return True
+        raise InvalidParameterError(f"{place} exists: overwrite=True would replace it")
+    if path is None:
+        _check_apart(place, sources)
 
 
 def _check_apart(store: Any, sources: Iterable[Any]) -> None:

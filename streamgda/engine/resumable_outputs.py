@@ -48,6 +48,7 @@ from streamgda.storage.opening import (
     local_path,
     mark_of,
     open_node,
+    path_of,
     remove_partial_files,
     stranger,
     writing,
@@ -89,9 +90,9 @@ def holds_scores(path: Path) -> bool:
     try:
         if is_geotiff(path):
             return path.is_file() and is_of_scores(path)
-        return mark_of(open_node(path)) is not None and stranger(path, [""]) is None
-    except (SourceError, SourceNotFoundError):  # zarr raises many types for what is not an array
+    except (SourceError, SourceNotFoundError):
         return False
+    return stranger(path, lambda node: None if mark_of(node) is None else [""]) is None
 
 
 @contextlib.contextmanager
@@ -107,7 +108,7 @@ def only_writer(out: Any) -> Iterator[None]:
     WriteError
         If a remote store cannot be written.
     """
-    path = _path_of(out)
+    path = path_of(out)
     if path is None:
         with writing(out):
             yield
@@ -115,15 +116,6 @@ def only_writer(out: Any) -> Iterator[None]:
     with naming(path, path), replacing.only_writer(path):
         replacing.remove_left_overs(path)
         yield
-
-
-def _path_of(out: Any) -> Path | None:
-    """Return the local path of an array that exists or will be created there."""
-    path = local_path(out)
-    if path is None and hasattr(out, "store"):
-        root = getattr(out.store, "root", None)  # of stores in directories
-        path = root / out.path if isinstance(root, Path) else None
-    return None if path is None else path.resolve()
 
 
 class Output:
@@ -217,7 +209,7 @@ class Output:
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
         self.kept, self.done = kept, done
         self.array, self._started = found, True
-        path = _path_of(found)
+        path = path_of(found)
         if path is not None:
             remove_partial_files(path)
 

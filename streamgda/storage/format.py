@@ -34,7 +34,7 @@ import math
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,18 +47,15 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import brief, is_temporary
+from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.opening import (
-    as_target,
     close,
-    contents,
     local_path,
-    open_zarr,
+    open_node,
     reread_if_replaced,
     stranger,
     writing,
 )
-from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
     import zarr
@@ -129,7 +126,11 @@ def write(
             f"labels, names and offset take {size} bytes as JSON; at most {MOST_METADATA} bytes "
             f"can be read again"
         )
-    with writing(store), _created(store, {FORMAT: description}) as group:
+    from streamgda.storage.guards import replaced_group  # noqa: PLC0415  (it needs zarr)
+
+    check = partial(_check_replaceable, store)
+    new = replaced_group(store, check, attributes={FORMAT: description})
+    with writing(store), new as group:
         for name, array in written.items():
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)
@@ -185,7 +186,10 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
         head, checksum = _description(group, kind)
         try:
             binding = {} if head["version"] == 3 else {_BINDING: checksum}
-            arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
+            arrays = {
+                name: with_retries(partial(_array, group, name, binding, *spec))
+                for name, spec in head["arrays"].items()
+            }
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
             if is_temporary(error):
                 raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
@@ -215,15 +219,17 @@ def _opened(store: Any) -> Iterator[zarr.Group]:
 
     from streamgda.storage.guards import Guarded  # noqa: PLC0415  (it needs zarr)
 
-    options: dict[str, Any] = {"zarr_format": 3, "use_consolidated": False}
     try:
-        group = open_zarr(store, guard=Guarded, opener=zarr.open_group, **options)
-    except SourceNotFoundError:
-        raise
-    except Exception as error:  # the kind depends on the store and its codecs
-        if local_path(store) is None and is_temporary(error):
-            raise ReadError(f"{store} cannot be read: {brief(error)}") from error
-        raise FormatError(f"{store} is not a zarr group that can be read: {error!r}") from error
+        group = open_node(store, guard=Guarded)
+        if not isinstance(group, zarr.Group):
+            raise FormatError(f"{store} is a zarr array, not a group that streamgda saved")
+    except (SourceError, SourceNotFoundError) as error:
+        cause = error.__cause__
+        if cause is None:  # a path where nothing is
+            raise
+        if local_path(store) is None and is_temporary(cause):
+            raise ReadError(f"{store} cannot be read: {brief(cause)}") from cause
+        raise FormatError(f"{store} is not a zarr group that can be read: {cause!r}") from cause
     try:
         yield group
     finally:
@@ -294,54 +300,21 @@ def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
 # --- writing ----------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _created(store: Any, attributes: dict[str, Any]) -> Iterator[zarr.Group]:
-    """Create a group, which at a path replaces the existing one once it is complete."""
-    import zarr  # noqa: PLC0415
-
-    path = local_path(store)
-    target = store if path is not None else as_target(store, "store")
-    _check_replaceable(target)
-    if path is None:
-        yield zarr.create_group(target, attributes=attributes, overwrite=True)
-        return
-    from streamgda.storage.guards import new_group  # noqa: PLC0415  (it needs zarr)
-
-    zipped = path.suffix == ".zip"
-    with (
-        replacing(path) as partial,
-        new_group(partial, zipped=zipped, attributes=attributes) as group,
-    ):
-        yield group
-
-
-def _check_replaceable(store: Any) -> None:
+def _check_replaceable(store: Any, _: Any) -> None:
     """Raise SourceError if the store holds anything that streamgda did not save."""
-    path = local_path(store)
-    if path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
-        return
-    try:
-        arrays = _saved_arrays(store)
-    except FormatError:
-        other = next(contents(store), None)
-    else:
-        foreign = arrays is None and path is not None
-        other = str(store) if foreign else stranger(store, arrays or ())
+
+    def arrays_of(node: Any) -> list[str] | None:
+        if FORMAT not in node.attrs:  # an empty group of the caller's store may be filled
+            return None if local_path(store) is not None else []
+        head = node.attrs[FORMAT]
+        return [*map(str, head.get("arrays") or ())] if isinstance(head, dict) else []
+
+    other = stranger(store, arrays_of)
     if other is not None:
         raise SourceError(
             f"{store} holds something else than a saved object of streamgda, and saving would "
             f"delete it ({other}): choose another path, or remove it first"
         )
-
-
-@reread_if_replaced
-def _saved_arrays(store: Any) -> list[str] | None:
-    """Return the names of the arrays of a saved object; None if the group is none."""
-    with _opened(store) as group:
-        try:
-            return [*map(str, group.attrs[FORMAT]["arrays"])]
-        except (LookupError, TypeError):
-            return [] if FORMAT in group.attrs else None
 
 
 def _narrowed(array: np.ndarray) -> np.ndarray:

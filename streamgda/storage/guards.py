@@ -5,7 +5,6 @@ They guard against foreign data, malicious metadata and missing chunks.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import json
@@ -13,7 +12,7 @@ import math
 import re
 import threading
 import zipfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from zarr.buffer.cpu import Buffer
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 from streamgda.errors import FormatError, SourceError
-from streamgda.runtime import retry
 from streamgda.storage.format import MOST_METADATA
+from streamgda.storage.opening import as_target, path_of
+from streamgda.storage.replacing import replacing
 
 _KEYS = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
@@ -85,14 +85,11 @@ class _Bounded(WrapperStore):
         value = None
         if size is None or size <= most:
             request = RangeByteRequest(0, most + 1) if size is None else None
-            value = await self._get(key, prototype, request)
+            value = await super().get(key, prototype, request)
             size = 0 if value is None else len(value)
         if size > most:
             raise FormatError(f"{key} has {size} bytes, expected at most {most}")
         return value
-
-    async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
-        return await super().get(key, prototype, byte_range)
 
 
 class Guarded(_Bounded):
@@ -166,16 +163,6 @@ class Guarded(_Bounded):
                 )
         await self._read_chunks(path, prototype)
         return prototype.buffer.from_bytes(json.dumps(expected).encode())
-
-    async def _get(self, key: str, prototype: Any, byte_range: Any) -> Any:
-        for pause in retry.PAUSES:
-            try:
-                return await super()._get(key, prototype, byte_range)
-            except Exception as error:  # the kind depends on the store
-                if not retry.is_temporary(error):
-                    raise
-                await asyncio.sleep(pause)
-        return await super()._get(key, prototype, byte_range)
 
     async def _read_chunks(self, path: str, prototype: Any) -> None:
         shape = self._expected[path]["shape"]
@@ -284,24 +271,48 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 @contextlib.contextmanager
-def new_group(path: Path, *, zipped: bool = False, **options: Any) -> Iterator[zarr.Group]:
-    """Create a group to be filled in a directory or a zip file.
-
-    After an interrupt, threads of zarr finish what they write, and begin nothing else.
+def replaced_group(
+    store: Any, check: Callable[[Any], object], *, grows: bool = False, **options: Any
+) -> Iterator[zarr.Group]:
+    """Create a group to be filled; at a local path it replaces what is there once it is complete.
 
     Parameters
     ----------
-    path : Path
-        Nothing exists there.
-    zipped : bool
-        Write a zip file instead of a directory.
+    store : path, zarr store or zarr group
+        A path that ends in ``.zip`` becomes a zip file. Stores that are no directories are written
+        in place.
+    check : callable
+        Called with the path or store; raises an error for what must not be replaced.
+    grows : bool
+        Arrays will be resized, which rewrites their metadata. The members of a zip file cannot be
+        written twice: it is packed at the end.
     **options
         Of ``zarr.create_group``.
     """
-    inner = ZipStore(path, mode="w") if zipped else LocalStore(path)
+    target, path = as_target(store, "store"), path_of(store)
+    check(path or store)
+    if path is None:
+        yield zarr.create_group(target, overwrite=True, **options)
+        return
+    with replacing(path) as partial:
+        packed = grows and path.suffix == ".zip"
+        folder = partial.with_name(f"{partial.name}.folder") if packed else partial
+        zipped = path.suffix == ".zip" and not packed
+        with _ending(ZipStore(folder, mode="w") if zipped else LocalStore(folder)) as inner:
+            yield zarr.create_group(inner, **options)
+        if packed:
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+                for member in sorted(m for m in folder.rglob("*") if m.is_file()):
+                    archive.write(member, member.relative_to(folder).as_posix())
+        check(path)  # another process may have written meanwhile
+
+
+@contextlib.contextmanager
+def _ending(inner: Any) -> Iterator[_Ending]:
+    """Write to a store; after an interrupt, threads of zarr finish it, and begin nothing else."""
     store = _Ending(inner)
     try:
-        yield zarr.create_group(store, **options)
+        yield store
     except BaseException:
         store.end()
         with contextlib.suppress(Exception):  # the first error says more

@@ -74,9 +74,19 @@ def open_node(
         from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
 
         guard = Complete
-    options: dict[str, Any] = {"storage_options": storage_options, "guard": guard, "mode": mode}
+
+    def opened() -> Any:
+        import zarr  # noqa: PLC0415
+
+        found, inside = locate(store, storage_options, read_only=mode == "r")
+        try:
+            return zarr.open(found if guard is None else guard(found), path=inside, mode=mode)
+        except BaseException:
+            close(store, found)
+            raise
+
     try:
-        return with_retries(lambda: open_zarr(store, **options))
+        return with_retries(opened)
     except (SourceNotFoundError, SourceError):
         raise
     except FileNotFoundError as error:
@@ -241,15 +251,25 @@ def creating(store: Any, name: str) -> Iterator[None]:
         ) from None
 
 
-def stranger(store: Any, arrays: Collection[str]) -> str | None:
-    """Return the name of something in a store that is not part of a node with these arrays.
+def stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> str | None:
+    """Return the name of something in a store that must not be replaced; None if nothing is.
 
     Parameters
     ----------
     store : path, URL, zarr store or group
-    arrays : collection of str
-        Names of the arrays in a group; "" is an array without a group.
+    arrays_of : callable
+        Called with the node in the store; returns the names of the arrays in a group that may be
+        replaced ("" is an array without a group), or None if the node may not.
     """
+    first = next(contents(store), None)
+    if first is None:
+        return None
+    try:
+        arrays = _described_arrays(store, arrays_of)
+    except (SourceError, SourceNotFoundError, FormatError):
+        return first
+    if arrays is None:
+        return first
     parents = (name.split("/")[:n] for name in arrays for n in range(name.count("/") + 1))
     nodes = {"", *arrays, *map("/".join, parents)}
     own = [f"{re.escape(f'{name}/' if name else '')}{_METADATA}" for name in nodes]
@@ -350,46 +370,10 @@ def zarr_store(store: Any, *, read_only: bool = True) -> Any:
     return store
 
 
-def open_zarr(
-    store: Any,
-    *,
-    guard: Callable[[Any], Any] | None = None,
-    opener: Callable[..., Any] | None = None,
-    mode: str = "r",
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
-    """Open a zarr group or array, and let every error of zarr pass.
-
-    Parameters
-    ----------
-    store, guard, mode, storage_options
-        As of `open_node`.
-    opener : callable, optional
-        ``zarr.open`` by default.
-    **options
-        Further arguments of `opener`.
-
-    Raises
-    ------
-    SourceNotFoundError
-        If a local path does not exist.
-    """
-    import zarr  # noqa: PLC0415
-
-    found, inside = locate(store, storage_options, read_only=mode == "r")
-    try:
-        guarded = found if guard is None else guard(found)
-        return (opener or zarr.open)(guarded, path=inside, mode=mode, **options)
-    except BaseException:
-        close(store, found)
-        raise
-
-
 def locate(
     store: Any, storage_options: Mapping[str, Any] | None = None, *, read_only: bool = True
 ) -> tuple[Any, str]:
-    """Return a zarr store and the path of a node in it; parameters as of `open_zarr`."""
+    """Return a zarr store and the path of a node in it; parameters as of `open_node`."""
     import zarr  # noqa: PLC0415
 
     store = zarr_store(store, read_only=read_only)
@@ -454,11 +438,19 @@ def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
             before = _identity(store)
             try:
                 return read(store, *arguments)
-            except (FormatError, SourceNotFoundError):
+            except (FormatError, SourceError, SourceNotFoundError):
                 if _identity(store) == before:
                     raise
 
     return consistent
+
+
+@reread_if_replaced
+def _described_arrays(
+    store: Any, arrays_of: Callable[[Any], Collection[str] | None]
+) -> Collection[str] | None:
+    with described(store) as node:
+        return arrays_of(node)
 
 
 def _identity(store: Any) -> tuple[int, int] | None:
@@ -485,6 +477,15 @@ def local_path(store: Any) -> Path | None:
     if store == "" or "\0" in str(store):
         raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
     return Path(store)
+
+
+def path_of(store: Any) -> Path | None:
+    """Return the local path of a path, or of a store or a node in a directory; None for others."""
+    path = local_path(store)
+    if path is None:
+        root = getattr(getattr(store, "store", store), "root", None)
+        path = root / getattr(store, "path", "") if isinstance(root, Path) else None
+    return None if path is None else path.resolve()
 
 
 def close(store: Any, found: Any) -> None:

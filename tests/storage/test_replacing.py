@@ -21,7 +21,7 @@ from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
 from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
 from streamgda.storage import replacing as replacement
-from streamgda.storage.guards import new_group
+from streamgda.storage.guards import replaced_group
 from streamgda.storage.replacing import exchange, exists, move_into_place, replacing
 
 resource = pytest.importorskip("resource")
@@ -303,7 +303,7 @@ def test_a_checkpoint_is_read_where_nothing_can_be_written(tmp_path, monkeypatch
 
 
 def test_writes_end_with_the_group(tmp_path):
-    with new_group(tmp_path / "rows") as group:
+    with replaced_group(tmp_path / "rows", lambda place: None) as group:
         array = group.create_array("X", data=X)
     shutil.rmtree(tmp_path / "rows")
     with pytest.raises(RuntimeError, match="has ended"):
