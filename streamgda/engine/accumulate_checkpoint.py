@@ -23,7 +23,6 @@ from streamgda.engine.fingerprints import (
 )
 from streamgda.errors import (
     CheckpointError,
-    ClusterError,
     FormatError,
     InvalidDataError,
     InvalidParameterError,
@@ -252,9 +251,7 @@ class Journal:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # After a failure of the cluster, no results can be fetched from it.
-        with contextlib.suppress(*() if error is None else (ClusterError,)):
-            self.keep()
+        self.keep()
         if error is not None and self._written:
             error.add_note(
                 f"The checkpoint {self} keeps what was done, {self.kind.format(self._written)}: "

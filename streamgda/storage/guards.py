@@ -274,7 +274,7 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 def replaced_group(
     store: Any, check: Callable[[Any], object], *, grows: bool = False, **options: Any
 ) -> Iterator[zarr.Group]:
-    """Create a group to be filled; at a local path it replaces the old contents once it is complete.
+    """Create a group to be filled; at a local path, it replaces old contents once it is complete.
 
     Parameters
     ----------

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import dask
@@ -16,8 +15,7 @@ from streamgda.errors import ClusterError
 
 _LARGE_BYTES = 10_000_000  # distributed warns of larger graphs
 
-# Called with the key of a task that has ended, and a function that fetches its result.
-Ended = Callable[[str, Callable[[], Any]], Iterable[str]]
+Ended = Callable[[int, Any], object]  # called with the number of a task, and its result
 
 
 def active_client() -> Any:
@@ -87,73 +85,60 @@ def _large_graphs() -> Iterator[None]:
 # --- computing ----------------------------------------------------------------------------------
 
 
-def compute(tasks: Sequence[Any], ended: Ended | None = None, inner: Sequence[Any] = ()) -> Any:
+def compute(tasks: Sequence[Any], ended: Ended | None = None) -> list[Any]:
     """Return the results of tasks on the active scheduler or client.
 
     Parameters
     ----------
     tasks : list of Delayed, or of other collections
     ended : callable, optional
-        Called with the key of each task that has ended and a function that fetches its result;
-        returns the keys of tasks that need not be held any longer.
-    inner : list of Delayed
-        Tasks that lead to these, whose ends are reported, too; results are held until then. Each
-        comes before those that lead to it.
+        Called as ``ended(number, result)`` for each of the tasks when it has ended. Results are
+        then not held here, and none are returned. After an error or an interruption, it gets those
+        that are complete.
 
     Raises
     ------
     ClusterError
         If the cluster fails, rather than what is computed.
     """
+    results: dict[int, Any] = {}
     client = active_client()
     if client is None:
-        keys = {task.key for task in (*tasks, *inner)} if ended else ()
-        with _Watching(keys, ended):
-            return list(dask.compute(*tasks))
+        with _Watching(tasks, ended) if ended else contextlib.nullcontext():
+            found = dask.compute(*tasks)
+        return [] if ended else [*found]
     from distributed import as_completed  # noqa: PLC0415
 
-    results: dict[str, Any] = {}
-    with _failures(), _large_graphs(), _held(client, [*tasks, *inner]) as (futures, order):
-        wanted = order[: len(tasks)]
-        pending = {*wanted}
-        future = fetch = None
+    take = ended or results.__setitem__
+    with _failures(), _large_graphs(), _held(client, tasks) as futures:
+        numbers = {key: number for number, key in enumerate(futures)}
+        done = future = None
         try:
             done = iter(as_completed([*futures.values()], loop=client.loop))
-            while pending:
+            while futures:
                 future = next(done)
-                key = future.key
                 # Released at once: results that are not held are not recomputed when a worker
                 # dies.
-                futures.pop(key, None)
-                fetch = partial(_fetched, future)
-                if key in pending or future.status == "error":
-                    fetch = partial(_same, future.result())
-                    results[key] = fetch()
-                    pending.discard(key)
-                for released in ended(key, fetch) if ended else ():
-                    futures.pop(released, None)
-                future = fetch = None
+                del futures[future.key]
+                take(numbers[future.key], future.result())
+                future = None
         finally:
-            done = future = fetch = None  # or the traceback of an error would hold results
-            # Tasks whose end has not been processed. They end while the list is made: results come
-            # before what leads to them, which would be cancelled, and with it the result.
-            if ended and pending:
+            done = future = None  # or the traceback of an error would hold results
+            with contextlib.suppress(ClusterError), _failures():
                 for key in [key for key, held in futures.items() if held.status == "finished"]:
-                    ended(key, partial(_fetched, futures.pop(key)))
-    return [results[key] for key in wanted]
+                    take(numbers[key], futures.pop(key).result())
+    return [results[number] for number in range(len(results))]
 
 
 @contextlib.contextmanager
-def _held(client: Any, tasks: Sequence[Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Compute tasks; provide their futures by their keys, and these in order.
+def _held(client: Any, tasks: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Compute tasks; provide their futures by their keys, in order.
 
     Tasks that are left in the dictionary at the end are cancelled.
     """
-    found = client.compute(tasks)
-    keys, futures = [future.key for future in found], {future.key: future for future in found}
-    del found
+    futures = {future.key: future for future in client.compute(tasks)}
     try:
-        yield futures, keys
+        yield futures
     except BaseException as error:
         # Results would be held by the variables of a traceback that somebody keeps.
         traceback.clear_frames(error.__traceback__)
@@ -163,21 +148,18 @@ def _held(client: Any, tasks: Sequence[Any]) -> Iterator[tuple[dict[str, Any], l
         futures.clear()
 
 
-def _fetched(future: Any) -> Any:
-    with _failures():
-        return future.result()
-
-
 class _Watching(Callback):
     """Calls `ended` for tasks that end on the schedulers of dask itself."""
 
-    def __init__(self, keys: Collection[str], ended: Ended | None) -> None:
+    def __init__(self, tasks: Sequence[Any], ended: Ended) -> None:
         super().__init__()
-        self.keys, self.ended = keys, ended
+        self.numbers = {task.key: number for number, task in enumerate(tasks)}
+        self.ended = ended
 
-    def _posttask(self, key: str, value: Any, *_: Any) -> None:
-        if self.ended and key in self.keys:
-            self.ended(key, partial(_same, value))
+    def _posttask(self, key: str, value: Any, graph: Any, state: Any, worker: Any) -> None:
+        if key in self.numbers:
+            state["cache"][key] = None  # no other task needs it
+            self.ended(self.numbers[key], value)
 
 
 @contextlib.contextmanager

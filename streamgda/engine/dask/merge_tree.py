@@ -2,13 +2,14 @@
 
 Parts are merged in pairs, pairs in pairs, and so on: a range of parts is halved at the largest
 power of two below their number. So few states are held, few are waited for, and the order depends
-on the number of parts only. The checkpoint keeps the largest ranges that are complete.
+on the number of parts only. For progress or a checkpoint, ranges of some parts are fetched when
+they are complete, and merged further here, in the same tree; the checkpoint keeps these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ from streamgda.rows import Rows
 Value = TypeVar("Value")
 
 _CLASSES_EXPECTED = 10
+_FETCHED_BITS = 6  # binary digits of the number of ranges that are fetched, at most
 _NAMED = "{}, by the name that dask gives it"
 
 
@@ -145,56 +147,43 @@ def _accumulated(
     _compare(journal, parts)
     work = replace(asked, progress=False, checkpoint=None)
     merging = delayed(merge, pure=False)
-    nodes: dict[Range, Any] = {}
 
-    def node(span: Range) -> Any:
+    def task(span: Range) -> Any:
         start, stop = span
-        halved = [*map(node, halves(span))] if stop - start > 1 else []
+        halved = [*map(task, halves(span))] if stop - start > 1 else []
         # Of the tasks that can run, the first parts do: dask would start in the middle.
         with dask.annotate(priority=-start):
             if halved:
-                nodes[span] = merging(*halved)
-            else:
-                nodes[span] = parts.task(accumulate_part, start, work, journal.keeps)
-        return nodes[span]
+                return merging(*halved)
+            return parts.task(accumulate_part, start, work, journal.keeps)
 
-    wanted = missing(journal.whole, journal.values)
-    roots = [node(span) for span in wanted]
+    def counted(span: Range) -> int:
+        if parts.total is None:
+            return int(journal.values[span].moments.class_count.sum())
+        return sum(parts.rows[slice(*span)])
+
+    most = len(parts.cuts)
+    if journal.keeps or asked.progress:
+        most = 1 << max(0, (most - 1).bit_length() - _FETCHED_BITS)
+    wanted = missing(journal.whole, journal.values, most)
     if wanted:
         journal.try_place()
-    spans = {task.key: span for span, task in nodes.items()}
-    leaves = {(n, n + 1) for n in range(len(parts.cuts))} & nodes.keys()
-    done = sum(parts.rows) - sum(parts.rows[n] for n, _ in leaves)
-    counters: list[Any] = []  # of rows whose number is not known beforehand
-    if parts.total is None:
-        done = sum(map(_counted, journal.values.values()))
-        counting = delayed(_counted, pure=False)
-        counters = [counting(nodes[leaf]) for leaf in leaves if asked.progress]
+    done = sum(map(counted, journal.values))
     with reporter(asked.progress, parts.total, "accumulating", first=done) as report, journal:
 
-        def ended(key: str, fetch: Callable[[], Any]) -> Iterable[str]:
+        def ended(number: int, part: PartMoments) -> None:
             nonlocal done
-            span = spans.get(key)
-            n_rows = fetch() if span is None else parts.rows[span[0]]
-            if span is None or (n_rows and span in leaves):
-                done += n_rows
-                report(done)
-            halved = () if span is None else journal.ended(span, fetch)
-            return [nodes[half].key for half in halved]
+            journal.values[wanted[number]] = part
+            done += counted(wanted[number])
+            journal.merge()
+            report(done)
 
-        watched = [*nodes] if journal.keeps else [*leaves] if asked.progress else []
-        inner = [nodes[span] for span in reversed(watched) if span not in wanted]
-        found = cluster.compute([*roots, *counters], ended if watched else None, inner)
-        journal.values.update(zip(wanted, found, strict=False))
-    merged = joined(journal.whole, journal.values, merge)[journal.whole].moments
+        cluster.compute([*map(task, wanted)], ended)
+    merged = journal.values[journal.whole].moments
     # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
     if merged.n_features is None and not may_be_empty and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return merged
-
-
-def _counted(part: PartMoments) -> int:
-    return int(part.moments.class_count.sum())
 
 
 def _compare(journal: TreeJournal, parts: Parts) -> None:
@@ -228,34 +217,22 @@ def halves(parts: Range) -> tuple[Range, Range]:
     return (start, middle), (middle, stop)
 
 
-def missing(parts: Range, held: Collection[Range]) -> list[Range]:
-    """Return the largest ranges of the tree that contain none of those held.
+def missing(parts: Range, held: Collection[Range], most: int) -> list[Range]:
+    """Return the largest ranges of the tree that contain none of those held, of at most some parts.
 
     Examples
     --------
-    >>> missing((0, 11), {(0, 2), (2, 3), (8, 10)})
+    >>> missing((0, 11), {(0, 2), (2, 3), (8, 10)}, 11)
     [(3, 4), (4, 8), (10, 11)]
-    """
-    if not any(parts[0] <= start and stop <= parts[1] for start, stop in held):
-        return [parts]
-    if parts in held:
-        return []
-    return [one for half in halves(parts) for one in missing(half, held)]
-
-
-def largest(parts: Range, held: Collection[Range]) -> list[Range]:
-    """Return the ranges of the tree that are held, without those inside of others.
-
-    Examples
-    --------
-    >>> largest((0, 8), {(0, 2), (2, 4), (0, 4), (4, 5), (6, 8)})
-    [(0, 4), (4, 5), (6, 8)]
+    >>> missing((0, 11), {(0, 2), (2, 3), (8, 10)}, 2)
+    [(3, 4), (4, 6), (6, 8), (10, 11)]
     """
     if parts in held:
-        return [parts]
-    if parts[1] - parts[0] < 2:
         return []
-    return [one for half in halves(parts) for one in largest(half, held)]
+    free = not any(parts[0] <= start and stop <= parts[1] for start, stop in held)
+    if free and parts[1] - parts[0] <= most:
+        return [parts]
+    return [one for half in halves(parts) for one in missing(half, held, most)]
 
 
 def joined(
@@ -278,10 +255,7 @@ def joined(
 
 
 class TreeJournal(Journal):
-    """Moments of parts that are computed elsewhere, fetched when they are to be written.
-
-    Each time, at most as many ranges are fetched as the number of parts has binary digits, the
-    largest of those that are complete: that is all of them if parts are completed in order.
+    """Moments of parts that are computed elsewhere, as ranges of the tree.
 
     Parameters
     ----------
@@ -293,7 +267,7 @@ class TreeJournal(Journal):
     whole : tuple of int
         The range of all parts.
     values : dict
-        Moments that are held here, by ranges of parts.
+        Moments by ranges of parts.
     """
 
     def __init__(self, path: Any, every: float, description: Mapping[str, str]) -> None:
@@ -301,7 +275,6 @@ class TreeJournal(Journal):
         self.whole: Range = (0, 0)
         self.values: dict[Range, PartMoments] = {}
         self._cut: dict[str, Any] = {}
-        self._fetches: dict[Range, Callable[[], PartMoments]] = {}
 
     @property
     def fingerprints(self) -> dict[int, PartFingerprint]:
@@ -350,47 +323,28 @@ class TreeJournal(Journal):
                 start, stop = map(int, name.split("-"))
                 each = tuple((int(labels), int(rows)) for labels, rows in seen[name])
                 self.values[start, stop] = PartMoments(moments, each)
-            sound = self.done == len(self.fingerprints) > 0
+            # Ranges that are not of the tree, or within others, would be missing besides.
+            ranges = [*self.values, *missing(self.whole, self.values, len(cuts))]
+            whole = sum(stop - start for start, stop in ranges) == len(cuts)
+            sound = whole and self.done == len(self.fingerprints) > 0
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(f"{self} is damaged: {error!r}. {REMEDY}") from None
         refuse_others(cut, self._cut, str(self))
-        if not sound or {*largest(self.whole, self.values)} != self.values.keys():
+        if not sound:
             raise CheckpointError(
                 f"{self} is damaged: it holds {[*self.held]} of {len(cuts)} parts. {REMEDY}"
             )
 
-    def ended(self, parts: Range, fetch: Callable[[], PartMoments]) -> Iterable[Range]:
-        """Note that a range can be fetched; return the ranges that need not be held any longer."""
-        if not self.keeps:
-            return ()
-        self._fetches[parts] = fetch
-        merged = halves(parts) if parts[1] - parts[0] > 1 else ()
-        for half in merged:
-            self._fetches.pop(half, None)
+    def merge(self) -> None:
+        """Merge the ranges that are next to each other in the tree; write them if it is time."""
+        self.values = joined(self.whole, self.values, merge)
         if self.due:
             self.keep()
-        return merged
 
     def keep(self) -> None:
-        """Fetch the largest complete ranges, and write them."""
-        if not self.keeps:
-            return
-        found = largest(self.whole, self.values.keys() | self._fetches.keys())
-        if sum(stop - start for start, stop in found) == self.done:
-            return
-        coming = sorted((a - b, a) for a, b in found if (a, b) not in self.values)
-        for minus_size, start in coming[: self.whole[1].bit_length()]:
-            parts = start, start - minus_size
-            self.values[parts] = self._fetches.pop(parts)()
-        self.values = joined(self.whole, self.values, merge)
+        """Write the moments, unless the checkpoint already has them."""
         self.done = sum(stop - start for start, stop in self.values)
         names = {parts: "{}-{}".format(*parts) for parts in self.values}
         seen = {name: self.values[parts].fingerprints for parts, name in names.items()}
         held = {name: self.values[parts].moments for parts, name in names.items()}
         self._write({"cut": self._cut, "parts": seen}, held)
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            super().__exit__(*error)
-        finally:
-            self._fetches.clear()  # so that the cluster need not hold results any longer

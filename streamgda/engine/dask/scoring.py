@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -129,28 +128,26 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
         work = partial(score_part, part, written, output.grid, out, output.marked)
         with dask.annotate(priority=-number):  # the first rows are the ones that can be kept
             tasks.append(delayed(work, pure=False)(function))
-    number_of = {task.key: number for number, task in enumerate(tasks)}
-    fetches: dict[int, Callable[[], Any]] = {}
-    waiting = [*range(len(cuts))][::-1]
-    done = first
+    found: dict[int, Any] = {}
+    done, written_parts = first, 0
 
     with reporter(asked.progress, rows.n_rows, "scoring", first=first) as report, output:
 
-        def ended(key: str, fetch: Callable[[], Any]) -> Sequence[str]:
+        def ended(number: int, result: Any) -> None:
             """Report a part, and record parts as written once all earlier ones are."""
-            nonlocal done
-            number = number_of[key]
+            nonlocal done, written_parts
+            found[number] = result
             done += cuts[number][1] - cuts[number][0]
             report(done)
-            if out is not None:
-                fetches[number] = fetch
-            while waiting and waiting[-1] in fetches:
-                start, stop = cuts[waiting[-1]]
-                output.advance(stop, start, *fetches.pop(waiting.pop())())
-            return ()
+            while out is not None and written_parts in found:
+                start, stop = cuts[written_parts]
+                output.advance(stop, start, *found.pop(written_parts))
+                written_parts += 1
 
-        scores = cluster.compute(tasks, ended)
-    return rows.grid.shaped(np.concatenate(scores)) if out is None else out
+        cluster.compute(tasks, ended)
+    if out is not None:
+        return out
+    return rows.grid.shaped(np.concatenate([found[number] for number in range(len(cuts))]))
 
 
 def scored_rows(rows: RowSource) -> int:
