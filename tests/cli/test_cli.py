@@ -66,6 +66,7 @@ def test_warmup_compiles_or_finds_kernels(command: Command) -> None:
     assert ended.out.startswith("kernels compiled or found in ")
 
 
+@pytest.mark.slow
 def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()

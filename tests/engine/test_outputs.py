@@ -314,15 +314,6 @@ def put(folder, names):
                 path.write_text("of somebody else")
 
 
-@pytest.fixture(scope="module")
-def few_objects():
-    """Look at few objects at each collection of garbage."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def leaves_strangers(call, path, names):
     """Check that a call changes nothing that was there, and writes to a path if it was free."""
     put(path.parent, [f"{path.name}.{name}" for name in BESIDE])

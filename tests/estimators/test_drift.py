@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
+from grids import cases
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from stream_rows import REFERENCE, X, Y, some_rows
@@ -200,7 +201,7 @@ def test_covariances_are_tested_once_calibrated():
 # --- the monitor ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS, KINDS[::2])
 def test_windows_and_early_alarms_do_not_depend_on_the_batches(kind):
     parts = quiet_and_shifted(1.0, n=900)
     rows, labels = (np.concatenate(both) for both in zip(*parts, strict=True))

@@ -5,9 +5,11 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from grids import in_turn
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import (
+    ESTIMATORS,
     EVERY_ESTIMATOR,
     GAUSSIANS,
     assert_equal_to_rounding,
@@ -188,8 +190,7 @@ def test_discriminant_analysis_refuses_one_class(name):
         type(make(name)).from_moments(accumulate(X, ONE))
 
 
-@pytest.mark.parametrize("classes", [None, [0, 1, 2]], ids=["new labels", "declared"])
-@EVERY_ESTIMATOR
+@in_turn("name, classes", ESTIMATORS, [None, [0, 1, 2]])
 def test_rows_sorted_by_class_are_predicted_after_the_first(name, classes, tmp_path):
     order = np.argsort(Y, kind="stable")
     batches = np.split(order, np.searchsorted(Y[order], [1, 2]))

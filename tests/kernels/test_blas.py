@@ -80,6 +80,7 @@ def test_only_floats_of_one_type():
             lower_product(A, floats)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_compiled_products_are_cached_for_other_processes():
     """Where BLAS is at another address."""

@@ -79,6 +79,7 @@ print(*(warning.message for warning in caught), sep="\\n")
 """
 
 
+@pytest.mark.slow
 def test_a_temporary_folder_where_no_other_can_be_written(tmp_path):
     """A file stands where a folder would have to be, which stops the superuser, too."""
     copy = tmp_path / "site" / "streamgda"
@@ -116,6 +117,7 @@ except IndexError:
 """
 
 
+@pytest.mark.slow
 def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
     """Writing one number beyond an array, within the memory of a longer one."""
     for checked, out in (("0", "True"), ("1", "checked"), ("0", "True")):
@@ -229,6 +231,7 @@ print(json.dumps([found, sum(sum(kernel.stats.cache_misses.values()) for kernel 
 """
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once(tmp_path):
     """They agree, and leave a cache that a third one uses."""
 
@@ -285,20 +288,20 @@ from numba.core.dispatcher import Dispatcher
 import streamgda
 
 def compiled():
-    return {{
+    return {
         (kernel.py_func.__name__, signature)
         for kernel in gc.get_objects()
         if isinstance(kernel, Dispatcher) and "streamgda" in kernel.py_func.__module__
         for signature in kernel.signatures
-    }}
+    }
 
-KINDS = {{
+KINDS = {
     "qda": "QuadraticDiscriminantAnalysis",
     "lda": "LinearDiscriminantAnalysis",
     "gnb": "GaussianNB",
-}}
-types, kinds = {types}, {kinds}
-streamgda.warmup(types, kinds)
+}
+types, kinds = ("float64", "uint8"), KINDS
+streamgda.warmup(types, [*kinds])
 warm = compiled()
 labels = "str", "int64", "uint8"
 random = np.random.default_rng(1)
@@ -319,16 +322,9 @@ print(len(warm), *compiled() - warm, sep="\\n")
 """
 
 
-@pytest.mark.parametrize(
-    ("types", "kinds"),
-    [
-        (["float64"], ["gnb"]),
-        pytest.param(["float64", "uint8"], ["qda", "lda", "gnb"], marks=pytest.mark.slow),
-    ],
-)
-def test_nothing_is_compiled_after_warmup(types, kinds):
-    code = USES.format(types=types, kinds=kinds)
-    n_warm, *new = output(child(code, PYTHONWARNINGS="ignore")).splitlines()
+@pytest.mark.slow
+def test_nothing_is_compiled_after_warmup():
+    n_warm, *new = output(child(USES, PYTHONWARNINGS="ignore")).splitlines()
     assert int(n_warm) >= 5
     assert new == []
 

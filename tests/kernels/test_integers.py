@@ -224,8 +224,12 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 """
 
 
+SLOW = [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "0")]
+
+
 @pytest.mark.parametrize(
-    ("name", "plain"), [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "1"), ("sse2", "0")]
+    ("name", "plain"),
+    [("sse2", "1"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 def test_all_processors_give_the_same_bits(name, plain, capsys):
     """Words of four bytes and of two, in a process of their own, without the compiler and with."""

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
-from grids import THOROUGH
+from grids import THOROUGH, in_turn
 from samples import KINDS, blobs, bytes_of, held
 from scipy.stats import chi2, f
 from sklearn import datasets
@@ -81,14 +81,13 @@ def share_rejected(covariance_type, sizes, d, fits, seed):
     return (shares.mean(axis=0) - levels) / (shares.std(axis=0, ddof=1) / np.sqrt(fits))
 
 
-@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
-@pytest.mark.parametrize(("n", "seed"), [(15, 1), (1000, 2)])
-def test_as_many_fresh_rows_are_rejected_as_promised(covariance_type, n, seed):
+@in_turn("covariance_type, sizes", naive.COVARIANCE_TYPES, [(15, 1), (1000, 2)])
+def test_as_many_fresh_rows_are_rejected_as_promised(covariance_type, sizes):
     """Within two standard errors, for any number of rows; a few rows are learnt many times.
 
     With other seeds, one case in twenty is outside by chance.
     """
-    fits, d = (1000, 8) if THOROUGH else (100, 5)
+    (n, seed), (fits, d) = sizes, (1000, 8) if THOROUGH else (100, 5)
     n_classes = 2 if "tied" in covariance_type else max(2, 1000 // n)
     found = share_rejected(covariance_type, [n] * n_classes, d, fits, seed)
     assert (np.abs(found) < 2).all(), found
@@ -173,9 +172,12 @@ def test_files_without_degrees_of_freedom_give_the_same_p_values(tmp_path):
     np.testing.assert_allclose(known, chi2.sf(loaded.mahalanobis(rows), 4), rtol=1e-9)
 
 
-@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-@pytest.mark.parametrize("reject", [1e-6, 0.05, 0.6])
+@in_turn(
+    "covariance_type, dtype, reject",
+    naive.COVARIANCE_TYPES,
+    [np.float64, np.float32, np.uint8],
+    [1e-6, 0.05, 0.6],
+)
 def test_rows_are_rejected_for_the_class_they_would_get(covariance_type, dtype, reject):
     X, y, rows = with_outliers()
     if dtype == np.uint8:

@@ -6,6 +6,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
+from grids import in_turn, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import (
@@ -409,9 +410,7 @@ def taken(dtype, weighted):
     return X, [0, 0, 0, 1], [1.0, 2.0, 0.5, 1.0] if weighted else None
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
-@pytest.mark.parametrize("covariance_type", TYPES)
+@in_turn("covariance_type, dtype, weighted", TYPES, ["float64", "float32", "uint8"], [False, True])
 def test_rows_that_were_never_there_cannot_be_subtracted(covariance_type, dtype, weighted):
     X, y, w = taken(dtype, weighted)
     moments = ClassMoments(covariance_type).update(X, y, w)
@@ -446,14 +445,9 @@ def test_forgetting_goes_through_the_same_check():
     np.testing.assert_array_equal(nb.theta_, [[1.0], [5.5]])
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("n", [1, 300])
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("covariance_type", TYPES)
+@pairs("covariance_type, large, n, sparse", TYPES, [False, True], [1, 300], [False, True])
 def test_sums_that_overflow_are_refused(covariance_type, large, n, sparse, monkeypatch):
     """Squares, weights and squares of weights; in sums so far, too, and in all that is derived."""
-    if sparse and covariance_type in ("full", "tied"):
-        pytest.skip("dense rows only")
     if large:
         set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, monkeypatch)
     moments = ClassMoments(covariance_type).update([[0.0, 1.0], [1.0, 3.0]], [0, 1])
@@ -462,7 +456,7 @@ def test_sums_that_overflow_are_refused(covariance_type, large, n, sparse, monke
     def container(X):
         from scipy.sparse import csr_array
 
-        return csr_array(X) if sparse else X
+        return csr_array(X) if sparse and covariance_type not in ("full", "tied") else X
 
     def overflows(X, weights=None, of=moments):
         X = np.vstack([near, X])

@@ -87,6 +87,7 @@ def assert_shown(items, folder):
         assert np.abs(images[0] - images[1]).mean() < 1  # of 255: palettes and fonts differ a bit
 
 
+@pytest.mark.slow
 def test_committed_numbers_and_pictures_are_those_of_the_programs(gallery, tmp_path):
     of_gaussians = gallery("document_004")
     makers = [gallery("document_000").boundaries, of_gaussians.one_dimension]

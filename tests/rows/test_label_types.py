@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import rioxarray  # noqa: F401  (adds `rio` to arrays)
 import xarray as xr
+from grids import THOROUGH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import held
@@ -126,7 +127,7 @@ def everywhere(model, options, dtype, like, folder):
         assert texts == [str(label) for label in found]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if THOROUGH else 6, deadline=None)
 @given(labels())
 def test_labels_come_back_whole_from_every_kind_of_result(drawn):
     y, classes, (rejected, invalid) = drawn

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import Counter
 
-import dask.array as da
 import fsspec
 import numpy as np
 import pytest
@@ -311,6 +310,7 @@ def test_s3(environment, rows, expected, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
     write(f"s3://{environment}/rows", rows)
     monkeypatch.delenv("AWS_ENDPOINT_URL")
@@ -392,14 +392,9 @@ def proxy(s3):
         yield running
 
 
-SLOW = ("accumulate", "load", "save", "scores", "convert", "dask")
-
-
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # zarr's
-@pytest.mark.parametrize(
-    "name",
-    ["save moments", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["accumulate", "save", "scores", "convert"])
 def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatch, name):
     """Many requests are made at once; each call has a result, or raises an error of ours."""
     write(f"s3://{environment}/rows", rows)
@@ -411,14 +406,11 @@ def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatc
     address = f"s3://{environment}"
     calls = {
         "accumulate": lambda n: same(accumulate(*open_store(f"{address}/rows")), expected),
-        "load": lambda n: streamgda.load(f"{address}/nb").predict(rows[0]),
         "save": lambda n: fitted.save(f"{address}/nb"),
-        "save moments": lambda n: expected.save(f"{address}/moments"),
         "scores": lambda n: fitted.predict(rows[0], out=f"{address}/scores {n}"),
         "convert": lambda n: convert(rows[0], f"{address}/converted", overwrite=True),
-        "dask": lambda n: accumulate(*map(da.from_zarr, open_store(f"{address}/rows"))),
     }
-    for n in range(3 if name in SLOW else 2):
+    for n in range(3):
         s3fs.S3FileSystem.clear_instance_cache()
         proxy.share = (0.2, 0.5)[n % 2]
         with contextlib.suppress(StreamGDAError):
@@ -427,6 +419,7 @@ def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatc
     gc.collect()  # abandoned requests must not raise anything later
 
 
+@pytest.mark.slow
 def test_s3_chunks_that_are_gone_or_cut(environment, rows):
     write(f"s3://{environment}/rows", rows)
     files = s3fs.S3FileSystem(skip_instance_cache=True)

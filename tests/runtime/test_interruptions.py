@@ -77,6 +77,7 @@ def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch,
     assert snapshot(moments) == snapshot(expected)
 
 
+@pytest.mark.slow
 def test_exceptions_from_other_threads_wait_for_the_update():
     # In another process, because Python 3.11 hangs if such an exception is sent beside coverage.
     program = [sys.executable, interruptions.__file__, "--sent"]

@@ -242,6 +242,7 @@ learner.join()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_child_that_is_forked_during_updates_has_whole_moments_and_free_locks():
     run_alone(FORK_DURING_UPDATES)

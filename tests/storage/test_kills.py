@@ -11,14 +11,10 @@ from streamgda.runtime import threads
 from streamgda.storage import replacing
 
 FEW = {  # steps at which the short version stops each work
-    "save to a zip": 2,
-    "save to a folder": 3,
-    "save to a folder in two steps": 3,
+    "save to a folder": 2,
     "convert to a zip": 2,
-    "accumulate with a checkpoint": 2,
-    "accumulate batches with a checkpoint": 1,
+    "accumulate with a checkpoint": 1,
     "learn from a stream": 1,
-    "learn a text from an offset": 1,
     "scores to an output": 1,
 }
 

@@ -5,6 +5,7 @@ import errno
 import gc
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from functools import cache
@@ -14,7 +15,6 @@ import dask
 import dask.array as da
 import pytest
 import zarr
-from commands import child
 from stops import Rows, X, Y, stopped
 
 from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
@@ -122,15 +122,32 @@ def test_what_is_resumed_has_one_writer(tmp_path, what):
     assert names(tmp_path) == ["kept"]
 
 
+OTHER = """
+import sys
+from streamgda import Checkpoint
+from streamgda.errors import CheckpointError
+try:
+    Checkpoint(sys.argv[1])
+except CheckpointError as error:
+    print(f"CheckpointError: {error}", flush=True)
+input()
+print(Checkpoint(sys.argv[1]).offset)
+"""
+
+
 def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     """Within a process, the one that saved last goes on: another was started over meanwhile."""
     path = tmp_path / "kept"
     opened = Checkpoint(path)
-    other = f"from streamgda import Checkpoint; Checkpoint({str(path)!r})"
     opened.save(moments(100), 1)
-    ended = child(program=other)
-    assert ended.code == 1
-    assert f"CheckpointError: {path} is in use by process {os.getpid()}" in ended.err
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    refused = f"CheckpointError: {path} is in use by process {os.getpid()}"
+    assert other.stdout.readline().startswith(refused)
     again = Checkpoint(path)
     assert again.offset == 1
     again.save(moments(300), 2)
@@ -141,7 +158,7 @@ def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     again.save(moments(100), 3)
     del again
     assert names(tmp_path) == ["kept"]
-    assert child(program=other).code == 0
+    assert other.communicate("go on", timeout=300)[0] == "3\n"
 
 
 def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
@@ -256,6 +273,7 @@ WRITES = {
 }
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("what", WRITES)
 def test_a_full_disk_names_the_file(tmp_path, full_disk, what):
     name, write = WRITES[what]
