@@ -58,8 +58,6 @@ REFUSED = {  # what is given in place of good rows, labels and weights; what the
     "infinity": ({"X": changed(ROWS, (250, 3), np.inf)}, NOT_FINITE.format("infinity", "inf")),
     "-infinity": ({"X": changed(ROWS, (250, 3), -np.inf)}, NOT_FINITE.format("infinity", "-inf")),
     "complex": ({"X": ROWS + 0j}, "Complex data not supported"),
-    "path": ({"X": "rows.csv"}, r"X is the path 'rows.csv'; open .*: X, y = open_store\(path\)"),
-    "path of y": ({"y": "y.npy"}, r"y is the path 'y.npy'; open .*: X, y = open_store\(path\)"),
     "another width": ({"X": ROWS[:, :3]}, WIDTH),
     "no rows": ({"X": ROWS[:0], "y": CLASSES[:0]}, r"0 rows|0 sample\(s\)"),
     "one dimension": ({"X": CLASSES * 1.0}, "2D array"),
@@ -324,3 +322,14 @@ def test_groups_in_place_of_arrays(fitted):
 def test_every_error_is_of_a_built_in_kind_too():
     kinds = {kind for error in StreamGDAError.__subclasses__() for kind in error.__mro__}
     assert {ValueError, MemoryError, FileNotFoundError, np.linalg.LinAlgError} <= kinds
+
+
+@pytest.mark.parametrize("learn", [LinearDiscriminantAnalysis().fit, accumulate])
+@pytest.mark.parametrize(("X", "y"), [("rows.csv", CLASSES), (ROWS, "rows.csv")])
+def test_a_path_in_place_of_rows_or_labels_is_to_be_opened(learn, X, y):
+    name = "X" if isinstance(X, str) else "y"
+    with pytest.raises(
+        InvalidDataError,
+        match=rf"{name} is the path 'rows.csv'; open .* first: X, y = open_store\(path\)",
+    ):
+        learn(X, y)
