@@ -18,6 +18,8 @@ from streamgda.estimators.row_estimator import names_in, validate_labelled, vali
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, as_source
+from streamgda.rows.sources import RowSource
+from streamgda.rows.tables import FrameRows
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import Saved, State, arrays_within, describe, nested, restore
@@ -255,7 +257,8 @@ class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
         """
         kept = self.get_support(indices=True)
         rows = Rows.of(X, features=features).X
-        if out is None and features is None and getattr(rows, "in_memory", True):
+        in_memory = not isinstance(rows, RowSource) or isinstance(rows, FrameRows)
+        if out is None and features is None and in_memory:
             return super().transform(X)
         rows = validate_rows(self, rows)
         dtype = np.dtype(as_source(rows).dtype or np.float64)

@@ -17,10 +17,10 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, MaskedRows, MemmapRows, SparseRows
+from streamgda.rows.grids import is_polygons
+from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
 from streamgda.rows.labels import coded_labels
-from streamgda.rows.polygons import PolygonRows
 from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.stores import StoredRows
@@ -34,7 +34,6 @@ _COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
     FrameRows,
-    PolygonRows,
     StoredRows,
     DaskRasterRows,
     RasterRows,
@@ -42,8 +41,6 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     SparseRows,
     BackedSparseRows,
     LazyFrameRows,
-    MaskedRows,
-    MemmapRows,
     ArrayRows,
 )
 _GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
@@ -54,7 +51,7 @@ Wanted = Callable[[int, Any], bool]
 def adapter_of(X: Any) -> type[RowSource]:
     """Return the adapter for a container."""
     if type(X) is np.ndarray:  # before any other, because most rows are
-        return MemmapRows if MemmapRows.accepts(X) else ArrayRows
+        return ArrayRows
     if isinstance(X, RowSource):
         return type(X)
     return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
@@ -276,12 +273,12 @@ def _recognised(values: Any, name: str) -> Any:
     What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
     given, until it is laid out in the order of the rows.
     """
-    if isinstance(values, list | tuple | RowSource):
+    if isinstance(values, list | tuple | RowSource) or (is_polygons(values) and name == "y"):
         return values
-    if isinstance(values, np.ndarray) and not (name == "X" and is_masked(values)):
-        return values
+    if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
+        return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
     adapter = adapter_of(values)
-    if not adapter.checked_at_once:
+    if adapter not in (ArrayRows, SparseRows):
         return adapter.of(values, name) if name == "X" or adapter.in_memory else values
     if isinstance(values, str | os.PathLike):
         raise InvalidDataError(

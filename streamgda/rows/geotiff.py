@@ -17,7 +17,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
 from streamgda.rows.grids import STORED_TYPE, Box
-from streamgda.rows.rasters import RasterRows
+from streamgda.rows.rasters import GridRows, RasterRows
 from streamgda.runtime.extras import require
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import local_path
@@ -128,20 +128,20 @@ class GeoTiff:
     ) -> None:
         require("rioxarray", "raster", "GeoTIFF files")  # adds `rio` to arrays
         rasterio = require("rasterio", "raster", "GeoTIFF files")
-        raster: Any = getattr(rows, "raster", None)
-        georeferenced = getattr(getattr(raster, "array", None), "rio", None)
-        if georeferenced is None or raster.dims != _plane(georeferenced):
-            found = "no raster" if georeferenced is None else f"a grid of {raster.dims}"
+        array = rows.array if isinstance(rows, GridRows) else None
+        georeferenced = getattr(array, "rio", None)
+        if georeferenced is None or rows.dims != _plane(georeferenced):
+            found = "no raster" if georeferenced is None else f"a grid of {rows.dims}"
             raise InvalidDataError(
                 f"a GeoTIFF holds pixels along y and x, and X is {found}: pass a DataArray with "
                 f"these dimensions in this order beside the features, or name a zarr array as out"
             )
-        self.shape = (*raster.shape, *width)
+        self.shape = (*rows.grid_shape, *width)
         self.dtype = np.dtype(dtype)
         labels = asked.labels
         fill = asked.fill if isinstance(asked.fill, int | float) else None
         self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
-        height, columns = raster.shape
+        height, columns = rows.grid_shape
         self._file = rasterio.open(
             path,
             "w",
@@ -153,7 +153,7 @@ class GeoTiff:
             crs=georeferenced.crs,
             transform=georeferenced.transform(),
             nodata=fill,
-            tiled=min(raster.shape) >= BLOCK_PIXELS,
+            tiled=min(rows.grid_shape) >= BLOCK_PIXELS,
             blockxsize=BLOCK_PIXELS,
             blockysize=BLOCK_PIXELS,
             compress="deflate",

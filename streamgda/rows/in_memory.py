@@ -11,8 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import as_slab, is_masked, is_plain
+from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.dask import DaskRows
+from streamgda.rows.grids import is_polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.stores import StoredRows
@@ -21,10 +22,9 @@ from streamgda.rows.tables import FrameRows, LazyFrameRows
 
 @dataclass(frozen=True)
 class ArrayRows(RowSource):
-    """Rows of an array in memory."""
+    """Rows of an array in memory, or of a memory map; some of its values may be masked."""
 
     in_memory = True
-    checked_at_once = True
     sliced_as_views = True
 
     @classmethod
@@ -34,12 +34,17 @@ class ArrayRows(RowSource):
         Raises
         ------
         InvalidDataError
-            For an AnnData object, which numpy would convert element by element.
+            For polygons, and for an AnnData object, which numpy would convert element by element.
         """
         if type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs"):
             raise InvalidDataError(
                 "an AnnData object holds rows in its X and labels in a column of its obs; pass "
                 "them: fit(adata.X, adata.obs['cell_type'])"
+            )
+        if is_polygons(X):
+            raise InvalidDataError(
+                "polygons are labels of the pixels of a raster: X must be a GeoTIFF or a DataArray "
+                "on y and x"
             )
         return True
 
@@ -59,53 +64,17 @@ class ArrayRows(RowSource):
         """Bytes of the array, infinity if they are in a memory map or masked."""
         return float(self.values.nbytes) if is_plain(self.values) else math.inf
 
-
-@dataclass(frozen=True)
-class MaskedRows(ArrayRows):
-    """Rows of an array in memory, some values of which are masked."""
-
-    in_memory = False
-    checked_at_once = False  # a conversion as a whole would lose the mask
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept masked arrays, unless nothing is masked."""
-        return is_masked(X)
-
-
-# --- memory maps ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MemmapRows(ArrayRows):
-    """Rows of a memory map, or of an array that is a view of one."""
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept arrays whose memory is a memory map."""
-        return isinstance(X, np.ndarray) and isinstance(_owner(X), mmap.mmap)
-
     def release(self) -> None:
-        """Drop the pages from this process; they stay in the cache of the operating system."""
-        memory = _owner(self.values)
-        if not _is_private(self.values) and hasattr(mmap, "MADV_DONTNEED"):
+        """Drop the pages of a memory map from this process; the operating system caches them.
+
+        Changes to a private map are in its pages only, and stay.
+        """
+        memory, private = self.values, False
+        while isinstance(memory, np.ndarray):
+            private = private or getattr(memory, "mode", "r") == "c"
+            memory = memory.base
+        if isinstance(memory, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
             memory.madvise(mmap.MADV_DONTNEED)
-
-
-def _owner(X: Any) -> Any:
-    """Return the object that owns the memory of an array."""
-    while isinstance(X, np.ndarray):
-        X = X.base
-    return X
-
-
-def _is_private(X: Any) -> bool:
-    """Return whether changes to the memory map are in its pages only and would be lost."""
-    while isinstance(X, np.ndarray):
-        if getattr(X, "mode", "r") == "c":
-            return True
-        X = X.base
-    return False
 
 
 # --- sparse matrices ------------------------------------------------------------------------------
@@ -116,7 +85,6 @@ class SparseRows(RowSource):
     """Rows of a sparse matrix or array, read as `CompressedRows`."""
 
     in_memory = True
-    checked_at_once = True
     sliced_as_views = True
 
     @classmethod

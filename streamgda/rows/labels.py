@@ -60,6 +60,8 @@ def coded_labels(
     InvalidDataError
         For labels that are missing, mixed, continuous, complex or not one-dimensional.
     """
+    if type(y) is np.ndarray and y.dtype.kind in "biu" and y.ndim == 1:
+        return y  # as most labels are
     labels = _coded(y if type(y) is np.ndarray else read_labels(y, what))
     if maskable and labels.ndim == 1:
         coded = type(labels) is CodedLabels

@@ -10,16 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
-from streamgda.rows.grids import Raster, georeference, is_polygons, spatial_axes
+from streamgda.rows.grids import georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import coded_labels
-from streamgda.rows.sources import RowSource
 from streamgda.runtime.extras import require
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import local_path
 
 _SUFFIXES = (".gpkg", ".geojson", ".shp", ".fgb")
-_NEEDED = "polygons are labels of the pixels of a raster"
 _MARGIN = 2  # pixels around a window
 _MOST = 5  # pairs of polygons that an error names
 
@@ -86,23 +84,6 @@ class Polygons:
 
 
 @dataclass(frozen=True)
-class PolygonRows(RowSource):
-    """Labels by polygons, which `GridRows` lay out on their grid: no other rows can have them."""
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept polygons and geopandas frames."""
-        return is_polygons(X)
-
-    @classmethod
-    def of(cls, X: Any, name: str) -> Self:
-        """Raise `InvalidDataError`."""
-        raise InvalidDataError(
-            f"{name} holds polygons, and {_NEEDED}: X must be a GeoTIFF or a DataArray on y and x"
-        )
-
-
-@dataclass(frozen=True)
 class PolygonGrid:
     """Labels on the grid of a raster, as an array of which windows are rasterised when sliced.
 
@@ -126,8 +107,10 @@ class PolygonGrid:
     boxes: np.ndarray
 
     @classmethod
-    def of(cls, raster: Raster, polygons: Polygons) -> Self:
-        """Return polygons on the grid of a raster.
+    def of(
+        cls, array: Any, shape: tuple[int, ...], dims: tuple[Any, ...], polygons: Polygons
+    ) -> Self:
+        """Return polygons on the grid of an array of this shape, with these dimensions.
 
         Raises
         ------
@@ -135,13 +118,13 @@ class PolygonGrid:
             If it is unknown where the raster or the polygons are, or they are elsewhere.
         """
         warp = require("rasterio.warp", "raster", "polygons")
-        crs, transform = georeference(raster.array)
-        plane = spatial_axes(raster.dims)
+        crs, transform = georeference(array)
+        plane = spatial_axes(dims)
         if transform is None or plane is None:
             raise InvalidDataError(
-                f"{_NEEDED}, and X has no dimensions y and x with coordinates: pass a GeoTIFF, or "
-                f"a DataArray with coordinates and a coordinate reference system (rioxarray's "
-                f"write_crs)"
+                "polygons are labels of the pixels of a raster, and X has no dimensions y and x "
+                "with coordinates: pass a GeoTIFF, or a DataArray with coordinates and a "
+                "coordinate reference system (rioxarray's write_crs)"
             )
         if (crs is None) != (polygons.crs is None):
             raise InvalidDataError(
@@ -161,8 +144,8 @@ class PolygonGrid:
         shapes = shapely.transform(np.array(shapes), lambda points: points @ turn + origin)
         ordered = polygons.labels[order], polygons.ids[order], crs
         moved = Polygons(shapes, *ordered, polygons.all_touched, polygons.title)
-        grid = cls(raster.shape, plane, moved, codes[order], shapely.bounds(shapes).T)
-        height, width = (raster.shape[n] for n in plane)
+        grid = cls(shape, plane, moved, codes[order], shapely.bounds(shapes).T)
+        height, width = (shape[n] for n in plane)
         if not grid._inside((0, height), (0, width)).any():
             left, top, right, bottom = shapely.total_bounds(shapes)
             raise InvalidDataError(

@@ -7,72 +7,61 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, ReadError
+from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError
+from streamgda.rows.arrays import as_slab
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.grids import Box, Grid, Raster, decoded, is_labelled, is_lazy, is_polygons
+from streamgda.rows.grids import (
+    SPATIAL,
+    STORED_TYPE,
+    Box,
+    Grid,
+    georeference,
+    is_labelled,
+    is_lazy,
+    is_polygons,
+    nodata_of,
+)
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference
+from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, with_retries
+
+# Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
+_OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
+_SAME_PLACE = 1e-3  # of the spacing: coordinates that differ by less are equal but for rounding
 
 
 @dataclass(frozen=True)
 class GridRows(RowSource):
-    """Base of the adapters of arrays whose rows are on a grid.
+    """Base of the adapters of arrays of which all elements along one dimension are a row.
 
     Attributes
     ----------
-    raster : Raster
-        The container with its dimensions.
+    array : xarray.DataArray, or array with basic slicing
+    grid_shape : tuple of int
+        Shape of the grid of rows.
+    axes : tuple of int or None
+        Dimensions of the array along those of the grid; None if all elements there are the same.
+    axis : int or None
+        Dimension of the features; None if each element is a row.
     """
 
-    raster: Raster = None  # type: ignore[assignment]  # the fields before it have defaults
+    array: Any = None
+    grid_shape: tuple[int, ...] = ()
+    axes: tuple[int | None, ...] = ()
+    axis: int | None = None
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
         """Accept arrays and data sets of xarray that dask evaluates, or that it does not."""
         return is_labelled(X) and is_lazy(X) == (cls.executor == "dask")
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features."""
-        return self.raster.feature_names
-
-    @property
-    def nodata(self) -> float | None:
-        """Number that marks missing measurements."""
-        return None if self.mapping else self.raster.nodata
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the rows."""
-        return self.raster.grid()
-
-    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
-        """Return scores in the shape of the grid as an array of xarray, if the rows are one."""
-        return self.raster.wrapped(scores, name, classes, fill)
-
-    def _beside(self, values: Any, name: str) -> Raster | None:
-        """Return labels or weights that are on the grid; None if they are one-dimensional."""
-        values = _array_of(values)
-        if is_polygons(values):
-            values = PolygonGrid.of(self.raster, Polygons.of(values))
-        if isinstance(values, RowSource) or not (is_labelled(values) or _is_array(values)):
-            return None
-        if not is_labelled(values) and values.ndim == 1:
-            return None
-        return self.raster.beside(values, name)
-
-
-@dataclass(frozen=True)
-class RasterRows(GridRows):
-    """Rows of a grid that this process reads, slabs of whole lines of chunks at a time."""
 
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
@@ -81,19 +70,206 @@ class RasterRows(GridRows):
 
     @classmethod
     def along(cls, X: Any, name: str, features: Any) -> Self:
-        """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
-        return cls._of(Raster.of(_array_of(X), name, features), name)
+        """Return a source of the rows whose features are along a dimension, by default the last.
+
+        Raises
+        ------
+        InvalidDataError
+            For a data set.
+        InvalidParameterError
+            If there is no such dimension.
+        """
+        X = X.array if isinstance(X, GridRows) else X
+        if hasattr(X, "data_vars"):
+            names = ", ".join(map(str, X.data_vars))
+            raise InvalidDataError(
+                f"{name} is an xarray.Dataset of {names}; expected a DataArray: one of them, or "
+                f"all as features, with {name}.to_dataarray('band') and features='band'"
+            )
+        dims = _dims(X)
+        stored = () if is_labelled(X) else _stored_names(X)
+        if not is_labelled(X):
+            if features in stored:
+                features = stored.index(features)
+            elif type(features) is int and -X.ndim <= features < 0:
+                features += X.ndim
+        if features is not None and features not in dims:
+            named = is_labelled(X) or stored
+            what = "dimensions" if named else "numbers of the axes (it has no names)"
+            raise refuse("features", features, f"one of the {what} of {name}: {(*dims, *stored)}")
+        last = X.ndim - 1 if X.ndim > 1 else None
+        others = [dim for dim in dims if dim not in SPATIAL]
+        if features is None and others and X.ndim > 2 and dims[-1] in SPATIAL:
+            best = next((dim for dim in others if "band" in str(dim).lower()), *others[:1])
+            raise InvalidParameterError(
+                f"{name} has the dimensions {dims}, and the features would be along {dims[-1]!r}, "
+                f"the last one; pass features={best!r}, the dimension of the features"
+            )
+        axis = last if features is None else dims.index(features)
+        axes = tuple(n for n in range(X.ndim) if n != axis)
+        return cls._on_grid(X, name, tuple(int(X.shape[n]) for n in axes), axes, axis)
 
     @classmethod
-    def _of(cls, raster: Raster, name: str) -> Self:
-        grid, array = raster.grid(), raster.array
-        return cls(
-            *(array, (grid.n_rows, *raster.row_shape), raster.dtype, name),
-            unit=grid.line,
-            shard=max(grid.line, raster.grid("shards").line),
-            columns=grid.chunks_in_line * raster.feature_chunks,
-            raster=raster,
+    def _on_grid(cls, array: Any, name: str, shape: Any, axes: Any, axis: Any = None) -> Self:
+        """Return a source of the rows of an array; see the attributes."""
+        raise NotImplementedError
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        """Names of the dimensions of the grid, or their numbers in the array."""
+        dims = _stored_names(self.array) or _dims(self.array)
+        return tuple(None if n is None else dims[n] for n in self.axes)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Coordinates of the features, or else descriptions of the bands, if they are strings."""
+        if self.axis is None or not is_labelled(self.array):
+            return None
+        coordinate = self.array.coords.get(self.array.dims[self.axis])
+        described = self.array.attrs.get("long_name")  # by rioxarray, from a GeoTIFF
+        for names in (None if coordinate is None else coordinate.values.tolist(), described):
+            found = tuple(names) if isinstance(names, list | tuple) else ()
+            if len(found) == self.array.shape[self.axis] and all(type(n) is str for n in found):
+                return found
+        return None
+
+    @property
+    def nodata(self) -> float | None:
+        """Number that marks missing measurements, from the attributes."""
+        return None if self.mapping else nodata_of(self.array)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the rows."""
+        return self._stored_grid("chunks")
+
+    def _stored_grid(self, what: str) -> Grid:
+        """Return the grid of rows in chunks, or in ``"shards"``."""
+        stored = _stored(self.array, what)
+        chunks = None if stored is None else tuple(1 if n is None else stored[n] for n in self.axes)
+        return Grid.of(self.grid_shape, chunks)
+
+    def _beside(self, values: Any, name: str) -> RasterRows | None:
+        """Return labels or weights that are on the grid; None if they are one-dimensional.
+
+        Dimensions of xarray's arrays are matched by their names; their order does not matter, and
+        along those that are missing all labels are the same.
+
+        Raises
+        ------
+        InvalidDataError
+            If their dimensions, shape or coordinates are others.
+        """
+        values = values.array if isinstance(values, GridRows) else values
+        if is_polygons(values):
+            polygons = Polygons.of(values)
+            values = PolygonGrid.of(self.array, self.grid_shape, self.dims, polygons)
+        if not is_labelled(values):
+            if isinstance(values, RowSource) or not _is_array(values) or values.ndim == 1:
+                return None
+            if tuple(values.shape) != self.grid_shape:
+                raise InvalidDataError(
+                    f"{name} has shape {tuple(values.shape)}; expected that of the grid of X, "
+                    f"{self.grid_shape}, or one entry for each of its {self.n_rows} elements "
+                    f"(inconsistent numbers of samples)"
+                )
+            return RasterRows._on_grid(values, name, self.grid_shape, tuple(range(values.ndim)))
+        dims, single = self.dims, []
+        of = {}  # dimensions of the labels by those of the grid
+        for dim in values.dims:
+            same = [d for d in dims if d == dim] or [
+                d for d in dims if d in SPATIAL and SPATIAL[d] == SPATIAL.get(dim)
+            ]
+            if same:
+                of[same[0]] = dim
+            elif values.sizes[dim] == 1:
+                single.append(dim)
+        values = values.isel(dict.fromkeys(single, 0), drop=True) if single else values
+        if dims == tuple(n for n in self.axes) and values.ndim == len(dims):  # without names
+            of = dict(zip(dims, values.dims, strict=True))
+        if len(of) < values.ndim:
+            others = [dim for dim in values.dims if dim not in of.values()]
+            left = [dim for dim in dims if dim not in of]
+            new = ", ".join(f"{a!r}: {b!r}" for a, b in zip(others, left, strict=False))
+            raise InvalidDataError(
+                f"{name} has the dimensions {values.dims}; expected those of the grid of X: {dims}"
+                + (f". Pass {name}.rename({{{new}}}) if these are the same" if new else "")
+            )
+        crs, their_crs = (georeference(array)[0] for array in (self.array, values))
+        if None not in (crs, their_crs) and crs != their_crs:
+            raise InvalidDataError(
+                f"{name} has the coordinate reference system {their_crs} and X has {crs}; "
+                f"{_remedy(name)}"
+            )
+        for dim, size in zip(dims, self.grid_shape, strict=True):
+            if dim in of:
+                self._check_aligned(values, dim, of[dim], size, name)
+        axes = (values.dims.index(of[dim]) if dim in of else None for dim in dims)
+        return RasterRows._on_grid(values, name, self.grid_shape, tuple(axes))
+
+    def _check_aligned(self, values: Any, dim: Any, theirs: Any, size: int, name: str) -> None:
+        """Raise `InvalidDataError` unless sizes and coordinates along a dimension are the same."""
+        if values.sizes[theirs] != size:
+            raise InvalidDataError(
+                f"{name} has {values.sizes[theirs]} elements along {theirs!r} and X has {size} "
+                f"(inconsistent numbers of samples); {_remedy(name)}"
+            )
+        coords = getattr(self.array, "coords", ())
+        if dim in coords and theirs in values.coords:
+            a, b = coords[dim].values, values.coords[theirs].values
+            aligned = _same_places(a, b)
+            found = f"the coordinates {b[0]} to {b[-1]} along {theirs!r}", f"{a[0]} to {a[-1]}"
+        else:  # rotated rasters have a transform alone
+            a, b = (georeference(array)[1] for array in (self.array, values))
+            aligned = None in (a, b) or a.almost_equals(b)
+            found = f"the transform {tuple(b or ())[:6]}", f"{tuple(a or ())[:6]}"
+        if not aligned:
+            raise InvalidDataError(f"{name} has {found[0]} and X has {found[1]}; {_remedy(name)}")
+
+    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
+        """Return scores in the shape of the grid as an array of xarray, if the rows are one.
+
+        Their columns are along ``"class"``, with its labels, or ``"component"``. A number that is
+        the fill value of invalid rows is the nodata of the array.
+        """
+        if not is_labelled(self.array):
+            return scores
+        coords = self.array.coords
+        if self.axis is not None:
+            coords = (
+                coords.to_dataset().drop_dims(self.array.dims[self.axis], errors="ignore").coords
+            )
+        column = "component" if classes is None else "class"
+        dims = (*self.dims, *(column,)[: scores.ndim - len(self.grid_shape)])
+        held = self.array.attrs
+        attributes = {name: held[name] for name in _OF_GRID if name in held}
+        if isinstance(fill, int | float):
+            attributes["_FillValue"] = fill
+        wrapped = type(self.array)(scores, coords, dims, name, attributes)
+        encoding = {k: v for k, v in self.array.encoding.items() if k == "grid_mapping"}
+        wrapped.encoding.update(encoding)
+        return wrapped if classes is None else wrapped.assign_coords({"class": classes})
+
+
+@dataclass(frozen=True)
+class RasterRows(GridRows):
+    """Rows of a grid that this process reads, slabs of whole lines of chunks at a time."""
+
+    @classmethod
+    def _on_grid(cls, array: Any, name: str, shape: Any, axes: Any, axis: Any = None) -> Self:
+        stored_type = getattr(array, "encoding", {}).get(STORED_TYPE)
+        dtype = np.dtype(array.dtype if stored_type is None else stored_type)
+        width = 0 if axis is None else int(array.shape[axis])
+        on_grid: Any = {"array": array, "grid_shape": shape, "axes": axes, "axis": axis}
+        rows = cls(
+            array, (math.prod(shape), *([] if axis is None else [width])), dtype, name, **on_grid
         )
+        grid, stored = rows.grid, _stored(array, "chunks")
+        columns = 0 if stored is None else grid.chunks_in_line
+        if stored is not None and axis is not None:
+            columns *= -(-width // max(1, stored[axis]))
+        shard = max(grid.line, rows._stored_grid("shards").line)
+        return replace(rows, unit=grid.line, shard=shard, columns=columns)
 
     @property
     def row_bytes(self) -> int:
@@ -113,25 +289,50 @@ class RasterRows(GridRows):
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the title and the position of the row in the grid."""
-        return f"{self.title}: {self.raster.place(row)}"
+        at, named = np.unravel_index(row, self.grid_shape), is_labelled(self.array)
+        pairs = zip(self.dims, at, strict=True)
+        where = (f"{dim}={index}" if named else f"{index}" for dim, index in pairs)
+        return f"{self.title}: ({', '.join(where)})"
 
     def laid_out(self, values: Any, name: str) -> Any:
         """Return labels or weights in the order of the rows."""
         beside = self._beside(values, name)
-        return values if beside is None else RasterRows._of(beside, name)
+        return values if beside is None else beside
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         return self.grid.read(self._box, start, stop)
 
     def _box(self, box: Box) -> np.ndarray:
         try:
-            rows: np.ndarray = with_retries(lambda: self.raster.read(box))
+            rows: np.ndarray = with_retries(lambda: self._read(box))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store, file and codec has its own exceptions
             where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
             raise ReadError(f"{self.title}: {where} cannot be read: {brief(error)}") from error
         return rows
+
+    def _read(self, box: Box) -> np.ndarray:
+        """Return part of the grid: its rows in C order."""
+        index, order = [slice(None)] * self.array.ndim, []
+        for part, axis in zip(box, self.axes, strict=True):
+            if axis is not None:
+                index[axis] = part
+                order.append(axis)
+        values = self.array.variable if is_labelled(self.array) else self.array
+        found = _decoded(as_slab(values[tuple(index)]), *self._code)
+        found = found.transpose(*order, *(() if self.axis is None else (self.axis,)))
+        shape = tuple(part.stop - part.start for part in box)
+        if None in self.axes:
+            pairs = zip(shape, self.axes, strict=True)
+            found = found.reshape([1 if axis is None else n for n, axis in pairs])
+            found = np.broadcast_to(found, shape)
+        return found.reshape(math.prod(shape), *self.shape[1:])
+
+    @property
+    def _code(self) -> tuple[Any, float | None]:
+        """Parameters of `_decoded`; nodata of features is not decoded, but up to the pass."""
+        return self.dtype, nodata_of(self.array) if self.axis is None else None
 
 
 @dataclass(frozen=True)
@@ -142,20 +343,12 @@ class DaskRasterRows(GridRows, DaskRows):
     """
 
     @classmethod
-    def of(cls, X: Any, name: str) -> Self:
-        """Return a source of the rows, whose features are along the last dimension."""
-        return cls.along(X, name, None)
-
-    @classmethod
-    def along(cls, X: Any, name: str, features: Any) -> Self:
-        """Return a source of the rows whose features are along a dimension; see `Raster.of`."""
-        raster = Raster.of(_array_of(X), name, features)
-        array = raster.array.data if is_labelled(raster.array) else raster.array
-        last = () if raster.axis is None else (raster.axis,)
-        flat = _flat(array.transpose(*raster.axes, *last), len(raster.shape))
-        rows = DaskRows.of(flat, name)
-        fields = (rows.values, rows.shape, rows.dtype, name, rows.unit, rows.shard)
-        return cls(*fields, raster=raster)
+    def _on_grid(cls, array: Any, name: str, shape: Any, axes: Any, axis: Any = None) -> Self:
+        blocks = array.data if is_labelled(array) else array
+        blocks = blocks.transpose(*axes, *(() if axis is None else (axis,)))
+        rows = DaskRows.of(_flat(blocks, len(shape)), name)
+        on_grid: Any = {"array": array, "grid_shape": shape, "axes": axes, "axis": axis}
+        return cls(rows.values, rows.shape, rows.dtype, name, rows.unit, rows.shard, **on_grid)
 
     def laid_out(self, values: Any, name: str) -> Any:
         """Return labels or weights as a dask array in the order of the rows."""
@@ -168,33 +361,29 @@ class DaskRasterRows(GridRows, DaskRows):
             if values.shape != (self.n_rows,):
                 return values
             array = values if is_lazy(values) else da.from_array(values)
-            return _flat(array.reshape(self.raster.shape).rechunk(self._chunks), len(self._chunks))
+            return _flat(array.reshape(self.grid_shape).rechunk(self._chunks), len(self._chunks))
         array = beside.array
         if is_labelled(array):
-            pairs = zip(self.raster.dims, self._chunks, strict=True)
+            pairs = zip(self.dims, self._chunks, strict=True)
             array = array.chunk({dim: n for dim, n in pairs if dim in array.dims}).data
             array = array.transpose(*(n for n in beside.axes if n is not None))
             whole = tuple(None if n is None else slice(None) for n in beside.axes)
-            array = da.broadcast_to(array[whole], beside.shape, chunks=self._chunks)
+            array = da.broadcast_to(array[whole], beside.grid_shape, chunks=self._chunks)
         elif not is_lazy(array):
             array = da.from_array(array, chunks=self._chunks, asarray=False)
-        array = array.rechunk(self._chunks).map_blocks(decoded, *beside.code, dtype=beside.dtype)
-        return _flat(array, len(beside.shape))
+        array = array.rechunk(self._chunks).map_blocks(_decoded, *beside._code, dtype=beside.dtype)
+        return _flat(array, len(beside.grid_shape))
 
     @property
     def _chunks(self) -> tuple[tuple[int, ...], ...]:
-        chunks = self.raster.array.chunks
-        return tuple(chunks[axis] for axis in self.raster.axes)
+        chunks = self.array.chunks
+        return tuple(chunks[axis] for axis in self.axes)
 
     def gridded(self, scores: Any) -> Any:
         """Return scores of the rows, as a dask array, in the shape of the grid."""
         if len(self._chunks) == 1:
             return scores
         return _reshaped(scores, "grid", (*self._chunks, *scores.chunks[1:]))
-
-
-def _array_of(X: Any) -> Any:
-    return X.raster.array if isinstance(X, GridRows) else X
 
 
 def _is_array(values: Any) -> bool:
@@ -222,3 +411,50 @@ def _reshaped(array: Any, prefix: str, chunks: tuple[tuple[int, ...], ...]) -> A
         tasks[key] = Task(key, np.reshape, TaskRef((array.name, *before)), shape)
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[array])
     return Array(graph, name, chunks, dtype=array.dtype)
+
+
+def _decoded(found: np.ndarray, dtype: np.dtype, nodata: float | None) -> np.ndarray:
+    """Return values as the type that is stored, with those masked that are not there."""
+    if found.dtype != dtype:
+        missing = np.isnan(found)
+        whole = np.where(missing, 0, found).astype(dtype)
+        found = np.ma.array(whole, mask=missing) if missing.any() else whole
+    if nodata is None:
+        return found
+    return as_slab(np.ma.array(found, mask=np.ma.getmaskarray(found) | np.equal(found, nodata)))
+
+
+def _remedy(name: str) -> str:
+    return f"{name} must be on the grid of X (rioxarray's reproject_match resamples it)"
+
+
+def _dims(X: Any) -> tuple[Any, ...]:
+    return tuple(X.dims) if is_labelled(X) else tuple(range(X.ndim))
+
+
+def _stored_names(X: Any) -> tuple[str, ...]:
+    """Return the names of the dimensions of a zarr array; none if they are not in its metadata."""
+    names = getattr(getattr(X, "metadata", None), "dimension_names", None)
+    if names is None:  # as xarray writes them in version 2 of the format
+        names = getattr(X, "attrs", {}).get("_ARRAY_DIMENSIONS", ())
+    return tuple(names)
+
+
+def _stored(X: Any, what: str) -> tuple[int, ...] | None:
+    """Return the shape of the chunks or shards of an array; None if it has none."""
+    found = getattr(X, what, None)
+    if found is not None and not is_lazy(X):
+        return tuple(found)
+    if found is not None:
+        return tuple(max(sizes, default=1) for sizes in found)
+    encoding = getattr(X, "encoding", {})  # of arrays that xarray reads when they are sliced
+    if what == "chunks" and "preferred_chunks" in encoding:
+        return tuple(encoding["preferred_chunks"].get(dim, 1) for dim in X.dims)
+    found = encoding.get(what)
+    return tuple(found) if isinstance(found, list | tuple) and len(found) == X.ndim else None
+
+
+def _same_places(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype.kind in "iuf" and b.dtype.kind in "iuf" and a.size > 1:
+        return np.allclose(a, b, rtol=0, atol=_SAME_PLACE * abs(float(a[1]) - float(a[0])))
+    return np.array_equal(a, b)

@@ -111,8 +111,6 @@ class RowSource:
 
     # True if this process holds the rows.
     in_memory: ClassVar[bool] = False
-    # True if scikit-learn checks the rows as a whole, because they are an array already.
-    checked_at_once: ClassVar[bool] = False
     # True if slices of the container are views, which cost neither time nor memory.
     sliced_as_views: ClassVar[bool] = False
     # The executor of a pass over the rows: this process, or dask, which evaluates them.

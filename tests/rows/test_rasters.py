@@ -30,8 +30,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.rows import as_source
-from streamgda.rows.grids import Grid, Raster
-from streamgda.rows.polygons import PolygonGrid
+from streamgda.rows.grids import Grid
 
 # Of scikit-learn: some models are fitted to rows with names of the bands, and score others.
 pytestmark = pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
@@ -561,16 +560,20 @@ def test_windows_of_polygons_are_those_of_the_whole(touched):
     """However the grid is cut, flipped or cropped, pixels keep their labels."""
     X = scene()[0].rio.write_crs("EPSG:32632")
     polygons, _ = open_store(fields(), all_touched=touched)
-    whole = PolygonGrid.of(Raster.of(X, "X", "band"), polygons)[:, :].filled("")
+
+    def on(X):
+        return as_source(X, **BAND).laid_out(polygons, "y").array
+
+    whole = on(X)[:, :].filled("")
     assert set(whole.ravel()) == {"", "oats", "rye"}
     random = np.random.default_rng(0)
-    grid = PolygonGrid.of(Raster.of(X, "X", "band"), polygons)
+    grid = on(X)
     for _ in range(100):
         y, x = (slice(*np.sort(random.choice(n + 1, 2, False))) for n in (HEIGHT, WIDTH))
         np.testing.assert_array_equal(np.ma.filled(grid[y, x], ""), whole[y, x])
         if whole[y, x].any() and min(whole[y, x].shape) > 1:
-            part = Raster.of(X.isel(y=y, x=x).isel(y=slice(None, None, -1)), "X", "band")
-            found = np.ma.filled(PolygonGrid.of(part, polygons)[:, :], "")
+            part = on(X.isel(y=y, x=x).isel(y=slice(None, None, -1)))
+            found = np.ma.filled(part[:, :], "")
             np.testing.assert_array_equal(found, whole[y, x][::-1])
 
 
