@@ -268,8 +268,6 @@ class RowJournal(Journal):
     ----------
     path, every, description
         As of `Journal`.
-    moments : Moments
-        Empty moments, for a pass that starts.
 
     Attributes
     ----------
@@ -279,16 +277,16 @@ class RowJournal(Journal):
         Fingerprints of the rows so far. Set it before the first row is added.
     """
 
+    moments: Moments
     seen: SeenSlabs | SeenBatches
+    _sound = True
 
-    def __init__(
-        self, path: Any, every: float, description: Mapping[str, str], moments: Moments
-    ) -> None:
-        super().__init__(path, every, description)
+    def started(self, moments: Moments) -> Moments:
+        """Return the moments of the rows so far; those that are given, without rows, at first."""
         if self.kept is not None and self.held.keys() != {"rows"}:
             raise CheckpointError(f"{self} is damaged: it holds no moments of rows. {REMEDY}")
         self.moments = self.held.get("rows", moments)
-        self._sound = True
+        return self.moments
 
     @contextlib.contextmanager
     def adding(self, done: int, slab: Slab) -> Iterator[None]:

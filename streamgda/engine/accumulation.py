@@ -27,13 +27,13 @@ holds for collections made from stores, arrays and files, but not for impure del
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from streamgda.engine.accumulate_checkpoint import RowJournal, check_interval, only_run
+from streamgda.engine.accumulate_checkpoint import Journal, RowJournal, check_interval, only_run
 from streamgda.engine.fingerprints import SeenBatches, describe
 from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
@@ -54,6 +54,8 @@ from streamgda.rows.labels import as_labels
 from streamgda.rows.sources import Slab, placing
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, refuse, renamed
+
+Kind = TypeVar("Kind", bound=Journal)
 
 
 @dataclass(frozen=True)
@@ -141,15 +143,16 @@ class Accumulation:
             moments.declare(self.expected)
         return moments
 
-    def description(self, **rows: str) -> dict[str, str]:
-        """Return what a checkpoint compares, together with what it compares of the rows.
+    def journal(self, kind: type[Kind], reader: str, rows: Mapping[str, str]) -> Kind:
+        """Return the journal of a pass, with what its file holds.
 
+        It compares the parameters of the pass, what reads the rows, and a description of these.
         Whether invalid rows are skipped is not included: it makes no difference before the first
         of them.
         """
         expected = None if self.expected is None else self.expected.tolist()
         unlabelled = self.rule.unlabelled
-        return {
+        description = {
             "moments": type(self.empty()).__name__,
             "covariance_type": self.covariance_type,
             "norms": str(self.fourth_moments),
@@ -157,7 +160,13 @@ class Accumulation:
             "classes": str(expected),
             **({} if unlabelled is None else {"unlabelled": str(unlabelled.tolist())}),
             **rows,
+            "read by": reader,
         }
+        journal = kind(self.checkpoint, self.checkpoint_every, description)
+        journal.name_features(self.feature_names)
+        if self.rule.action == "raise":
+            journal.refuse_skipped()
+        return journal
 
 
 @overload
@@ -405,9 +414,10 @@ def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moment
     wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
     if asked.checkpoint is not None:
         wanted = None  # fingerprints of all rows are kept
-        journal = _journal(asked, {source.name: describe(source) for source in rows.sources})
+        described = {source.name: describe(source) for source in rows.sources}
+        journal = asked.journal(RowJournal, "this process", described)
         slab_rows = resume(journal, slab_rows, rows)
-        moments, first = journal.moments, journal.done
+        moments, first = journal.started(moments), journal.done
     with (
         reading(rows, slab_rows, "accumulating", asked.progress, first, wanted) as slabs,
         journal or contextlib.nullcontext(),
@@ -425,9 +435,9 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
     moments, journal, first, done = asked.empty(), None, 0, 0
     waiting = (Slab.of_batch(batch) for batch in batches)
     if asked.checkpoint is not None:
-        journal = _journal(asked, {"X": "batches"})
+        journal = asked.journal(RowJournal, "this process", {"X": "batches"})
         journal.seen, journal.kind = SeenBatches(), "the first {:,} batches"
-        moments, first = journal.moments, journal.done
+        moments, first = journal.started(moments), journal.done
         if journal.kept is not None:
             done = journal.seen.check(journal.kept, first, str(journal), waiting)
     with (
@@ -447,13 +457,3 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
 
 
 _NOT_KEPT = contextlib.nullcontext()
-
-
-def _journal(asked: Accumulation, rows: dict[str, str]) -> RowJournal:
-    """Return the journal of a pass in this process, with what its file holds."""
-    description = asked.description(**rows) | {"read by": "this process"}
-    journal = RowJournal(asked.checkpoint, asked.checkpoint_every, description, asked.empty())
-    journal.name_features(asked.feature_names)
-    if asked.rule.action == "raise":
-        journal.refuse_skipped()
-    return journal

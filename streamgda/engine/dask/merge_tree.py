@@ -80,7 +80,8 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     row_bytes = X.shape[1] * X.dtype.itemsize
     state = _state_bytes(asked, X.shape[1])
     parts = block_parts("block", columns, X.chunks[0], row_bytes, state)
-    return _accumulated(asked, parts, _journal(asked, "dask", described), rows.weight is not None)
+    journal = asked.journal(TreeJournal, "dask", described)
+    return _accumulated(asked, parts, journal, rows.weight is not None)
 
 
 def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments:
@@ -93,7 +94,7 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
         keys = np.array([str(partition.key) for partition in partitions])
         described[_NAMED.format("X")] = f"checksum {checksum(keys)}"
     parts = block_parts("partition", partitions, [math.nan] * len(partitions), 0, 0)
-    return _accumulated(asked, parts, _journal(asked, "dask", described), False)
+    return _accumulated(asked, parts, asked.journal(TreeJournal, "dask", described), False)
 
 
 def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
@@ -118,7 +119,7 @@ def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments
         If the cluster fails, or a worker cannot open the store.
     """
     described = {source.name: describe(source) for source in rows.sources}
-    journal = _journal(asked, "workers", described)
+    journal = asked.journal(TreeJournal, "workers", described)
     if journal.kept is not None:
         slab_rows = resumed(journal.slab_rows, slab_rows)
     parts = stored_parts(rows, slab_rows, _state_bytes(asked, rows.X.shape[1]))
@@ -127,16 +128,6 @@ def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments
 
 def _state_bytes(asked: Accumulation, n_features: int) -> int:
     return asked.empty()._bytes(_CLASSES_EXPECTED, n_features)[0]
-
-
-def _journal(asked: Accumulation, reader: str, rows: Mapping[str, str]) -> TreeJournal:
-    """Return the journal of a pass, with what its file holds."""
-    description = asked.description(**{"read by": reader}, **rows)
-    journal = TreeJournal(asked.checkpoint, asked.checkpoint_every, description)
-    journal.name_features(asked.feature_names)
-    if asked.rule.action == "raise":
-        journal.refuse_skipped()
-    return journal
 
 
 def _accumulated(
