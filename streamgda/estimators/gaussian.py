@@ -39,7 +39,7 @@ from streamgda.models.covariance import (
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.models.model import check_classes, check_priors
-from streamgda.models.sampling import Sampler, sample
+from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.grouped import each_without
@@ -972,7 +972,9 @@ class GaussianClassifier(MomentClassifier):
             sampler = Sampler.of(self._estimated(), held.means, priors / priors.sum())
         codes = None
         if labels is not None:
-            codes = np.broadcast_to(sampler.codes_of(labels), n_samples)
+            codes = np.broadcast_to(
+                codes_to_sample(labels, sampler.classes, sampler.means), n_samples
+            )
         return sample(sampler, n_samples, random, codes, out)
 
     # --- saving -------------------------------------------------------------------------------

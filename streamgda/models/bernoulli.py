@@ -12,12 +12,13 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
+from streamgda.models.sampling import codes_to_sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
-from streamgda.rows.names import restored_names, saved_names
+from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.format import check_array, check_names, check_number
 from streamgda.storage.saved import State
@@ -259,15 +260,7 @@ class BernoulliModel(Model):
 
     def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         """Draw one row of zeros and ones for each label: float64, shape (n_rows, n_features)."""
-        codes = np.searchsorted(self.classes, labels)
-        codes[codes == self.classes.size] = 0
-        seen = ~np.isnan(self.log_one[:, 0])
-        wrong = (self.classes[codes] != labels) | ~seen[codes]
-        if wrong.any():
-            raise InvalidParameterError(
-                f"cannot sample class {labels[wrong][0]!s}; the classes with rows are "
-                f"{self.classes[seen].tolist()}"
-            )
+        codes = codes_to_sample(labels, self.classes, self.log_one)
         return (
             random.random_sample((codes.size, self.n_features)) < np.exp(self.log_one)[codes]
         ) * 1.0
@@ -275,12 +268,8 @@ class BernoulliModel(Model):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes = {"classes": storage.pack_labels(self.classes), "threshold": self.threshold}
-        return attributes | saved_names(self.feature_names), {
-            "priors": self.priors,
-            "log_one": self.log_one,
-            "log_zero": self.log_zero,
-        }
+        attributes, arrays = super()._state()
+        return attributes | {"threshold": self.threshold}, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:

@@ -29,7 +29,6 @@ from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.labels import as_labels, find
-from streamgda.rows.names import saved_names
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
 from streamgda.storage.format import check_number
 from streamgda.storage.saved import State
@@ -854,10 +853,6 @@ class LinearScores(Model):
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         return self.log_densities  # which raises an error
-
-    def _state(self) -> State:
-        attributes = {"classes": storage.pack_labels(self.classes), **saved_names(None)}
-        return attributes, {"coefficients": self.coefficients, "intercepts": self.intercepts}
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:

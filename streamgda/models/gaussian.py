@@ -37,7 +37,7 @@ from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_root
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
 from streamgda.rows.labels import with_label
-from streamgda.rows.names import restored_names, saved_names
+from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.format import check_array
@@ -799,19 +799,9 @@ class GaussianModel(Model):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes = {
-            "covariance_type": self.structure.name,
-            "classes": storage.pack_labels(self.classes),
-            **saved_names(self.feature_names),
-        }
-        names = ["priors", "means", "features", "roots", "log_determinants"]
-        if self.degrees is not None:
-            names += ["degrees", "unbiased"]
-        arrays = {name: getattr(self, name) for name in names}
+        attributes, arrays = super()._state()
         arrays["roots"] = self.structure.pack(self.roots)
-        if self.means_low is not None:  # files without it have means that are exact
-            arrays["means_low"] = self.means_low
-        return attributes, arrays
+        return {"covariance_type": self.structure.name, **attributes}, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:

@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import compare_with_truth
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import as_matrix
-from streamgda.rows.names import join_names
+from streamgda.rows.names import join_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.format import check_array
-from streamgda.storage.saved import Saved
+from streamgda.storage.saved import Saved, State
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python
 # between two chunks. Chunks of wide rows have enough rows to use the root of a class several times
@@ -205,6 +206,12 @@ class Model(Saved):
             "feature_names": self.feature_names,
             "classes": [{"label": label, "prior": prior} for label, prior in classes],
         }
+
+    def _state(self) -> State:
+        held = self.__getstate__()
+        attributes = {"classes": storage.pack_labels(held.pop("classes"))}
+        arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+        return attributes | saved_names(self.feature_names), arrays
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what is derived from them, which keeps pickles small."""

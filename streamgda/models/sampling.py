@@ -68,24 +68,6 @@ class Sampler:
         roots = threads.run_serial_blas(root, ((value,) for value in covariances.values))
         return cls(covariances.classes, priors, means, covariances.features, structure, roots)
 
-    def codes_of(self, labels: np.ndarray) -> np.ndarray:
-        """Return the numbers of the classes with those labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            For labels that are not classes, or of a class without rows.
-        """
-        codes = find(labels, self.classes)
-        without = np.isnan(self.means[:, 0])
-        wrong = (codes < 0) | without[codes]
-        if wrong.any():
-            raise InvalidParameterError(
-                f"cannot sample class {labels[wrong][0]!s}; the classes with rows are "
-                f"{self.classes[~without].tolist()}"
-            )
-        return codes
-
     def draw(
         self, n_rows: int, entropy: list[int], codes: np.ndarray | None, step: int
     ) -> Generator[tuple[int, np.ndarray, np.ndarray]]:
@@ -141,6 +123,30 @@ class Sampler:
             own = noise[rows]
             X[np.ix_(rows, self.features)] += own @ root.T if root.ndim == 2 else own * root
         return X, codes
+
+
+def codes_to_sample(labels: np.ndarray, classes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the numbers of the classes with those labels.
+
+    Parameters
+    ----------
+    labels, classes : ndarray
+    values : ndarray, shape (n_classes, n_features)
+        Values of the classes; NaN for a class without rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        For labels that are not classes, or of a class without rows.
+    """
+    codes, without = find(labels, classes), np.isnan(values[:, 0])
+    wrong = (codes < 0) | without[codes]
+    if wrong.any():
+        raise InvalidParameterError(
+            f"cannot sample class {labels[wrong][0]!s}; the classes with rows are "
+            f"{classes[~without].tolist()}"
+        )
+    return codes
 
 
 def sample(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Self
 
 import numpy as np
 
@@ -13,61 +11,36 @@ _ROUNDING = 1e-12  # costs that differ by this part of the largest are equal
 
 Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 
+# Cells are disjoint intervals of scores, in order, as an array of shape (4, n_cells): the smallest
+# and the largest score, and the weights of the rows of the first and of the second class. As long
+# as memory allows, every score is a separate cell. After that, neighbours share a cell if their
+# bits, read as an integer that grows with the number, agree except for the last `shift`.
 
-@dataclass
-class Cells:
-    """Disjoint intervals of scores, in order, with the weight of the rows in each.
 
-    As long as memory allows, every score is a separate cell. After that, neighbours share a cell
-    if their bits, read as an integer that grows with the number, agree except for the last `shift`.
+def cells_of(scores: np.ndarray, second: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return a cell for each row, in no order."""
+    scores = scores + 0.0  # no negative zero, whose bits are not those of zero
+    return np.stack([scores, scores, np.where(second, 0.0, weights), np.where(second, weights, 0)])
 
-    Attributes
-    ----------
-    low, high : ndarray, shape (n_cells,)
-        Smallest and largest score.
-    first, second : ndarray, shape (n_cells,)
-        Weights of the rows of the first and of the second class.
-    """
 
-    low: np.ndarray
-    high: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Return the cells of all parts, in order."""
+    cells = np.concatenate(parts, axis=1)
+    return cells[:, np.argsort(cells[0], kind="stable")]
 
-    @classmethod
-    def of(cls, scores: np.ndarray, second: np.ndarray, weights: np.ndarray) -> Self:
-        """Return a cell for each row, in no order."""
-        scores = scores + 0.0  # no negative zero, whose bits are not those of zero
-        return cls(scores, scores, np.where(second, 0.0, weights), np.where(second, weights, 0.0))
 
-    def __len__(self) -> int:
-        return self.low.size
-
-    def __getitem__(self, index: np.ndarray) -> Cells:
-        return Cells(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    @staticmethod
-    def joined(parts: list[Cells]) -> Cells:
-        """Return the cells of all parts, in order."""
-        arrays = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Cells))
-        cells = Cells(*arrays)
-        return cells[np.argsort(cells.low, kind="stable")]
-
-    def coarsened(self, shift: int, borders: np.ndarray) -> Cells:
-        """Return the cells with those of one interval merged; no cell crosses a border."""
-        if not len(self):
-            return self
-        bits = self.low.view(np.int64)
-        keys = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
-        groups = np.diff(keys >> shift) != 0
-        groups |= np.diff(np.searchsorted(borders, self.low, side="right")) != 0
-        starts = np.concatenate([[0], np.flatnonzero(groups) + 1])
-        return Cells(
-            self.low[starts],
-            np.maximum.reduceat(self.high, starts),
-            np.add.reduceat(self.first, starts),
-            np.add.reduceat(self.second, starts),
-        )
+def coarsened(cells: np.ndarray, shift: int, borders: np.ndarray) -> np.ndarray:
+    """Return the cells with those of one interval merged; no cell crosses a border."""
+    low, high, *weights = cells
+    if not low.size:
+        return cells
+    bits = low.view(np.int64)
+    keys = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
+    groups = np.diff(keys >> shift) != 0
+    groups |= np.diff(np.searchsorted(borders, low, side="right")) != 0
+    starts = np.concatenate([[0], np.flatnonzero(groups) + 1])
+    most = np.maximum.reduceat(high, starts)
+    return np.stack([low[starts], most, *(np.add.reduceat(w, starts) for w in weights)])
 
 
 def best_threshold(
@@ -97,69 +70,70 @@ def best_threshold(
     cost : float
         Cost of all rows together.
     """
-    sure = Cells.of(np.empty(0), np.empty(0, bool), np.empty(0))
+    sure = np.empty((4, 0))
     low, high = np.array([-np.inf]), np.array([np.inf])
     while True:
-        cells = Cells.joined([sure, _within(read(), low, high, max_cells)])
+        cells = joined([sure, _within(read(), low, high, max_cells)])
         threshold, cost, least = _cheapest(cells, costs)
         if max_cells is None or not np.isfinite(least).any():
             return threshold, cost
         # The most promising cells, few enough that each can be halved.
         finer = np.argsort(least, kind="stable")[: max_cells // 4]
         finer = np.sort(finer[np.isfinite(least[finer])])
-        low, high = cells.low[finer], cells.high[finer]
-        sure = cells[np.delete(np.arange(len(cells)), finer)]
+        low, high = cells[:2, finer]
+        sure = np.delete(cells, finer, axis=1)
 
 
 def _within(
     blocks: Iterable[Block], low: np.ndarray, high: np.ndarray, max_cells: int | None
-) -> Cells:
+) -> np.ndarray:
     """Return the cells of the scores within the intervals."""
-    held: list[Cells] = []
+    held: list[np.ndarray] = []
     shift = pending = 0
     for scores, second, weights in blocks:
         at = np.searchsorted(low, scores, side="right") - 1
         inside = (at >= 0) & (scores <= high[at])
-        held.append(Cells.of(scores[inside], second[inside], weights[inside]))
-        pending += len(held[-1])
-        if max_cells is not None and pending > max(_PENDING, len(held[0])):
+        held.append(cells_of(scores[inside], second[inside], weights[inside]))
+        pending += held[-1].shape[1]
+        if max_cells is not None and pending > max(_PENDING, held[0].shape[1]):
             cells, shift = _fitted(held, shift, low, max_cells)
             held, pending = [cells], 0
     return _fitted(held, shift, low, max_cells)[0]
 
 
 def _fitted(
-    parts: list[Cells], shift: int, borders: np.ndarray, max_cells: int | None
-) -> tuple[Cells, int]:
+    parts: list[np.ndarray], shift: int, borders: np.ndarray, max_cells: int | None
+) -> tuple[np.ndarray, int]:
     """Return the cells of all parts, merged until they are few enough, and the shift."""
-    cells = Cells.joined(parts).coarsened(shift, borders)
-    while max_cells is not None and len(cells) > max_cells:
+    cells = coarsened(joined(parts), shift, borders)
+    while max_cells is not None and cells.shape[1] > max_cells:
         shift += 1
-        cells = cells.coarsened(shift, borders)
+        cells = coarsened(cells, shift, borders)
     return cells, shift
 
 
-def _cheapest(cells: Cells, costs: tuple[float, float]) -> tuple[float, float, np.ndarray]:
+def _cheapest(cells: np.ndarray, costs: tuple[float, float]) -> tuple[float, float, np.ndarray]:
     """Return the best threshold between cells, its cost, and a lower bound inside each cell.
 
     The bound is infinite if it is no better than that cost.
     """
-    above = cells.first.sum() - np.concatenate([[0.0], np.cumsum(cells.first)])
-    below = np.concatenate([[0.0], np.cumsum(cells.second)])
+    low, high, first, second = cells
+    above = first.sum() - np.concatenate([[0.0], np.cumsum(first)])
+    below = np.concatenate([[0.0], np.cumsum(second)])
     cost = costs[0] * above + costs[1] * below
-    before = np.concatenate([[-np.inf], cells.high])
-    after = np.concatenate([cells.low, [np.inf]])
+    before = np.concatenate([[-np.inf], high])
+    after = np.concatenate([low, [np.inf]])
     possible = np.where(before < after, cost, np.inf)  # not below a score of minus infinity
     limit = possible.min() + _ROUNDING * (costs[0] * above[0] + costs[1] * below[-1])
     # From zero; the upper end does not belong to an interval of thresholds.
     distance = np.maximum(before, np.where(after > 0, 0.0, np.nextafter(-after, np.inf)))
     distance = np.where(possible <= limit, np.maximum(distance, 0), np.inf)
     best = int(np.argmin(distance))
-    least = cost[:-1] - costs[0] * cells.first
-    mixed = (cells.low < cells.high) & (cells.first > 0) & (cells.second > 0)
+    least = cost[:-1] - costs[0] * first
+    mixed = (low < high) & (first > 0) & (second > 0)
     least = np.where(mixed & (least <= limit), least, np.inf)
     threshold = _between(float(before[best]), float(after[best]))
-    if best == len(cells) and threshold:
+    if best == low.size and threshold:
         threshold = np.inf  # above new rows too
     return threshold, float(cost[best]), least
 

@@ -205,38 +205,6 @@ class PairwiseMoments(Moments):
 
     # --- adding rows --------------------------------------------------------------------------
 
-    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add rows, which may have missing values.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_rows, n_features)
-            Numbers of any real type; NaN and the masked values of masked arrays are missing.
-        y : array-like, shape (n_rows,)
-            Class labels; new labels become classes.
-        sample_weight : array-like of float, shape (n_rows,), optional
-            Weights, not negative; rows of weight zero are ignored.
-
-        Returns
-        -------
-        PairwiseMoments
-            The object itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used. The moments stay as they were.
-
-        Examples
-        --------
-        >>> from math import nan
-        >>> from streamgda import PairwiseMoments
-        >>> moments = PairwiseMoments().update([[1.0, 2.0], [3.0, nan]], [0, 0])
-        >>> moments.update([[5.0, 4.0]], [0]).means
-        array([[3., 3.]])
-        """
-        return self._update(X, y, sample_weight)
-
     def _update(
         self,
         X: Any,
