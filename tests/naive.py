@@ -518,3 +518,29 @@ def rows_that_count(
         else:
             numbers.append(i)
     return numbers, skipped
+
+
+# --- temperatures -----------------------------------------------------------------------------
+
+
+def tempered_log_likelihood(
+    joint: np.ndarray, truth: np.ndarray, weights: np.ndarray, temperature: float
+) -> float:
+    """Log-likelihood of the true classes, from joint log-likelihoods (n, K) divided by it."""
+    scores = joint / temperature
+    scores = scores - scores.max(axis=1, keepdims=True)
+    own = scores[np.arange(len(truth)), truth]
+    return float(weights @ (own - np.log(np.exp(scores).sum(axis=1))))
+
+
+def temperature(joint: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
+    """Temperature of the largest log-likelihood, by golden sections of its logarithm."""
+    low, high, share = math.log(2.0**-4), math.log(2.0**12), (math.sqrt(5) - 1) / 2
+
+    def at(log: float) -> float:
+        return tempered_log_likelihood(joint, truth, weights, math.exp(log))
+
+    while high - low > 1e-6:
+        left, right = high - share * (high - low), low + share * (high - low)
+        low, high = (low, right) if at(left) > at(right) else (left, high)
+    return math.exp((low + high) / 2)

@@ -126,6 +126,13 @@ def difference(scores: np.ndarray, out: np.ndarray) -> None:
     np.subtract(scores[-1], scores[0], out=out)
 
 
+def tempered(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Divide scores by a temperature, and return them."""
+    if temperature != 1.0:
+        scores /= temperature
+    return scores
+
+
 def exponentials(scores: np.ndarray, total: np.ndarray) -> None:
     """Replace scores of at most zero by their exponentials, and write their sums over classes."""
     powers = np.empty(_EXP_BLOCK)
@@ -378,7 +385,7 @@ class Model(Saved):
         out = np.empty(length(X), self.classes.dtype)
         return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
 
-    def posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
         """Return the probability of each class given the row.
 
         Parameters
@@ -387,6 +394,8 @@ class Model(Saved):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        temperature : float > 0
+            Divides the joint log-likelihoods before; see `streamgda.models.calibration`.
 
         Returns
         -------
@@ -409,11 +418,13 @@ class Model(Saved):
         """
 
         def scores_of(rows: np.ndarray) -> np.ndarray:
-            return self._relative_scores(rows, margin=scoring.FAR)
+            return tempered(
+                self._relative_scores(rows, margin=scoring.FAR * temperature), temperature
+            )
 
         return self._by_class(X, scores_of, posterior, first_row)
 
-    def log_posterior(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
         """Return the logarithm of `posterior`, exact even where that is rounded to zero.
 
         Parameters
@@ -422,6 +433,8 @@ class Model(Saved):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        temperature : float > 0
+            See `posterior`.
 
         Returns
         -------
@@ -441,7 +454,11 @@ class Model(Saved):
         >>> model.log_posterior([[-500.0]]).round(1)
         array([[    0. , -2522.5]])
         """
-        return self._by_class(X, self._relative_scores, log_posterior, first_row)
+
+        def scores_of(rows: np.ndarray) -> np.ndarray:
+            return tempered(self._relative_scores(rows), temperature)
+
+        return self._by_class(X, scores_of, log_posterior, first_row)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
         r"""Return :math:`\ln p(x, y=k)`.
