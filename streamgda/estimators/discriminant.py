@@ -62,6 +62,8 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         units of the features make no difference. ``"spherical"`` means one variance of all scaled
         features. A feature that varies only between classes is scaled by its standard deviation
         over all rows.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
 
     Attributes
     ----------
@@ -100,6 +102,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         tol: float = 1e-4,
         store_covariance: bool = False,
         standardize: bool = False,
+        temperature: float = 1.0,
     ) -> None:
         self.covariance_type = covariance_type
         self.priors = priors
@@ -111,6 +114,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         self.tol = tol
         self.store_covariance = store_covariance
         self.standardize = standardize
+        self.temperature = temperature
 
     _least_classes = 2
 
@@ -254,6 +258,8 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         Estimates the covariance of the rows of each class in place of a shrinkage: an object with
         a method ``fit`` and then an attribute ``covariance_``, such as those of
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
 
     Attributes
     ----------
@@ -294,6 +300,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         store_covariance: bool = False,
         tol: float = 1e-4,
         covariance_estimator: Any = None,
+        temperature: float = 1.0,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -302,6 +309,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         self.store_covariance = store_covariance
         self.tol = tol
         self.covariance_estimator = covariance_estimator
+        self.temperature = temperature
 
     _least_classes = 2
 

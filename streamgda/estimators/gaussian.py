@@ -21,6 +21,7 @@ from streamgda.errors import (
     StreamGDAError,
     UnsupportedError,
 )
+from streamgda.estimators.calibration import add_up
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
 from streamgda.estimators.row_estimator import (
     Scorer,
@@ -804,12 +805,19 @@ class GaussianClassifier(MomentClassifier):
         found = as_source(rows.X.laid_out(influential, "influential")).whole()
         own |= self._refits(model, rows.X, X, codes, weights, np.flatnonzero(found))
         method, columns = f"leave_one_out_{answer}", None
-        if answer == "posterior":
+        if answer in ("posterior", "log_posterior"):
             columns = self.classes_.size
+        if answer == "posterior" and self._settings._temperature != 1:
+            own["temperature"] = self._settings._temperature
         function = partial(model.leave_one_out, answer=answer, **own)
         options = own | {"priors": priors}
         scorer = Scorer(method, function, self.model_, None, columns, options, method)
         return scorer.score(X, out), weights
+
+    def _likelihoods_without(self, rows: Rows) -> np.ndarray:
+        scores, weights = self._scored_without("log_posterior", rows, "counted")
+        codes, _ = self._codes_of_fit(rows.opened(), self.class_count_)
+        return add_up(as_source(scores, "scores").whole().T, codes, weights)
 
     def _codes_of_fit(self, rows: Rows, count: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the codes and weights of rows, which could be those of the fit."""
@@ -846,7 +854,7 @@ class GaussianClassifier(MomentClassifier):
         weights: np.ndarray | None,
         at: np.ndarray,
     ) -> dict[str, Any]:
-        """Return the numbers and posteriors of rows `at` that need a fit to the others.
+        """Return the numbers and log-posteriors of rows `at` that need a fit to the others.
 
         The weights that the formulas get of them are zero. Their moments are those of the rows that
         need none, and all of them but one: rows are added only, so that nothing cancels.
@@ -899,7 +907,7 @@ class GaussianClassifier(MomentClassifier):
         x: np.ndarray,
         row: int,
     ) -> np.ndarray:
-        """Return the posterior of a row by the model that the moments of the others determine."""
+        """Return the log-posterior of a row by the model that the others determine."""
         left = np.isin(self.classes_, moments.classes[moments.class_count > 0])
         gone = (self.class_count_ > 0) & ~left
         if gone.any() and prior_kind == "given":
@@ -915,8 +923,8 @@ class GaussianClassifier(MomentClassifier):
         seen = np.isin(self.classes_, model.classes)
         if prior_kind == "given":
             model = replace(model, priors=self.model_.priors[seen])
-        posterior = np.zeros(self.classes_.size)
-        posterior[seen] = model.posterior(x)[0]
+        posterior = np.full(self.classes_.size, -np.inf)
+        posterior[seen] = model.log_posterior(x)[0]
         return posterior
 
     def sample(

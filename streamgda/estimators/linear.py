@@ -85,6 +85,8 @@ class LinearDiscriminantAnalysis(
         Estimates the covariance of the rows of each class in place of a shrinkage: an object with
         a method ``fit`` and then an attribute ``covariance_``, such as those of
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
 
     Attributes
     ----------
@@ -128,6 +130,8 @@ class LinearDiscriminantAnalysis(
         store_covariance: bool = False,
         tol: float = 1e-4,
         covariance_estimator: Any = None,
+        *,
+        temperature: float = 1.0,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -136,6 +140,7 @@ class LinearDiscriminantAnalysis(
         self.store_covariance = store_covariance
         self.tol = tol
         self.covariance_estimator = covariance_estimator
+        self.temperature = temperature
 
     # --- parameters ---------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from streamgda.errors import (
     UnsupportedError,
     as_attribute_error,
 )
+from streamgda.estimators.calibration import likelihoods_of
 from streamgda.estimators.export import Counterpart
 from streamgda.estimators.row_estimator import (
     Reading,
@@ -38,6 +39,7 @@ from streamgda.estimators.row_estimator import (
     takes,
     validate_labelled,
 )
+from streamgda.models.calibration import best_temperature
 from streamgda.models.model import check_classes, check_priors
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
@@ -87,6 +89,7 @@ _MODEL_METHODS = {
     "mahalanobis": ("mahalanobis", True),
     "p_values": ("p_values", True),
 }
+_TEMPERED = ("predict_proba", "predict_log_proba")
 # Methods as functions of joint log-likelihoods, for subclasses that compute these.
 _OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "predict": lambda joint, classes: classes[joint.argmax(axis=1)],
@@ -878,6 +881,14 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         check_is_fitted(self)
         return self.model_.classes
 
+    def _check_supported(self) -> None:
+        super()._check_supported()
+        as_number("temperature", self._temperature, "a number above 0", LEAST)
+
+    @property
+    def _temperature(self) -> Any:
+        return getattr(self, "temperature", 1.0)  # subclasses may have parameters of their own
+
     @fitted
     def class_count_(self) -> np.ndarray:
         """Rows of each class, or their total weight, float64, shape (n_classes,)."""
@@ -1235,6 +1246,93 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         return self._scored("score_samples", X, scoring)
 
+    @takes(Reading)
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        leave_one_out: bool = False,
+        **reading: Unpack[Reading],
+    ) -> Self:
+        r"""Choose the temperature of the posteriors that makes the labels of rows most likely.
+
+        Classes are rarely as Gaussian, and features rarely as independent, as the model has them:
+        its posteriors are then too sure. The temperature T divides all joint log-likelihoods
+        before they become posteriors, :math:`p_k \propto p(x, y=k)^{1/T}`. That changes
+        `predict_proba` and `predict_log_proba`, and no prediction. It becomes the parameter
+        `temperature`, which counts at once, and for later rows too.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `fit`
+            Rows that the estimator was not fitted to, with their labels and weights.
+        leave_one_out : bool
+            The rows are those of the fit. Each is scored by the model without it; see
+            `leave_one_out_proba`, which Gaussian estimators have.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used, such as labels that are not
+            among the classes.
+        UnsupportedError
+            For `leave_one_out` where the estimator has no such formula.
+
+        Notes
+        -----
+        One pass over the rows sums their log-likelihood and its derivatives at 33 temperatures
+        from 1/16 to 4096, between which it is interpolated; see `streamgda.models.calibration`.
+        The lowest is chosen if every row is classified correctly. Rows whose true class has no
+        density are left out.
+
+        References
+        ----------
+        C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger: On calibration of modern neural networks,
+        ICML 2017, section 4.2.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.metrics import log_loss
+        >>> from streamgda import GaussianNB
+        >>> X, y = load_digits(return_X_y=True)
+        >>> nb = GaussianNB(var_smoothing=1e-3).fit(X[:900], y[:900])
+        >>> before = log_loss(y[1300:], nb.predict_proba(X[1300:]))
+        >>> nb.calibrate(X[900:1300], y[900:1300]).temperature > 1
+        True
+        >>> log_loss(y[1300:], nb.predict_proba(X[1300:])) < before / 2
+        True
+        """
+        check_is_fitted(self)
+        rows = self._read("calibrate", X, y, sample_weight, reading)
+        if leave_one_out:
+            sums = self._likelihoods_without(rows)
+        else:
+            sums = likelihoods_of(self, validate_labelled(self, rows, reset=False))
+        if not sums.any():
+            raise InvalidDataError(f"{NO_ROWS}, or no density is above zero where it should be")
+        temperature = best_temperature(sums)
+        with self._locked():
+            settings = clone(self._settings, safe=False)
+            settings.temperature = self.temperature = temperature
+            self._settings = settings
+        return self
+
+    def _likelihoods_without(self, rows: Rows) -> np.ndarray:
+        """Return what `likelihoods_of` does, of rows of the fit by the models without them."""
+        raise UnsupportedError(
+            f"{type(self).__name__} has no exact leave-one-out; give rows that it was not fitted to"
+        )
+
     def _model_for(self, method: str) -> Any:
         """Return the model that a method scores rows with."""
         return self.model_
@@ -1257,12 +1355,17 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             name, function = f"{type(self).__qualname__}.{method}", partial(_of_joint, self, method)
         else:
             function = getattr(model, name)
+        temperature = self._settings._temperature
+        if method in _TEMPERED and temperature != 1:
+            options = {"temperature": temperature}
+            function = partial(function, **options)
         return Scorer(
             name,
             function,
             model,
             labels=model.classes if method == "predict" else None,
             columns=model.classes.size if by_class else None,
+            options=options,
             method=method,
             single=self._single and name in self._single_scores,
         )
@@ -1329,6 +1432,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ('sklearn.discriminant_analysis', array([0, 0]))
         """
         self.model_  # noqa: B018  (raises an error before fit)
+        if self._settings._temperature != 1:
+            raise UnsupportedError(
+                f"temperature={shown(self._settings._temperature)}, and scikit-learn's estimators "
+                f"have no temperature: call set_params(temperature=1.0).refit() first"
+            )
         kind, attributes, params = self._counterpart()
         exported = kind()
         known = exported.get_params(deep=False)
@@ -1395,10 +1503,14 @@ def _copied(value: Any) -> Any:
 
 
 def _of_joint(
-    estimator: MomentClassifier, method: str, rows: Any, first_row: int = 0
+    estimator: MomentClassifier,
+    method: str,
+    rows: Any,
+    first_row: int = 0,
+    temperature: float = 1.0,
 ) -> np.ndarray:
     """Return what a method returns, from the joint log-likelihoods of a subclass."""
-    joint = np.asarray(estimator._joint_log_likelihood(rows))
+    joint = np.asarray(estimator._joint_log_likelihood(rows)) / temperature
     return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
 
 

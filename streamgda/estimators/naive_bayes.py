@@ -50,6 +50,8 @@ class GaussianNB(GaussianClassifier):
         Priors of the sorted classes; by default their shares of the rows.
     var_smoothing : float >= 0
         Fraction of the largest variance of a feature that is added to every variance.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
 
     Attributes
     ----------
@@ -67,9 +69,12 @@ class GaussianNB(GaussianClassifier):
 
     _beside: ClassMoments | None  # moments of the rows without their weights, if they had any
 
-    def __init__(self, *, priors: Any = None, var_smoothing: float = 1e-9) -> None:
+    def __init__(
+        self, *, priors: Any = None, var_smoothing: float = 1e-9, temperature: float = 1.0
+    ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
+        self.temperature = temperature
 
     def _covariance_type(self) -> str:
         return "diag"
@@ -251,6 +256,8 @@ class BernoulliNB(MomentClassifier):
         False gives all classes with rows the same prior.
     class_prior : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
 
     Attributes
     ----------
@@ -293,12 +300,14 @@ class BernoulliNB(MomentClassifier):
         binarize: float | None = 0.0,
         fit_prior: bool = True,
         class_prior: Any = None,
+        temperature: float = 1.0,
     ) -> None:
         self.alpha = alpha
         self.force_alpha = force_alpha
         self.binarize = binarize
         self.fit_prior = fit_prior
         self.class_prior = class_prior
+        self.temperature = temperature
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

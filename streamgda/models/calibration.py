@@ -6,11 +6,11 @@ sharpness :math:`\beta = 1/T`:
 
 .. math:: L(\beta) = \sum_i w_i \Big(\beta s_{it} - \ln \sum_k e^{\beta s_{ik}}\Big), \quad
           L' = \sum_i w_i (s_{it} - \bar s_i), \quad
-          L'' = -\sum_i w_i \sum_k p_{ik} (s_{ik} - \bar s_i)^2
+          L^{(j)} = -\sum_i w_i \sum_k p_{ik} (s_{ik} - \bar s_i)^j
 
-where :math:`\bar s_i = \sum_k p_{ik} s_{ik}`. These are sums over rows: they are added up at some
-values of the sharpness in a single pass, and L between two of them is the polynomial of degree 5
-with these values.
+where :math:`\bar s_i = \sum_k p_{ik} s_{ik}` and j is 2 or 3. These are sums over rows: they are
+added up at some values of the sharpness in a single pass, and L between two of them is the
+polynomial of degree 7 with these values.
 
 Source: C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger: On calibration of modern neural networks,
 ICML 2017, section 4.2.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+N_SUMS = 4  # the log-likelihood and its derivatives
 _STEPS = 2  # from one sharpness to its double
 SHARPNESS = 2.0 ** (np.arange(-12 * _STEPS, 4 * _STEPS + 1) / _STEPS)  # of 4096 to 1/16
 _IMPOSSIBLE = -1e100  # in place of minus infinity, whose product with zero is not a number
@@ -40,24 +41,26 @@ def likelihoods(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> n
 
     Returns
     -------
-    ndarray, shape (3, n_sharpnesses)
-        Log-likelihood, and its first and second derivative by the sharpness.
+    ndarray, shape (N_SUMS, n_sharpnesses)
+        Log-likelihood, and its first three derivatives by the sharpness.
     """
     possible = np.flatnonzero(scores[truth, np.arange(truth.size)] > -np.inf)
     scores = np.maximum(scores[:, possible], _IMPOSSIBLE)
     scores -= scores.max(axis=0)
     own, weights = scores[truth[possible], np.arange(possible.size)], weights[possible]
     squares = scores * scores
-    sums = np.empty((3, SHARPNESS.size))
+    sums = np.empty((N_SUMS, SHARPNESS.size))
     for first in range(_STEPS):  # each ladder by squaring, for exponentials take longer
         powers = np.exp(SHARPNESS[first] * scores)
         for i in range(first, SHARPNESS.size, _STEPS):
             total = powers.sum(axis=0)
             mean = np.einsum("kn,kn->n", powers, scores) / total
-            variance = np.einsum("kn,kn->n", powers, squares) / total - mean**2
+            square = np.einsum("kn,kn->n", powers, squares) / total
+            cube = np.einsum("kn,kn,kn->n", powers, squares, scores) / total
             sums[0, i] = weights @ (SHARPNESS[i] * own - np.log(total))
             sums[1, i] = weights @ (own - mean)
-            sums[2, i] = -(weights @ variance)
+            sums[2, i] = weights @ (mean**2 - square)
+            sums[3, i] = weights @ ((3 * square - 2 * mean**2) * mean - cube)
             powers *= powers
     return sums
 
@@ -67,7 +70,7 @@ def best_temperature(sums: np.ndarray) -> float:
 
     Parameters
     ----------
-    sums : ndarray, shape (3, n_sharpnesses)
+    sums : ndarray, shape (N_SUMS, n_sharpnesses)
         Sums of `likelihoods`.
 
     Returns

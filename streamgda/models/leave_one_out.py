@@ -44,7 +44,15 @@ from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
-from streamgda.models.model import by_chunks, check_width, checked_names, copied, posterior
+from streamgda.models.model import (
+    by_chunks,
+    check_width,
+    checked_names,
+    copied,
+    log_posterior,
+    posterior,
+    tempered,
+)
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
@@ -184,6 +192,7 @@ class GaussianLeaveOneOut(GaussianModel):
         weights: np.ndarray | None = None,
         refitted: np.ndarray | None = None,
         refits: np.ndarray | None = None,
+        temperature: float = 1.0,
     ) -> np.ndarray:
         """Return what the model without the row says of each row.
 
@@ -193,15 +202,18 @@ class GaussianLeaveOneOut(GaussianModel):
             Rows of the fit.
         first_row : int
             Number of the first row in a larger array.
-        answer : {"posterior", "right", "influential"}
-            The probability of each class; one for rows that are classified correctly and zero for
-            others; or one for rows whose removal has to be a refit and zero for others.
+        answer : {"posterior", "log_posterior", "right", "influential"}
+            The probability of each class, or its logarithm; one for rows that are classified
+            correctly and zero for others; or one for rows whose removal has to be a refit and zero
+            for others.
         codes : ndarray of int
             Classes of the rows of that larger array.
         weights : ndarray of float64, optional
             Their weights; zero for rows that stay.
         refitted, refits : ndarray, shapes (n,) and (n, n_classes); optional
-            Numbers of rows whose probabilities are known already, sorted, and these.
+            Numbers of rows whose log-probabilities are known already, sorted, and these.
+        temperature : float
+            Temperature of the probabilities that are returned.
 
         Returns
         -------
@@ -213,6 +225,7 @@ class GaussianLeaveOneOut(GaussianModel):
         n, k = len(X), self.classes.size
         function, finish, out = {
             "posterior": (self._scores, posterior, np.empty((n, k))),
+            "log_posterior": (self._scores, log_posterior, np.empty((n, k))),
             "right": (self._scores, scoring.largest, np.empty(n, np.int64)),
             "influential": (self._influential, copied, np.empty(n)),
         }[answer]
@@ -223,12 +236,13 @@ class GaussianLeaveOneOut(GaussianModel):
             groups = own if self.structure.per_class else np.zeros_like(own)
             removed = np.ones(own.size) if weights is None else weights[part]
             removal = Removal(own, groups, self.count[own], removed)
-            return function(self._read(rows, first), removal)
+            return tempered(function(self._read(rows, first), removal), temperature)
 
         by_chunks(of_chunk, finish, X, k, out, first_row, by_blas=True)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
-            known = refits[some] if answer == "posterior" else refits[some].argmax(axis=1)
+            known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))
+            finish(tempered(refits[some].T.copy(), temperature), known)
             out[refitted[some] - first_row] = known
         if answer == "right":
             return np.asarray(out == codes[first_row : first_row + n], np.float64)
