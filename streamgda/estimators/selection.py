@@ -32,6 +32,12 @@ from streamgda.estimators.row_estimator import (
     takes,
     validate_labelled,
 )
+from streamgda.models.calibration import (
+    N_SUMS,
+    SHARPNESS,
+    best_temperature,
+    likelihood_at,
+)
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
@@ -124,6 +130,10 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         About how many of the rows held out are scored, or which share of them; by default all. They
         are drawn at random by `random_state`. All rows are learnt from in any case, and the joint
         log-likelihood, which needs no scores, is that of all rows.
+    calibrate : bool
+        Choose the temperature of each candidate, too, which makes the classes of all rows held out
+        most likely, in the pass that scores them; ``"neg_log_loss"`` then compares candidates at
+        their temperatures. See `GaussianDiscriminantAnalysis.calibrate`.
     refit : bool or callable
         With False no candidate is fitted to all rows, and the search does not predict. A function
         gets `cv_results_` and returns the number of the best candidate.
@@ -141,7 +151,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     cv_results_ : dict of str to list or ndarray
         An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
         ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
-        ``rank_test_score``; and the same for all scores that were computed, by their names.
+        ``rank_test_score``; and the same for all scores that were computed, by their names; with
+        `calibrate` also ``temperature``.
         NaN (with one `FitFailedWarning`) if covariances are singular, or if a split has no rows to
         compare. ``mean_fit_time`` is the seconds of computing a model of a
         split from moments, and an equal share of the pass that all models come from;
@@ -203,6 +214,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         verbose: bool = False,
         score_sample: float | None = None,
         refit: Any = True,
+        calibrate: bool = False,
     ) -> None:
         self.param_grid = param_grid
         self.cv = cv
@@ -212,6 +224,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         self.verbose = verbose
         self.score_sample = score_sample
         self.refit = refit
+        self.calibrate = calibrate
 
     @takes(Reading)
     def fit(
@@ -288,6 +301,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
 
         as_integer("random_state", self.random_state, "an integer >= 0", 0, _MOST)
         as_flag("verbose", self.verbose)
+        as_flag("calibrate", self.calibrate)
         if isinstance(self.score_sample, float):
             as_number("score_sample", self.score_sample, _SAMPLE, sys.float_info.min, 1.0)
         elif self.score_sample is not None:
@@ -306,6 +320,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             for params in candidates:
                 candidate = GaussianDiscriminantAnalysis(**params)
                 candidate._kept()
+                candidate._check_supported()
                 candidate._check_one_pass()
         except InvalidParameterError:
             raise
@@ -314,6 +329,10 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
                 f"param_grid={shown(self.param_grid)} is not parameters of "
                 f"GaussianDiscriminantAnalysis with lists of values to try: {error}"
             ) from None
+        if self.calibrate and any("temperature" in params for params in candidates):
+            raise InvalidParameterError(
+                "param_grid has a temperature, and calibrate=True chooses one; give either"
+            )
         if not candidates:
             raise InvalidParameterError("param_grid is empty; give at least one candidate")
         return candidates
@@ -355,7 +374,10 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         }
         if self.refit:
             started = time.perf_counter()
-            chosen = GaussianDiscriminantAnalysis.from_moments(total, **results["params"][best])
+            params = results["params"][best]
+            if self.calibrate:
+                params = params | {"temperature": float(results["temperature"][best])}
+            chosen = GaussianDiscriminantAnalysis.from_moments(total, **params)
             learnt["best_estimator_"] = chosen
             learnt["refit_time_"] = time.perf_counter() - started
         if hasattr(template, "feature_names_in_"):
@@ -424,6 +446,8 @@ class _Scores:
         Scores by their names; NaN if there is none.
     fit_times, score_times : ndarray, shape (n_candidates, n_splits)
         Seconds in which models were computed from moments, and scored rows.
+    tempered : ndarray, shape (n_candidates, n_splits, N_SUMS, n_sharpnesses); or None
+        Sums of `streamgda.models.calibration.likelihoods`, if temperatures are chosen.
     failures : dict of int to SingularCovarianceError
         The last error of each candidate that has a singular covariance.
     """
@@ -451,6 +475,9 @@ class _Scores:
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
         self.fit_times, self.score_times = np.zeros((2, *shape))
+        self.tempered = None
+        if search.calibrate:
+            self.tempered = np.zeros((*shape, N_SUMS, SHARPNESS.size))
         self.failures: dict[int, SingularCovarianceError] = {}
 
     def _state_bytes(self, covariance_type: str) -> int:
@@ -480,7 +507,7 @@ class _Scores:
 
     def score(self) -> None:
         """Score the candidates in all splits, with passes over the rows if needed."""
-        if self.search.scoring == LIKELIHOOD:
+        if self.search.scoring == LIKELIHOOD and self.tempered is None:
             for _ in self._models_of(range(len(self.candidates))):
                 pass  # their likelihoods are known
             return
@@ -496,9 +523,19 @@ class _Scores:
         with np.errstate(invalid="ignore"):  # nothing was scored of some splits and classes
             self.scores[ACCURACY] = right.sum(axis=2) / weight.sum(axis=2)
             self.scores[LOG_LOSS] = log_likelihood.sum(axis=2) / weight.sum(axis=2)
+            if self.tempered is not None:
+                self._temper(weight.sum(axis=2))
             if by_class:
                 shares = np.where(weight > 0, right / weight, 0.0)
                 self.scores[BALANCED] = shares.sum(axis=2) / (weight > 0).sum(axis=2)
+
+    def _temper(self, weight: np.ndarray) -> None:
+        """Choose the temperatures, and compute the log-losses at these."""
+        assert self.tempered is not None
+        self.temperatures = np.array([best_temperature(sums.sum(axis=0)) for sums in self.tempered])
+        for c, temperature in enumerate(self.temperatures):
+            found = [likelihood_at(sums, temperature) for sums in self.tempered[c]]
+            self.scores[LOG_LOSS][c] = found / weight[c]
 
     def _passes(self) -> Iterator[range]:
         """Yield the numbers of the candidates whose models fit in memory together."""
@@ -559,8 +596,10 @@ class _Scores:
                 arrays = self._counted(slab)
                 blocks = [slice(at, at + step) for at in range(0, len(slab.X), step)]
                 calls = ((models, sums.shape, *(array[b] for array in arrays)) for b in blocks)
-                for found in threads.run_serial_blas(self._scores_of, calls):
+                for found, tempered in threads.run_serial_blas(self._scores_of, calls):
                     sums += found
+                    if tempered is not None:
+                        self.tempered = self.tempered + tempered
 
     def _counted(self, slab: Slab) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, codes of their classes (-1 if they are not scored), folds and weights."""
@@ -585,9 +624,10 @@ class _Scores:
         codes: np.ndarray,
         folds: np.ndarray,
         weights: np.ndarray,
-    ) -> np.ndarray:
-        """Return the sums of the scores of a block of rows, and the seconds that they took."""
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the sums of the scores of a block of rows, with seconds, and what is tempered."""
         sums = np.zeros(shape)
+        tempered = None if self.tempered is None else np.zeros_like(self.tempered)
         for s, split in models.items():
             some = next(iter(split.values()))
             truths = find(self.classes, some.classes)
@@ -602,9 +642,12 @@ class _Scores:
                 held_out, truth, w = X[rows], truths[rows], weights[rows]
                 for c, model in split.items():
                     started = time.perf_counter()
-                    sums[:3, c, s, k] = *model.held_out(held_out, truth, w), w.sum()
+                    temperature = self.candidates[c].get("temperature", 1.0)
+                    own = None if tempered is None else tempered[c, s]
+                    found = model.held_out(held_out, truth, w, temperature, own)
+                    sums[:3, c, s, k] = *found, w.sum()
                     sums[3, c, s, k] = time.perf_counter() - started
-        return sums
+        return sums, tempered
 
     def results(self) -> dict[str, Any]:
         """Return scores and times in the form of `GridSearchCV`."""
@@ -614,6 +657,8 @@ class _Scores:
         for name in sorted({name for params in self.candidates for name in params}):
             results[f"param_{name}"] = _column(name, self.candidates)
         results["params"] = self.candidates
+        if self.tempered is not None:
+            results["temperature"] = self.temperatures
         for name, table in {"score": self.scores[self.search.scoring], **self.scores}.items():
             results |= {f"split{f}_test_{name}": split.copy() for f, split in enumerate(table.T)}
             used = table[:, ~np.isnan(table).all(axis=0)]

@@ -18,6 +18,7 @@ from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import compare_with_truth
+from streamgda.models.calibration import likelihoods
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import join_names, saved_names
@@ -277,7 +278,12 @@ class Model(Saved):
     # --- scores of arrays ---------------------------------------------------------------------
 
     def held_out(
-        self, X: np.ndarray, truth: np.ndarray, weights: np.ndarray
+        self,
+        X: np.ndarray,
+        truth: np.ndarray,
+        weights: np.ndarray,
+        temperature: float = 1.0,
+        sums: np.ndarray | None = None,
     ) -> tuple[float, float]:
         """Return the weight of the rows that are classified correctly, and their log-likelihood.
 
@@ -289,6 +295,10 @@ class Model(Saved):
             Numbers of their classes.
         weights : ndarray of float64, shape (n_rows,)
             Their weights.
+        temperature : float > 0
+            Temperature of the posteriors; see `posterior`.
+        sums : ndarray, optional
+            What the rows add to `streamgda.models.calibration.likelihoods` is added to it.
 
         Returns
         -------
@@ -315,6 +325,9 @@ class Model(Saved):
         (1.0, -2.58)
         """
         scores = self._relative_scores(self._read(X, 0))
+        if sums is not None:
+            sums += likelihoods(scores, truth, weights)
+        scores = tempered(scores, temperature)
         of_truth, total = np.empty((2, truth.size))
         right = compare_with_truth(scores, truth, weights, of_truth)
         exponentials(scores, total)

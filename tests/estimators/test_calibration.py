@@ -9,7 +9,7 @@ from samples import ESTIMATORS, EVERY_ESTIMATOR, GAUSSIANS, blobs, make
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianNB, load
+from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV, GaussianNB, load
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 
 X, Y = blobs(400, seed=1)
@@ -106,6 +106,38 @@ def test_rows_that_cannot_be_used_leave_the_temperature():
     with pytest.raises(UnsupportedError, match="leave-one-out"):
         fitted("BernoulliNB").calibrate(X[LEARNT], Y[LEARNT], leave_one_out=True)
     assert estimator.temperature == ESTIMATORS["QDA"].temperature == 1.0
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "joint_log_likelihood"])
+def test_a_search_calibrates_by_the_rows_that_are_held_out(scoring):
+    grid = {"covariance_type": ["full", "diag"], "shrinkage": [0.1]}
+    fold = np.arange(400) % 4
+    search = GaussianDiscriminantCV(grid, cv=fold, scoring=scoring, calibrate=True).fit(X, Y)
+    for params, temperature, loss in zip(
+        search.cv_results_["params"],
+        search.cv_results_["temperature"],
+        search.cv_results_["mean_test_neg_log_loss"],
+        strict=True,
+    ):
+        joint, plain = np.empty((400, 3)), GaussianDiscriminantAnalysis(**params)
+        for f in range(4):
+            learnt = clone(plain).fit(X[fold != f], Y[fold != f])
+            joint[fold == f] = learnt.predict_joint_log_proba(X[fold == f])
+        assert temperature == pytest.approx(naive.temperature(joint, Y, np.ones(400)), rel=1e-5)
+        expected = naive.tempered_log_likelihood(joint, Y, np.ones(400), temperature)
+        assert loss == pytest.approx(expected / 400)
+    best = search.best_estimator_
+    assert best.temperature == search.cv_results_["temperature"][search.best_index_]
+    np.testing.assert_array_equal(search.predict_proba(X), best.predict_proba(X))
+
+
+def test_temperatures_may_be_candidates():
+    grid = {"covariance_type": ["diag"], "temperature": [1.0, 2.0, 30.0]}
+    search = GaussianDiscriminantCV(grid, scoring="neg_log_loss").fit(X, Y)
+    assert search.best_params_["temperature"] == 2.0
+    assert search.best_estimator_.temperature == 2.0
+    with pytest.raises(InvalidParameterError, match=r"calibrate=True"):
+        search.set_params(calibrate=True).fit(X, Y)
 
 
 def test_scores_of_subclasses_are_tempered():
