@@ -213,8 +213,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         max_memory: int | str | None = None,
         verbose: bool = False,
         score_sample: float | None = None,
-        refit: Any = True,
         calibrate: bool = False,
+        refit: Any = True,
     ) -> None:
         self.param_grid = param_grid
         self.cv = cv
@@ -223,8 +223,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         self.max_memory = max_memory
         self.verbose = verbose
         self.score_sample = score_sample
-        self.refit = refit
         self.calibrate = calibrate
+        self.refit = refit
 
     @takes(Reading)
     def fit(
