@@ -20,11 +20,14 @@ def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
     return cases(names, grid, [grid[number] for number in covering([len(v) for v in lists])])
 
 
-def in_turn(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Parametrise a test by every value of each parameter, but not by all pairs of them."""
+def in_turn(
+    names: str, *values: Iterable[Any], indirect: Sequence[str] = ()
+) -> Callable[[Callable], Callable]:
+    """Parametrise a test by every value of each parameter, which depend on each other nowhere."""
     lists = [list(of_one) for of_one in values]
     turns = range(max(map(len, lists)))
-    return cases(names, product(*lists), [[v[turn % len(v)] for v in lists] for turn in turns])
+    chosen = [[v[turn % len(v)] for v in lists] for turn in turns]
+    return pytest.mark.parametrize(names, chosen, indirect=indirect)
 
 
 def cases(names: str, grid: Iterable[Any], few: Iterable[Any]) -> Callable[[Callable], Callable]:

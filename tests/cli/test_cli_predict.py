@@ -44,17 +44,16 @@ def test_written_labels_are_those_predicted_in_memory(
 
 
 @pytest.mark.parametrize(
-    ("store", "options"),
+    ("out", "store", "options"),
     [
-        ("rows.zarr", {"fill": "cloud"}),
-        ("rows.zarr", {"reject": 0.2}),
-        ("rows.zarr", {"reject": 0.2, "reject_label": "no", "fill": "longer than any class"}),
-        ("numbers.zarr", {"reject": 0.2, "reject_label": 70_000, "fill": -70_000}),
-        ("numbers.zarr", {}),
-        ("numbers.zarr", {"fill": 0.5, "density": True}),
+        ("out.zarr", "rows.zarr", {"fill": "cloud"}),
+        ("out.parquet", "rows.zarr", {"reject": 0.2}),
+        ("out.zarr", "rows.zarr", {"reject": 0.2, "reject_label": "no", "fill": "no, and longer"}),
+        ("out.parquet", "numbers.zarr", {"reject": 0.2, "reject_label": 70_000, "fill": -70_000}),
+        ("out.zarr", "numbers.zarr", {}),
+        ("out.parquet", "numbers.zarr", {"fill": 0.5, "density": True}),
     ],
 )
-@pytest.mark.parametrize("out", ["out.zarr", "out.parquet"])
 def test_invalid_and_rejected_rows_are_those_of_the_estimator(
     command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str,
     options: dict[str, Any], out: str,
@@ -81,6 +80,7 @@ def test_invalid_and_rejected_rows_are_those_of_the_estimator(
         assert refused.code == 2
 
 
+@pytest.mark.slow
 def test_interrupted_scoring_names_its_output_and_resumes(
     data: Path, tmp_path: Path, done: Callable[..., str]
 ) -> None:

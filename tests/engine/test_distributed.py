@@ -22,8 +22,9 @@ from dask_rows import (
     use_parts_of,
 )
 from distributed import Client, LocalCluster
+from grids import in_turn
 from samples import (
-    EVERY_ESTIMATOR,
+    ESTIMATORS,
     METHODS,
     assert_equal_to_rounding,
     assert_same_bits,
@@ -56,8 +57,7 @@ from streamgda.storage.saved import state_of
 # --- on every scheduler -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["full", "LDA", "GaussianNB"])
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@pytest.mark.parametrize(("name", "dtype"), [("full", np.float64), ("LDA", np.uint8)])
 def test_every_scheduler_fits_and_scores(scheduler, a_task_for_each_block, name, dtype):
     X, y = blobs(N_ROWS)
     X = bytes_of(X) if dtype == np.uint8 else X
@@ -181,7 +181,7 @@ def test_workers_write_each_chunk_once(stored, tmp_path, monkeypatch, out_chunks
 
 
 @pytest.mark.parametrize(
-    "n_workers", [1, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7))]
+    "n_workers", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7))]
 )
 def test_any_number_of_workers_gives_the_same_bits(
     environment, stored, slabs_of_a_chunk, tmp_path, n_workers
@@ -255,8 +255,7 @@ def test_progress(scheduler, stored, slabs_of_a_chunk, kind):
 
 @pytest.mark.usefixtures("in_this_thread", "a_task_for_each_block")
 class TestBlocks:
-    @EVERY_ESTIMATOR
-    @EVERY_CHUNKING
+    @in_turn("name, chunks", ESTIMATORS, CHUNKS)
     def test_any_blocks_of_rows(self, name, chunks):
         X, y = blobs(N_ROWS)
         found = make(name).fit(*in_blocks(chunks, X, y))
@@ -328,7 +327,7 @@ class TestUnknownSizes:
         blocks, labels, mask = in_blocks("thirty", X, y, kept)
         return blocks[mask], labels[mask], X[kept], y[kept]
 
-    @EVERY_ESTIMATOR
+    @pytest.mark.parametrize("name", ["full", "LDA", "BernoulliNB"])
     def test_fit_and_score(self, name, some):
         blocks, labels, X, y = some
         assert np.isnan(blocks.shape[0])
@@ -463,7 +462,7 @@ HELD = {
 
 
 @pytest.mark.usefixtures("slabs_of_a_chunk")
-@pytest.mark.parametrize("data", HELD)
+@in_turn("data, scheduler", HELD, ["threads", "cluster", "processes"], indirect=["scheduler"])
 def test_an_interrupted_fit_is_resumed(scheduler, stored, tmp_path, data):
     group, _, y = stored
     group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))

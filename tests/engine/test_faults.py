@@ -25,6 +25,8 @@ from streamgda.engine.dask import merge_tree, parts
 from streamgda.errors import ClusterError
 from streamgda.storage.saved import state_of
 
+pytestmark = pytest.mark.slow
+
 N_ROWS = 4000
 N_WORKERS = 3
 
@@ -119,24 +121,21 @@ def bits(moments):
     return state_of(moments)[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "times"), [("X", 1), pytest.param("bytes", 4, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["X", "bytes"])
 @pytest.mark.usefixtures("client", "small_parts")
-def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name, times):
+def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name):
     undisturbed = accumulate(stored[name], stored["y"])
     assert undisturbed.class_count.sum() == N_ROWS
-    for seed in range(times):
+    for seed in range(2):
         found = disturbed(cluster, seed, lambda: accumulate(stored[name], stored["y"]))
         assert_same_bits(bits(found), bits(undisturbed))
 
 
-@pytest.mark.parametrize("seeds", [[0], pytest.param([1, 2, 3], marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("client", "small_parts")
-def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path, seeds):
+def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path):
     fitted = make("full").fit(stored["X"][...], stored["y"][...])
     expected = fitted.predict_proba(stored["X"][...])
-    for seed in seeds:
+    for seed in range(3):
         layout = {"dtype": "f8", "chunks": (20, 3), "shards": (60, 3), "overwrite": True}
 
         def score(path=tmp_path / f"{seed}", layout=layout):
@@ -203,7 +202,6 @@ def interrupt(number, frame):
     raise KeyboardInterrupt
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, waiting, tmp_path):
     X, y, go_on = waiting
@@ -245,7 +243,6 @@ def test_no_result_is_held_by_the_traceback_of_an_interruption(
     assert stopped.tb is not None
 
 
-@pytest.mark.slow
 def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     """A dozen clients and more, at random moments; the workers survive."""
     if not hasattr(os, "fork"):
@@ -278,7 +275,6 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
         assert set(ended[kind]["digests"]) == {kills.digest_of(result, None)}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("environment", "small_parts")
 def test_a_scheduler_that_is_killed(waiting, tmp_path):
     def start(what, *arguments):

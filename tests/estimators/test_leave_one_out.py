@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
-from grids import THOROUGH
+from grids import THOROUGH, in_turn, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import blobs
@@ -38,7 +38,6 @@ LOADERS = {
     "wine": datasets.load_wine,
     "breast_cancer": datasets.load_breast_cancer,
 }
-EVERY_DATASET = pytest.mark.parametrize("dataset", LOADERS)
 TYPES = naive.COVARIANCE_TYPES
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
 REGULARISATIONS = [
@@ -83,16 +82,15 @@ def refitted_and_error(estimator, X, y, rows, weights=None):
 # --- against fits without each row ----------------------------------------------------------------
 
 
-@EVERY_DATASET
-@pytest.mark.parametrize(
-    "estimators",
+@in_turn(
+    "estimators, dataset",
     [
         [QuadraticDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(reg_param=0.1)],
         [LinearDiscriminantAnalysis(), LinearDiscriminantAnalysis("lsqr", shrinkage=0.2)],
         [GaussianNB()],
         *([GaussianDiscriminantAnalysis(t, **r) for r in REGULARISATIONS] for t in TYPES),
     ],
-    ids=str,
+    [*LOADERS, "iris"],
 )
 def test_posteriors_are_those_of_fits_without_each_row(dataset, estimators):
     X, y = LOADERS[dataset](return_X_y=True)
@@ -105,10 +103,13 @@ def test_posteriors_are_those_of_fits_without_each_row(dataset, estimators):
         assert np.abs(fitted.predict_proba(X)[rows] - expected).max() > 1e-7
 
 
-@EVERY_TYPE
-@pytest.mark.parametrize("regularisation", REGULARISATIONS, ids=str)
-@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]], ids=["counts", "fixed"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pairs(
+    "covariance_type, regularisation, priors, weighted",
+    TYPES,
+    REGULARISATIONS,
+    [None, [0.2, 0.3, 0.5]],
+    [False, True],
+)
 def test_posteriors_are_those_of_the_oracle(covariance_type, regularisation, priors, weighted):
     X, y = blobs(120)
     rows, parameters = np.arange(0, 120, 12), {**regularisation, "priors": priors}
@@ -124,8 +125,7 @@ def test_posteriors_are_those_of_the_oracle(covariance_type, regularisation, pri
         np.testing.assert_allclose(found[without], plain, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("regularisation", [{}, {"reg_param": 0.2}])
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@in_turn("covariance_type, regularisation", ["full", "tied"], [{"reg_param": 0.2}, {}])
 def test_many_features(covariance_type, regularisation):
     rng = np.random.default_rng(0)
     d = scoring.BLOCK + 5

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from grids import in_turn
 from sklearn.datasets import load_iris
 
 from streamgda import (
@@ -75,8 +76,7 @@ def digits(found, expected):
     return min(15.0, -np.log10(max(abs(found / expected - 1), 1e-15)))
 
 
-@pytest.mark.parametrize("covariance_type", ["full", "diag"])
-@pytest.mark.parametrize("name", ANOVA)
+@in_turn("name, covariance_type", ANOVA, ["full", "diag"])
 def test_moments_give_the_sums_of_squares_that_nist_certifies(name, covariance_type):
     """They are exact for the rows as float64 rounds them, at any offset."""
     labels, exact = treatments(name)

@@ -8,6 +8,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
@@ -208,8 +209,7 @@ def test_scores_are_those_of_fitting_each_candidate_to_each_split(scoring):
     assert_alike(4, scoring, rows, y, GRID, splits=splits)
 
 
-@pytest.mark.parametrize("name", SPLITTERS)
-@EVERY_SCORING
+@in_turn("name, scoring", SPLITTERS, SCORINGS)
 def test_scores_of_splitters(name, scoring):
     names = np.array(["x", "yy", "zzz"])[Y]
     groups = GROUPS if "roup" in name else None

@@ -7,9 +7,9 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from grids import THOROUGH, pairs
+from grids import THOROUGH, in_turn, pairs
 from moment_checks import sample
-from samples import EVERY_GAUSSIAN, blobs, bytes_of, make, results
+from samples import GAUSSIANS, blobs, bytes_of, make, results
 from scipy import sparse
 
 from streamgda import ClassMoments, GaussianModel, QuadraticDiscriminants
@@ -100,8 +100,7 @@ def test_no_digits_are_lost_far_from_zero(covariance_type, offset):
         np.testing.assert_allclose(formula, joint, rtol=5e-14)
 
 
-@EVERY_GAUSSIAN
-@pytest.mark.parametrize("n_features", [3, 130])
+@in_turn("name, n_features", GAUSSIANS, [130, 3, 3])
 def test_a_shift_without_rounding_changes_no_score(name, n_features):
     X, y = blobs(1200, n_features)
     X = np.round(X * 1024) / 1024

@@ -4,7 +4,7 @@ import naive
 import numpy as np
 import pytest
 from exact_sums import DTYPES, assert_exact, bits, held, sample
-from grids import pairs
+from grids import in_turn, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import set_sizes
@@ -151,8 +151,7 @@ def test_added_rows_are_subtracted_to_the_bit(drawn):
     assert ((a + b) - b - a).class_count.size == 0
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@in_turn("path, dtype", PATHS, DTYPES)
 def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, take_path):
     X, y = sample(3003, 37, dtype)
     X[:, ::7] = 0

@@ -7,7 +7,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from grids import pairs
+from grids import in_turn, pairs
 from moment_checks import (
     EVERY_PATH,
     LARGE,
@@ -83,8 +83,7 @@ def test_many_segments(covariance_type):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float32 and more", "uint8", "weighted"])
+@in_turn("path, dtype", PATHS, ["float64", "float32", "float32 and more", "uint8", "weighted"])
 def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
     weighted = dtype == "weighted"
     X, y = sample(3003, 40, 4, dtype={"uint8": "uint8"}.get(dtype, "float64"))

@@ -374,6 +374,7 @@ def test_remote_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(y))[:], Y)
 
 
+@pytest.mark.slow
 def test_workers_read_tables(tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from streamgda.engine.dask import parts
 

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from grids import in_turn
 from samples import (
     ESTIMATORS,
-    EVERY_ESTIMATOR,
     assert_same_bits,
     blobs,
     bytes_of,
@@ -31,14 +31,14 @@ from streamgda import (
 from streamgda.errors import FormatError, InvalidParameterError
 
 
-@EVERY_ESTIMATOR
-@pytest.mark.parametrize("file", ["estimator", "estimator.zip"])
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@in_turn(
+    "name, file, dtype", ESTIMATORS, ["estimator", "estimator.zip"], [np.float64, np.uint8, "i2"]
+)
 def test_loaded_estimators_score_and_learn_on(name, tmp_path, file, dtype):
     X, y = blobs()
     more, labels = blobs(seed=1)
-    if dtype == np.uint8:
-        X, more = bytes_of(X), bytes_of(more)
+    if dtype != np.float64:
+        X, more = bytes_of(X).astype(dtype), bytes_of(more).astype(dtype)
     labels = labels + 1  # a class that is new
     fitted = make(name).fit(X, y)
     fitted.save(tmp_path / file)
