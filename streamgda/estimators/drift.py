@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -30,12 +29,18 @@ from streamgda.models.drift import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows, as_source, named_rows
+from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_masked
-from streamgda.rows.invalid_rows import all_finite, as_matrix, as_weights, refuse_not_finite
-from streamgda.rows.labels import coded_labels, find, in_one_type, join_labels
+from streamgda.rows.invalid_rows import (
+    CHECK_SUMS,
+    all_finite,
+    as_matrix,
+    refuse_not_finite,
+    rows_to_count,
+)
+from streamgda.rows.labels import coded_labels, encode, find, join_labels
 from streamgda.rows.names import join_names
-from streamgda.rows.sources import check_lengths
+from streamgda.rows.sources import RowSource, Slab, check_lengths
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
@@ -51,6 +56,7 @@ from streamgda.storage.format import MOST_ROWS, check_array, check_whole
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 _PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")
+_MOMENTS = {"reference", "last_window"}
 _REFERENCE = "ClassMoments, or a fitted Gaussian estimator that keeps its moments"
 
 
@@ -220,11 +226,15 @@ class DriftMonitor(Saved):
         self._reference, self._parts = moments, parts
         self._sample: dict[tuple[Any, float], tuple[float, ...]] = {}
         self.last_window: ClassMoments | None = None
-        self._pieces: tuple[WindowRows, ...] = ()  # of the window so far
-        self._held = 0  # rows of them
-        self._limits: dict[Any, np.ndarray] = {}
+        self._begin_window()
         self._charts: dict[Any, WeightedMeans] = {}
         self._courses: dict[Any, Course] = {}
+
+    def _begin_window(self) -> None:
+        """Hold no row. Arrays are written to beyond the rows that are held, and nowhere else."""
+        shape = self.window, int(self._reference.n_features or 0)
+        self._rows = Window(np.empty(shape), np.empty(shape[0], np.int64), np.empty(shape[0]))
+        self._held = 0
 
     @property
     def reference(self) -> ClassMoments:
@@ -276,9 +286,7 @@ class DriftMonitor(Saved):
                 "class": label,
                 "n_rows": each.n_rows,
                 "divergence": each.divergence,
-                "p_means": _p_value(each.means),
-                "p_covariances": _p_value(each.covariances),
-                "p_recent": _p_value(each.recent),
+                **{f"p_{name.split()[0]}": _p_value(test) for name, test in each.tests.items()},
                 "p_shares": _p_value(report.shares if label is ALL else None),
                 "alarm": report.alarm,
             }
@@ -340,7 +348,7 @@ class DriftMonitor(Saved):
         with self._lock:
             before, reports = vars(self).copy(), []
             try:
-                for rows in read_rows(X, y, sample_weight, self._reference, self._classes):
+                for rows in self._read(X, y, sample_weight):
                     reports += self._add(rows)
                 self._reports = (*self._reports, *reports)[-self.keep :]
             except BaseException:
@@ -389,25 +397,78 @@ class DriftMonitor(Saved):
                     f"{self._reference.n_features} features"
                 )
             try:
-                self._classes = join_labels(self._classes, moments.classes)
                 self._start = self.n_rows
                 self._refer_to(moments)
+                self._number(join_labels(self._classes, moments.classes))
             except BaseException:
                 self.__dict__ = before
                 raise
         return self
 
-    def _add(self, rows: WindowRows) -> list[DriftReport]:
+    # --- rows ---------------------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Window]:
+        """Yield rows from any container, slab by slab; refuse those that cannot be used."""
+        rows = Rows.of(X, y, sample_weight)
+        if isinstance(rows.X, RowSource):
+            names = rows.X.feature_names
+            join_names(self._reference.feature_names, names, "the reference", InvalidDataError)
+        at_once = rows.at_once
+        if at_once is not None:
+            yield self._checked(Slab(at_once, y, None, sample_weight))
+            return
+        if y is None:  # rows of an unknown number have no labels that could be made up
+            source = as_source(rows.X)
+            check_lengths(source)
+            rows = replace(rows, X=source, y=np.ma.masked_all(source.n_rows, np.int64))
+        read = in_process(rows, at_once=True)
+        with reading(read, plan_rows(read.X, allowed_bytes(None), beside=read.beside)) as slabs:
+            yield from map(self._checked, slabs)
+
+    def _checked(self, slab: Slab) -> Window:
+        """Return the rows that count, with the numbers of their labels."""
+        start = slab.first_row
+        X = as_matrix(slab.X, start, sparse=True)
+        if X.shape[1] != self._reference.n_features:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} features, but the reference has {self._reference.n_features} "
+                f"features"
+            )
+        labels, known = as_known(slab.y, X.shape[0], start)
+        codes = np.full(known.size, -1)
+        if known.any():
+            join_labels(self._classes, labels[known][:1])  # refuses labels of another kind
+            codes[known], classes = encode(labels[known], self._classes)
+            self._number(classes)
+        X, codes, weights, numbers, _ = rows_to_count(X, codes, slab.weight, CHECK_SUMS, start)
+        if type(X) is CompressedRows:
+            X = np.array([X.row(r) for r in range(len(X))])
+        if not all_finite(X):
+            refuse_not_finite(X, start, numbers)
+        return Window(X, codes, weights if weights.size else np.ones(len(X)))
+
+    def _number(self, classes: np.ndarray) -> None:
+        """Let labels have the numbers that they have among these, which include all so far."""
+        if classes.size > self._classes.size:
+            codes = self._rows.codes.copy()
+            known = np.flatnonzero(codes[: self._held] >= 0)
+            codes[known] = find(self._classes, classes)[codes[known]]
+            self._rows = self._rows._replace(codes=codes)
+        self._classes = classes
+
+    def _add(self, rows: Window) -> list[DriftReport]:
         """Add rows to the window, and return the reports of those that become full."""
         reports, at = [], 0
         while at < len(rows.X):
-            some = rows.part(slice(at, at + self.window - self._held))
-            at, self._pieces = at + len(some.X), (*self._pieces, some)
-            reports += self._watched(some)
-            self._held += len(some.X)
+            first, n = self._held, min(self.window - self._held, len(rows.X) - at)
+            for held, values in zip(self._rows, rows, strict=True):
+                held[first : first + n] = values[at : at + n]
+            reports += self._watched(first, first + n)
+            at, self._held = at + n, first + n
             if self._held == self.window:
-                reports.append(self._compared(WindowRows.joined(self._pieces)))
-                self._start, self._held, self._pieces = self._start + self.window, 0, ()
+                reports.append(self._compared())
+                self._start += self.window
+                self._begin_window()
                 kept = {} if reports[-1].alarm else self._courses
                 self._courses = {
                     label: Course(course.means, course.peaks * 0) for label, course in kept.items()
@@ -416,22 +477,23 @@ class DriftMonitor(Saved):
 
     # --- recent means -------------------------------------------------------------------------
 
-    def _watched(self, rows: WindowRows) -> list[DriftReport]:
-        """Add rows to the weighted means, and return the reports of their alarms."""
+    def _watched(self, first: int, last: int) -> list[DriftReport]:
+        """Add rows of the window to the weighted means, and return the reports of their alarms."""
         if not self.recent or self.calibration is None:
             return []
-        seen = set(np.unique(rows.y[rows.known]).tolist()) if len(self._parts) > 2 else ()
+        X, codes = self._rows.X[first:last], self._rows.codes[first:last]
+        some: dict[Any, Any] = {ALL: np.arange(len(X))}
+        if len(self._parts) > 2:
+            for k in np.unique(codes[codes >= 0]).tolist():
+                some[self._classes[k].item()] = np.flatnonzero(codes == k)
         alarms: dict[int, list[Any]] = {}
         courses = dict(self._courses)
-        for label in self._parts:
-            if label is not ALL and label not in seen:
-                continue
+        for label in filter(self._parts.__contains__, some):
             chart = self._chart(label)
-            some = np.flatnonzero(rows.of(label))
             course = courses.get(label, chart.start())
-            courses[label], at = chart.add(course, rows.X[some], self._limits_of(label))
+            courses[label], at = chart.add(course, X[some[label]], self._limits(label))
             if at is not None:
-                alarms.setdefault(self._held + int(some[at]) + 1, []).append(label)
+                alarms.setdefault(first + int(some[label][at]) + 1, []).append(label)
         self._courses = courses
         return [self._early(stop, alarms[stop]) for stop in sorted(alarms) if stop < self.window]
 
@@ -450,15 +512,12 @@ class DriftMonitor(Saved):
         enough = all(len(sample) >= (self.calibration or 0) for sample in samples)
         return samples if enough else None
 
-    def _limits_of(self, label: Any) -> np.ndarray:
+    def _limits(self, label: Any) -> np.ndarray:
         """Return the limits of the peaks; infinite until the calibration is complete."""
-        if label not in self._limits:
-            samples = self._samples_of(label)
-            if samples is None:
-                return np.full(len(self.recent), np.inf)
-            limits = self._chart(label).limits(self.level * RECENT_SHARE, samples)
-            self._limits = {**self._limits, label: limits}
-        return self._limits[label]
+        samples = self._samples_of(label)
+        if samples is None:
+            return np.full(len(self.recent), np.inf)
+        return self._chart(label).limits(self.level * RECENT_SHARE, samples)
 
     def _recent(self, label: Any) -> Approximation | None:
         """Return the test of the recent means of a class, or of all rows."""
@@ -475,22 +534,30 @@ class DriftMonitor(Saved):
 
     def _early(self, stop: int, labels: list[Any]) -> DriftReport:
         """Return the report of an alarm of recent means within a window."""
-        rows = WindowRows.joined(self._pieces).part(slice(stop))
-        found = {
-            label: Comparison(float(rows.of(label).sum()), recent=self._recent(label))
-            for label in labels
-        }
+        counts = np.bincount(self._rows.codes[:stop] + 1, minlength=self._classes.size + 1)[1:]
+        rows = {ALL: stop} | dict(zip(self._classes.tolist(), counts.tolist(), strict=True))
+        found = {k: Comparison(float(rows[k]), recent=self._recent(k)) for k in labels}
         overall = found.pop(ALL, Comparison(float(stop)))
         end = self._start + stop
         return DriftReport(self._start, end, self.level, overall, found, early=True)
 
     # --- full windows -------------------------------------------------------------------------
 
-    def _compared(self, rows: WindowRows) -> DriftReport:
+    def _compared(self) -> DriftReport:
         """Return the report of a full window."""
-        kind, some = self._reference.covariance_type, rows.known.any()
-        moments = rows.moments(kind) if some else ClassMoments(kind)
-        everyone = moments if rows.known.all() else rows.moments(kind, as_one=True)
+        (X, codes, weights), kind = self._rows, self._reference.covariance_type
+        weighted, known = (weights != 1).any(), codes >= 0
+
+        def moments_of(rows: Any, labels: np.ndarray) -> ClassMoments:
+            return ClassMoments(kind).update(X[rows], labels, weights[rows] if weighted else None)
+
+        everyone = moments = ClassMoments(kind)
+        every, some = known.all(), known.any()
+        if some:
+            rows = slice(None) if every else known
+            everyone = moments = moments_of(rows, self._classes[codes[rows]])
+        if not every:
+            everyone = moments_of(slice(None), np.zeros(len(X), np.int64))
         window = {ALL: whole_of(everyone), **(parts_of(moments) if some else {})}
         found, tested = {}, {}
         for label, part in window.items():
@@ -551,59 +618,48 @@ class DriftMonitor(Saved):
         if self.last_window is not None:
             parts["last_window"] = self.last_window
         states, arrays = nested(parts)
-        room = np.zeros((0, int(self._reference.n_features or 0)))
-        none = WindowRows(room, self._classes[:0], np.zeros(0, bool), np.zeros(0))
-        rows = WindowRows.joined((none, *self._pieces))
-        labels = np.unique(rows.y[rows.known])
-        codes = np.where(rows.known, find(rows.y, labels), -1)
-        arrays |= {"X": rows.X, "y": codes, "weights": rows.weights}
+        X, codes, weights = (values[: self._held] for values in self._rows)
+        arrays |= {"X": X, "y": codes, "weights": weights}
         numbers = {label: k for k, label in enumerate([ALL, *self._classes.tolist()], -1)}
-        tables: dict[str, list[tuple[float, ...]]] = {
-            "reports": [
-                (each.start, each.stop, *_numbers(each.shares), each.early)
-                for each in self._reports
-            ],
+        courses = sorted(self._courses.items(), key=lambda each: numbers[each[0]])
+        comparisons = [
+            (number, numbers[label], each)
+            for number, report in enumerate(self._reports)
+            for label, each in report.compared.items()
+        ]
+        tables: dict[str, list[Any]] = {
+            "reports": [(r.start, r.stop, *_numbers(r.shares), r.early) for r in self._reports],
             "comparisons": [
-                (
-                    *(number, numbers[label], each.n_rows, each.divergence),
-                    *(value for test in each.tests.values() for value in _numbers(test)),
-                )
-                for number, report in enumerate(self._reports)
-                for label, each in report.compared.items()
+                (number, code, each.n_rows, each.divergence, *_numbers(*each.tests.values()))
+                for number, code, each in comparisons
             ],
             "sample": [
                 (numbers[label], df, value)
                 for (label, df), values in self._sample.items()
                 for value in values
             ],
-            "courses": [
-                (numbers[label], each.stopped, *each.peaks)
-                for label, each in self._courses_in_order()
-            ],
+            "courses": [(numbers[label], each.stopped, *each.peaks) for label, each in courses],
         }
-        for name, width in self._widths().items():
+        for name, width in self._widths.items():
             arrays[name] = np.array(tables[name], np.float64).reshape(-1, width)
         if self.recent:
-            means = [each.means for _, each in self._courses_in_order()]
-            arrays["recent_means"] = np.array(means).reshape(-1, len(self.recent), room.shape[1])
+            means = np.array([each.means for _, each in courses])
+            arrays["recent_means"] = means.reshape(-1, len(self.recent), X.shape[1])
         return {
             **{name: getattr(self, name) for name in _PARAMETERS},
             "recent": [*self.recent],
             "covariance_type": self._wanted,
             "start": self._start,
             "classes": storage.pack_labels(self._classes),
-            "labels": storage.pack_labels(labels),
+            "labels": storage.pack_labels(self._classes),
             **states,
         }, arrays
 
-    def _courses_in_order(self) -> list[tuple[Any, Course]]:
-        labels = [ALL, *self._classes.tolist()]
-        return [(label, self._courses[label]) for label in labels if label in self._courses]
-
+    @property
     def _widths(self) -> dict[str, int]:
-        """Return the widths of the tables that are saved."""
+        """Widths of the tables that are saved."""
         widths = {"reports": 7, "comparisons": 16, "sample": 3}
-        return {**widths, "courses": 2 + len(self.recent)} if self.recent else widths
+        return widths | ({"courses": 2 + len(self.recent)} if self.recent else {})
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -612,7 +668,7 @@ class DriftMonitor(Saved):
         own = {"X", "y", "weights", "reports", "comparisons", "sample", "courses", "recent_means"}
         parts = restore_nested(
             ClassMoments,
-            {name: attributes[name] for name in ("reference", "last_window") if name in attributes},
+            {name: attributes[name] for name in _MOMENTS & attributes.keys()},
             {name: array for name, array in arrays.items() if name not in own},
         )
         monitor = cls(parts["reference"], **options)
@@ -621,8 +677,8 @@ class DriftMonitor(Saved):
             raise ValueError("its classes are not those of its reference")
         monitor._classes, monitor.last_window = classes, parts.get("last_window")
         monitor._start = check_whole("start", attributes["start"], 0)
-        monitor._restore_rows(arrays, storage.unpack_labels(attributes["labels"]))
         monitor._restore_tables(arrays)
+        monitor._restore_rows(arrays, storage.unpack_labels(attributes["labels"]))
         return monitor
 
     def _restore_rows(self, arrays: Mapping[str, np.ndarray], labels: np.ndarray) -> None:
@@ -631,10 +687,11 @@ class DriftMonitor(Saved):
         check_array("X", X, (n, int(self._reference.n_features or 0)), "f8")
         check_array("y", y, (n,), "i8", least=-1, most=labels.size - 1)
         check_array("weights", weights, (n,), "f8", least=LEAST)
-        join_labels(self._classes, labels)  # refuses labels of another kind
-        found = labels[np.maximum(y, 0)] if labels.size else np.zeros(n, self._classes.dtype)
-        if n:
-            self._pieces, self._held = (WindowRows(X, found, y >= 0, weights),), n
+        classes = join_labels(self._classes, labels)  # refuses labels of another kind
+        codes = np.append(find(labels, classes), -1)[y]
+        for held, values in zip(self._rows, (X, codes, weights), strict=True):
+            held[:n] = values
+        self._classes, self._held = classes, n
 
     def _restore_tables(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Restore reports, statistics and weighted means.
@@ -644,61 +701,54 @@ class DriftMonitor(Saved):
         ValueError, LookupError
             If the arrays do not fit each other or the classes.
         """
-        older = {"reports": 6, "comparisons": 12}  # widths of 0.2.0, without recent means
-        tables = {}
-        for name, width in self._widths().items():
+        tables, older = {}, {"reports": 6, "comparisons": 12}  # of 0.2.0, without recent means
+        for name, width in self._widths.items():
             array = arrays[name]
             if array.ndim == 2 and array.shape[1] == older.get(name):
-                missing = np.full((len(array), width - array.shape[1]), np.nan)
-                array = np.hstack([array, missing])
+                array = np.pad(array, [(0, 0), (0, width - older[name])], constant_values=np.nan)
             if array.ndim != 2 or array.shape[1] != width or array.dtype != np.float64:
                 raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}")
             tables[name] = array.tolist()
-        labels = [*self._classes.tolist(), ALL]  # number -1 is the last
-        most = len(labels) - 2
+        labels = [ALL, *self._classes.tolist()]
+
+        def label_of(code: float) -> Any:
+            return labels[_whole(code, -1, len(labels) - 2) + 1]
+
         compared: list[dict[Any, Comparison]] = [{} for _ in tables["reports"]]
         for number, code, n_rows, divergence, *tests in tables["comparisons"]:
             found = Comparison(n_rows, divergence, *(_test(*tests[k : k + 4]) for k in (0, 4, 8)))
-            at = _whole(number, 0, len(compared) - 1)
-            compared[at][labels[_whole(code, -1, most)]] = found
+            compared[_whole(number, 0, len(compared) - 1)][label_of(code)] = found
         for (start, stop, *shares, early), classes in zip(tables["reports"], compared, strict=True):
-            report = DriftReport(
-                _whole(start, 0, MOST_ROWS),
-                _whole(stop, 0, MOST_ROWS),
-                self.level,
-                classes.pop(ALL),
-                classes,
-                _test(*shares),
-                early=early == 1,
-            )
+            rows = _whole(start, 0, MOST_ROWS), _whole(stop, 0, MOST_ROWS)
+            overall, tested = classes.pop(ALL), _test(*shares)
+            report = DriftReport(*rows, self.level, overall, classes, tested, early == 1)
             self._reports = (*self._reports, report)
         for code, df, value in tables["sample"]:
             if not (df > 0 and 0 <= value < np.inf):
                 raise ValueError(f"sample has the statistic {value} of {df} degrees of freedom")
-            key = labels[_whole(code, -1, most)], df
+            key = label_of(code), df
             self._sample[key] = (*self._sample.get(key, ()), value)
         if not self.recent:
             return
-        means, shape = (
-            arrays["recent_means"],
-            (len(self.recent), int(self._reference.n_features or 0)),
-        )
         check_array("courses", arrays["courses"], arrays["courses"].shape, "f8", least=-1)
-        check_array("recent_means", means, (len(tables["courses"]), *shape), "f8")
-        for (code, stopped, *peaks), each in zip(tables["courses"], means, strict=True):
-            label = labels[_whole(code, -1, most)]
+        shape = len(tables["courses"]), len(self.recent), int(self._reference.n_features or 0)
+        check_array("recent_means", arrays["recent_means"], shape, "f8")
+        for (code, stopped, *peaks), means in zip(
+            tables["courses"], arrays["recent_means"], strict=True
+        ):
+            label = label_of(code)
             if stopped not in (0, 1) or min(peaks) < 0:
                 raise ValueError("its courses of recent means hold impossible values")
             if label not in self._parts:
                 raise ValueError(f"it has recent means of class {label}, which has no reference")
-            self._courses[label] = Course(each, np.array(peaks), bool(stopped))
+            self._courses[label] = Course(means, np.array(peaks), bool(stopped))
 
 
-def _numbers(test: Approximation | None) -> tuple[float, ...]:
-    """Return a test as four numbers: statistic, two degrees of freedom, p-value."""
-    if test is None:
-        return (np.nan,) * 4
-    return float(test.statistic), test.df[0], [*test.df, np.nan][1], float(test.p_value)
+def _numbers(*tests: Approximation | None) -> Iterator[float]:
+    """Yield four numbers of each test: statistic, two degrees of freedom, p-value."""
+    for test in tests:
+        found = None if test is None else (test.statistic, *(*test.df, np.nan)[:2], test.p_value)
+        yield from map(float, found or (np.nan,) * 4)
 
 
 def _test(statistic: float, df1: float, df2: float, p_value: float) -> Approximation | None:
@@ -727,53 +777,21 @@ def _p_value(test: Approximation | None) -> float:
     return np.nan if test is None else float(test.p_value)
 
 
-# --- rows of windows ------------------------------------------------------------------------------
-
-
-class WindowRows(NamedTuple):
-    """Rows with their labels, as far as these are known, and their weights.
+class Window(NamedTuple):
+    """Rows with the numbers of their labels, and their weights.
 
     Attributes
     ----------
-    X : ndarray of float64, shape (n, d)
-    y : ndarray, shape (n,)
-        Labels; any where they are not known.
-    known : ndarray of bool, shape (n,)
-        Rows with labels.
+    X : ndarray of real numbers, shape (n, d)
+    codes : ndarray of int64, shape (n,)
+        Numbers of their labels; -1 where these are not known.
     weights : ndarray of float64, shape (n,)
         Positive.
     """
 
     X: np.ndarray
-    y: np.ndarray
-    known: np.ndarray
+    codes: np.ndarray
     weights: np.ndarray
-
-    @classmethod
-    def joined(cls, pieces: Sequence[WindowRows]) -> Self:
-        """Return the rows of all pieces, with labels of a type that holds all of them."""
-        X, y, known, weights = (list(arrays) for arrays in zip(*pieces, strict=True))
-        if len({labels.dtype for labels in y}) > 1:
-            y = [reduce(lambda a, b: np.concatenate(in_one_type(a, b)), y)]
-        return cls(*(np.concatenate(arrays) for arrays in (X, y, known, weights)))
-
-    def part(self, rows: Any) -> WindowRows:
-        """Return a copy of some of the rows, for callers may change their arrays."""
-        X, y, known, weights = self
-        return WindowRows(
-            X[rows].astype(np.float64), y[rows].copy(), known[rows].copy(), weights[rows].copy()
-        )
-
-    def of(self, label: Any) -> np.ndarray:
-        """Return a mask of the rows of a class, or of all rows."""
-        return np.ones(len(self.X), bool) if label is ALL else self.known & (self.y == label)
-
-    def moments(self, covariance_type: str, *, as_one: bool = False) -> ClassMoments:
-        """Return the moments of the rows with labels, or of all rows as one class."""
-        rows = self if as_one or self.known.all() else self.part(self.known)
-        labels = np.zeros(len(rows.X), np.int64) if as_one else rows.y
-        weights = None if (rows.weights == 1).all() else rows.weights
-        return ClassMoments(covariance_type).update(rows.X, labels, weights)
 
 
 def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -795,62 +813,3 @@ def as_known(y: Any, n_rows: int, start: int = 0) -> tuple[np.ndarray, np.ndarra
         )
     known = ~np.ma.getmaskarray(labels) if is_masked(labels) else np.ones(n_rows, bool)
     return np.asarray(labels), known
-
-
-def read_rows(
-    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray
-) -> Iterator[WindowRows]:
-    """Yield rows from any container, slab by slab.
-
-    Parameters
-    ----------
-    X, y, sample_weight
-        As for `streamgda.DriftMonitor.update`.
-    fitting : ClassMoments
-        Moments of rows with the same features.
-    classes : ndarray
-        Labels of the same kind.
-
-    Raises
-    ------
-    InvalidDataError
-        For rows that cannot be used.
-    """
-    if type(X) is np.ndarray:
-        yield _checked(X, y, sample_weight, fitting, classes, 0)
-        return
-    rows, names = named_rows(X)
-    join_names(fitting.feature_names, names, "the reference", InvalidDataError)
-    source = as_source(rows)
-    if y is None:
-        check_lengths(source)  # rows of an unknown number have no labels that could be made up
-        y = np.ma.masked_all(source.n_rows, np.int64)
-    read = in_process(Rows(source, y, weight=sample_weight), at_once=True)
-    with reading(read, plan_rows(read.X, allowed_bytes(None), beside=read.beside)) as slabs:
-        for slab in slabs:
-            yield _checked(slab.X, slab.y, slab.weight, fitting, classes, slab.first_row)
-
-
-def _checked(
-    X: Any, y: Any, sample_weight: Any, fitting: ClassMoments, classes: np.ndarray, start: int
-) -> WindowRows:
-    """Return rows in memory, of which the first has the number `start`; refuse invalid ones."""
-    X = as_matrix(X, start, sparse=True)
-    if type(X) is CompressedRows:
-        X = np.array([X.row(r) for r in range(len(X))])
-    n = len(X)
-    if X.shape[1] != fitting.n_features:
-        raise InvalidDataError(
-            f"X has {X.shape[1]} features, but the reference has {fitting.n_features} features"
-        )
-    if not all_finite(X):
-        refuse_not_finite(X, start)
-    labels, known = as_known(y, n, start)
-    if known.any():
-        join_labels(classes, labels[known][:1])  # refuses labels of another kind
-    else:
-        labels = np.zeros(n, classes.dtype)
-    if sample_weight is None:
-        return WindowRows(X, labels, known, np.ones(n))
-    weights = as_weights(sample_weight, n, start)
-    return WindowRows(X, labels, known, weights).part(weights > 0)

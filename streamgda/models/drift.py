@@ -432,6 +432,7 @@ class WeightedMeans:
         self._df, self._tests = part.df, n_tests * (1 if matrix else scale.size)
         self._weights, self._rows = weights, n_rows
         self._fitted: tuple[list[tuple[float, ...]], np.ndarray] = [], np.empty(0)
+        self._limits: tuple[Any, np.ndarray] = None, np.empty(0)
         self._spread = np.array([w / (2 - w) + 1 / part.n_rows for w in weights])
 
     def start(self) -> Course:
@@ -498,6 +499,8 @@ class WeightedMeans:
 
     def limits(self, level: float, samples: list[tuple[float, ...]]) -> np.ndarray:
         """Return the peaks beyond which the p-values are at most `level`."""
+        if self._limits[0] == (level, samples):
+            return self._limits[1]
         shift, spread = self._fit(samples)
         scores = shift - spread * special.ndtri(level / self._tests)
         low, high = np.full(len(scores), 1e-3), np.full(len(scores), 1e6)
@@ -505,6 +508,7 @@ class WeightedMeans:
             middle = np.sqrt(low * high)
             above = [self._score(x, k) < scores[k] for k, x in enumerate(middle.tolist())]
             low, high = np.where(above, middle, low), np.where(above, high, middle)
+        self._limits = (level, samples), high
         return high
 
     def _run_length(self, peak: float, weight: float) -> float:
